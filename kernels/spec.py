@@ -1,0 +1,151 @@
+"""The nouns: Case (one point), Collective (what an op means), KernelSpec (one way to do it, and what it needs).
+
+Kernels are data: the runner binds memory and arguments from a spec's declarations and never knows an algorithm by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from memory.fabric import Traits
+
+Fold = Literal["rank_order", "from_next_rank", "unordered"]
+
+DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+"""Data types by the names that configurations and records use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One point of an experiment: everything that decides what runs and what must come out.
+
+    size_bytes has nccl-tests' meaning for the op (all_reduce: the buffer). accumulator is "float32" or "native" (the dtype
+    itself). placement is "out_of_place" or "in_place"; inputs "exact" or "normal".
+    """
+
+    op: str
+    algorithm: str
+    dtype: str
+    accumulator: str
+    reduction: str
+    size_bytes: int
+    world_size: int
+    placement: str = "out_of_place"
+    inputs: str = "normal"
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The catalogue key of the kernel asked for: "all_reduce/one_shot"."""
+        return f"{self.op}/{self.algorithm}"
+
+    @property
+    def itemsize(self) -> int:
+        return DTYPES[self.dtype].itemsize
+
+    @property
+    def numel(self) -> int:
+        """Elements in size_bytes."""
+        return self.size_bytes // self.itemsize
+
+    @property
+    def id(self) -> str:
+        """A stable name for files, tests and anchors; two cases are equal just when their ids are."""
+        return "-".join(
+            [
+                self.op,
+                self.algorithm,
+                self.dtype,
+                self.accumulator,
+                self.reduction,
+                f"n{self.world_size}",
+                f"{self.size_bytes}B",
+                self.placement,
+                self.inputs,
+                f"s{self.seed}",
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What an op means, apart from how it is done.
+
+    counts(numel, world_size) gives the elements of one rank's input and output buffer. outputs(inputs, rank) gives, for
+    the world's inputs (one 1-D tensor a rank), the parts that are combined into that rank's output, in rank order: the
+    check folds them. bus_factor(world_size) is nccl-tests' busbw = algbw * factor.
+    """
+
+    op: str
+    counts: Callable[[int, int], tuple[int, int]]
+    outputs: Callable[[list[torch.Tensor], int], list[torch.Tensor]]
+    bus_factor: Callable[[int], float]
+    same_on_all_ranks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel parameter, in order, and where its value comes from.
+
+    kind: "address" (own memory of buffer `of`), "peers" (address of a table in device memory: world_size int64, entry p is
+    where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address of `of`),
+    "numel" (Case.numel, int64), "rank" (int32). of: "input", "output" (in place: the input's buffer) or a workspace's name.
+    """
+
+    kind: Literal["address", "peers", "multicast", "numel", "rank"]
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Symmetric memory that a kernel keeps between launches (flags, epochs), zeroed once before the first launch."""
+
+    name: str
+    numel: int
+    dtype: str = "int32"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a case is launched: grid blocks of block threads."""
+
+    grid: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """One way to do an op, and what it needs. Data, so that a table, a refusal and a test can read it.
+
+    fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank" (owner+1,
+    owner+2, .. owner, where owner is who reduces the element: owner(index, numel, world_size, dtype)), or "unordered" (the
+    switch decides: no bitwise promise). build(case) returns the CuTe DSL object to be compiled, importing cutlass only
+    then. variant(case) names what the code depends on (and so the compiled code): launches and arguments vary beside it.
+    """
+
+    op: str
+    algorithm: str
+    summary: str
+    dtypes: tuple[str, ...]
+    accumulators: tuple[str, ...]
+    reductions: tuple[str, ...]
+    placements: tuple[str, ...]
+    needs_multicast: bool
+    fold: Fold
+    parameters: tuple[Parameter, ...]
+    workspaces: Callable[[Case], tuple[Workspace, ...]]
+    launch: Callable[[Case], Launch]
+    build: Callable[[Case], Any]
+    sources: tuple[str, ...]
+    archs: tuple[str, ...] = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+    owner: Callable[[int, int, str], torch.Tensor] | None = None
+    multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
+    max_world_size: int = 72
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}/{self.algorithm}"

@@ -1,0 +1,1 @@
+"""The contract between collectives and the machine they run on, and the owning of symmetric memory."""

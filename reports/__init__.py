@@ -1,0 +1,1 @@
+"""Reads records; knows no kernel, no GPU, no torch."""
