@@ -124,7 +124,10 @@ class Fabric(Protocol):
         ...
 
     def drop(self, region: Region) -> None:
-        """Give the memory up and wait for nobody: the way out after a failure. Never raises for a broken world."""
+        """Give the memory up and wait for nobody: the way out after a failure.
+
+        Never raises: neither in a broken world, nor for a region that is free already.
+        """
         ...
 
     def peer_address(self, region: Region, peer: int) -> int:
