@@ -81,8 +81,9 @@ def headline(command: Any) -> list[str]:
         what = f"symlab: {command.label}: {sweep}{command.case_count} cases"
     else:
         what = (
-            f"symlab: {request.op} {request.dtype}/{request.accumulator} {request.reduction}, {request.world_size} ranks, "
-            f"{len(request.sizes_bytes)} sizes x {len(request.algorithms)} algorithms = {command.case_count} cases"
+            f"symlab: {request.op} {request.dtype}/{request.accumulator} {request.reduction}, "
+            f"{request.world_size} ranks, {len(request.sizes_bytes)} sizes x {len(request.algorithms)} algorithms = "
+            f"{command.case_count} cases"
         )
     return [what, *command.fabric_lines]
 
@@ -113,8 +114,9 @@ def _show_configuration(options: argparse.Namespace) -> None:
         shown = config.hydra if options.cfg == "hydra" else config
         if options.cfg == "job":
             del config["hydra"]
-    part = OmegaConf.select(shown, options.package) if options.package else shown
-    if part is None:
+    missing = object()
+    part = OmegaConf.select(shown, options.package, default=missing) if options.package else shown
+    if part is missing:
         raise RequestError(f"no '{options.package}' in the configuration (--package), give a key such as fabric")
     if not OmegaConf.is_config(part):
         print(part)

@@ -56,7 +56,8 @@ def check_against_catalogue(request: Request) -> None:
     accumulators = _union(fitting)
     if request.accumulator not in accumulators:
         raise RequestError(
-            f"{request.dtype} has no accumulator '{request.accumulator}' (accumulator), known: {', '.join(accumulators)}"
+            f"{request.dtype} has no accumulator '{request.accumulator}' (accumulator), "
+            f"known: {', '.join(accumulators)}"
         )
     _check_sizes(request, [specs[algorithm] for algorithm in request.algorithms])
 

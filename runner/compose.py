@@ -1,8 +1,8 @@
 """From the command line to composed jobs, by Hydra; and Hydra's errors in one line.
 
-Hydra's own runner is not used: it makes folders, prints tracebacks, starts the first job of a sweep before it has looked
-at the last, and drops the sweeps of experiments that are themselves swept over. Its grammar, defaults lists, schema and
-the meaning of hydra.mode and hydra.sweeper.params are kept.
+Hydra's own runner is not used: it makes folders, prints tracebacks, starts the first job of a sweep before it has
+looked at the last, and drops the sweeps of experiments that are themselves swept over. Its grammar, defaults lists,
+schema and the meaning of hydra.mode and hydra.sweeper.params are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ComposedJob:
 
 @contextmanager
 def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
-    """Hydra with conf/ (or config_dir instead) as its configuration; gives its internal object, for --info and the like."""
+    """Hydra with conf/ (or config_dir instead) as its configuration; gives its internal object, for --info."""
     folder = config_dir or CONF
     if not (folder / "config.yaml").is_file():
         raise RequestError(f"no config.yaml in {folder} (--config-dir), the folder of configurations is not complete")
@@ -57,11 +57,11 @@ def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
 def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob, ...]:
     """All jobs that a command line asks for, each composed and checked before any of them runs. Inside hydra_over.
 
-    multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands each one's own sweep.
+    multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
     """
     try:
         overrides = _parsed(_with_plus(argument) for argument in arguments)
-        jobs = []
+        jobs: list[ComposedJob] = []
         for chosen in _by_experiment(overrides, multirun):
             for line in _expanded(chosen, multirun):
                 if len(jobs) >= MAX_JOBS:
@@ -132,7 +132,7 @@ def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[O
         yield overrides
         return
     if not multirun:
-        names = swept[0].input_line.partition("=")[2]
+        names = str(swept[0].input_line).partition("=")[2]
         raise RequestError(f"several experiments, {names} (exp), add -m to run one after another")
     for choice in _choices(swept[0]):
         (chosen,) = _parsed(iter([choice]))
@@ -148,7 +148,9 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
     if mode != RunMode.MULTIRUN:
         if swept:
             line = swept[0].input_line
-            raise RequestError(f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them")
+            raise RequestError(
+                f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them"
+            )
         yield fixed
         return
     parameters = settings.sweeper.params or {}
@@ -178,7 +180,8 @@ def _job(number: int, lines: list[str]) -> ComposedJob:
     request = validate(config)
     configuration = OmegaConf.to_container(config, resolve=True)
     assert isinstance(configuration, dict)
-    return ComposedJob(number, tuple(lines), experiment, {str(key): value for key, value in configuration.items()}, request)
+    plain = {str(key): value for key, value in configuration.items()}
+    return ComposedJob(number, tuple(lines), experiment, plain, request)
 
 
 def _refuse_unused_sizes(config: DictConfig, lines: list[str]) -> None:
@@ -205,9 +208,9 @@ def explain(error: BaseException) -> str:
     key = found[1] if found else ""
     if re.search(r"Key '.*' (is )?not in", f"{text}\n{cause or ''}"):
         return f"unknown key '{key}' ({key}), {near(*_siblings(key))}"
-    group = re.match(r"Could not override '([^']+)'\. No match in the defaults list", text)
-    if group:
-        return f"unknown key '{group[1]}' ({group[1]}), {near(*_siblings(group[1]))}"
+    default = re.match(r"Could not override '([^']+)'\. No match in the defaults list", text)
+    if default:
+        return f"unknown key '{default[1]}' ({default[1]}), {near(*_siblings(default[1]))}"
     if key:
         return f"{first_line(cause) if cause else _last_message(text)} ({key}), give {_wanted(key)}"
     return f"{first_line(error)} (command line), see symlab --help"

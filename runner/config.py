@@ -41,7 +41,7 @@ class RequestError(ValueError):
 
 @dataclass
 class SizesSchema:
-    """Bytes a buffer, as nccl-tests counts them: min, min*factor, .. up to max; or the given list, which then is all."""
+    """Bytes a buffer, as nccl-tests counts them: min, min*factor, .. up to max; or just the given list."""
 
     min: Any = "1K"
     max: Any = "64K"
@@ -161,7 +161,7 @@ def one_of(value: str, known: Sequence[str], key: str) -> str:
 
 
 def parse_bytes(value: object, key: str) -> int:
-    """A positive number of bytes from 4096, "4096", "4K", "1M" or "2G" (binary, as in nccl-tests). RequestError else."""
+    """A positive number of bytes from 4096, "4096", "4K", "1M", "2G" (binary, as in nccl-tests). Else RequestError."""
     hint = "give a positive number of bytes such as 4096, 4K, 1M"
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 1:
@@ -195,7 +195,7 @@ def check_names(config: DictConfig) -> None:
 
 
 def validate(config: DictConfig) -> Request:
-    """The request that a composed configuration (without its hydra section) makes. RequestError for the first wrong value."""
+    """The request that a composed configuration (without its hydra section) makes. Else RequestError, for one value."""
     check_names(config)
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
@@ -266,13 +266,13 @@ def _world_size(value: int) -> int:
 
 def _launches(value: int) -> int:
     if not 1 <= value <= 1000:
-        raise RequestError(f"{value} launches of a case (launches), give 1 to 1000; 2 or more also compare repeated runs")
+        raise RequestError(f"{value} launches of a case (launches), give 1 to 1000; from 2 on they are compared")
     return value
 
 
 def _deadline(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
-        raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give the seconds that a case may take")
+        raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give seconds that a case may take")
     return value
 
 

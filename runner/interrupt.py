@@ -21,7 +21,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, SIGINT and SIGTERM raise Interrupted, each time they come. In another thread than the main one: nothing."""
+    """Within, SIGINT and SIGTERM raise Interrupted, each time they come. Outside the main thread: nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import re
 import time
 import traceback
@@ -26,10 +25,8 @@ from reports.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, Record,
 from runner.config import Request
 from runner.world import World, WorldFailure
 
-ROOT = Path(__file__).resolve().parent.parent
 
-
-class Kept(Protocol):
+class Keeper(Protocol):
     """What a job needs from the command it belongs to."""
 
     def world(self) -> World:
@@ -65,15 +62,15 @@ class Job:
     asked: dict[str, Any]
 
 
-def run_job(job: Job, kept: Kept, means: Means | None = None) -> None:
-    """Run all cases of a job in order. Raises only what kept.keep raises, and KeyboardInterrupt."""
+def run_job(job: Job, keeper: Keeper, means: Means | None = None) -> None:
+    """Run all cases of a job in order. Raises only what keeper.keep raises, and KeyboardInterrupt."""
     means = means or usual_means()
     traits: Traits | None = None
     for case in job.cases:
-        kept.starting(case)
+        keeper.starting(case)
         attempt = _Attempt(job, case)
         try:
-            world = kept.world()
+            world = keeper.world()
             if traits is None:
                 traits = _traits(world, job.request.deadline_s)
             attempt.traits = traits
@@ -82,7 +79,7 @@ def run_job(job: Job, kept: Kept, means: Means | None = None) -> None:
             attempt.fail(Status(failure.status), _where(failure))
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
-        kept.keep(attempt.record(), attempt.executable)
+        keeper.keep(attempt.record(), attempt.executable)
 
 
 class _Attempt:
@@ -184,7 +181,7 @@ def _where(failure: WorldFailure) -> str:
 
 
 def _described(error: Exception) -> str:
-    """An error that is not a world's: its message, and the line of ours that it came from if it is a programming error."""
+    """An error that is not a world's: its message; for a programming error its place, too."""
     text = str(error).strip() or "no message"
     if isinstance(error, (ValueError, FabricError, OSError)):
         return text
@@ -209,6 +206,8 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
 
 
 def _kernel_info(case: Case, executable: Executable) -> KernelInfo:
+    from kernels.compile import COMPILER, compiler_versions, source_digest
+
     spec = find(case.name)
     launch = spec.launch(case)
     return KernelInfo(
@@ -216,37 +215,15 @@ def _kernel_info(case: Case, executable: Executable) -> KernelInfo:
         entry=executable.entry,
         arch=executable.arch,
         ptx_digest=executable.digest,
-        cubin_digest=_digest(executable.cubin) if executable.cubin else "",
-        source_digest=_source_digest(spec.sources),
-        compiler=_compiler(),
+        cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
+        source_digest=f"sha256:{source_digest(spec)}",
+        compiler=f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}",
         grid=launch.grid,
         block=launch.block,
         multimem=_multimem(executable.ptx),
     )
 
 
-def _digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
 @cache
 def _multimem(ptx: str) -> tuple[str, ...]:
     return tuple(sorted(set(re.findall(r"\bmultimem\.[\w.:]+", ptx))))
-
-
-@cache
-def _source_digest(sources: tuple[str, ...]) -> str:
-    """Over the kernel's source files, names and contents. A source is a path from the project's root, or a module."""
-    total = hashlib.sha256()
-    for source in sorted(sources):
-        path = ROOT / source if source.endswith(".py") else ROOT / (source.replace(".", "/") + ".py")
-        total.update(source.encode() + b"\0" + path.read_bytes() + b"\0")
-    return "sha256:" + total.hexdigest()
-
-
-@cache
-def _compiler() -> str:
-    try:
-        return f"nvidia-cutlass-dsl {importlib.metadata.version('nvidia-cutlass-dsl')}"
-    except importlib.metadata.PackageNotFoundError:
-        return ""

@@ -1,6 +1,6 @@
 """Tracking beside the work: a thread that imports MLflow while the simulation runs and sends what is finished.
 
-Nothing that happens here can hurt the results: a problem is kept, told once at the end, and the records can be sent later.
+Nothing that happens here can hurt the results: a problem is told once, at the end, and records can be sent later.
 """
 
 from __future__ import annotations

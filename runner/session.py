@@ -20,6 +20,7 @@ from runner.console import Console, failures, summary
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of
 from runner.store import Store, StoreError
+from runner.track import Kept, open_command
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -96,9 +97,10 @@ def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob]) -> Comman
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
-    """Run all jobs of a command and say how it went. The exit code: 0 passed, 1 not, 2 nothing ran, 130/143 interrupted.
+    """Run all jobs of a command and say how it went. Gives the exit code.
 
-    A first interrupt ends the work and keeps what is finished, in records, table and MLflow. A second one ends the process.
+    A first interrupt ends the work and keeps what is finished, in records, table and MLflow; a second one ends the
+    process. RequestError when the records have no place.
     """
     try:
         store = Store.create(command.jobs[0].request.records, command.label)
@@ -122,7 +124,7 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
 
 
 class _Session:
-    """The state of a running command. job.Kept for each of its jobs."""
+    """The state of a running command. job.Keeper for each of its jobs."""
 
     def __init__(self, command: Command, store: Store, console: Console, tools: Tools) -> None:
         self._command = command
@@ -131,7 +133,7 @@ class _Session:
         self._tools = tools
         self._environment = functools.cache(lambda: _captured(tools.capture))
         self._records: list[Record] = []
-        self._unsent: list[tuple[Path, Record]] = []
+        self._unsent: list[Kept] = []
         self._job = command.jobs[0]
         self._world: World | None = None
         self._world_key: tuple[FabricRequest, int] | None = None
@@ -173,7 +175,7 @@ class _Session:
         number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
         path = self._store.write(record, number)
         self._records.append(record)
-        self._unsent.append((path, record))
+        self._unsent.append(Kept(path, record))
         self._console.finished(record)
 
     def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
@@ -233,8 +235,6 @@ class _Session:
     def _finish_mirror(self, interrupted: bool) -> None:
         if self._mirror is None:
             return
-        from runner.track import open_command
-
         uri = self._command.jobs[0].request.track.uri
         if problem := self._mirror.finish(interrupted):
             self._console.say(

@@ -13,8 +13,6 @@ import math
 import os
 import re
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -173,7 +171,7 @@ class CommandRun:
 
 
 def metrics_of(record: Record) -> dict[str, float]:
-    """The numbers of a record, as curves over bytes. NaN and infinity are left to the record: MLflow would change them."""
+    """The numbers of a record, as curves over bytes. NaN and infinity stay in the record: MLflow would change them."""
     found: dict[str, float] = {}
     if record.check is not None:
         check = record.check
@@ -257,7 +255,7 @@ def _batches(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def prepare(uri: str) -> None:
-    """Import MLflow, quietly, so that a later use finds it ready; and see whether a server answers. TrackingError if not.
+    """Import MLflow, quietly; before, see whether a server answers. TrackingError if not.
 
     MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
     has not set them. Its retries would make a server that is down cost minutes.
@@ -269,6 +267,9 @@ def prepare(uri: str) -> None:
     }.items():
         os.environ.setdefault(name, value)
     if uri.startswith("http"):
+        import urllib.error
+        import urllib.request
+
         try:
             urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_HTTP_PATIENCE_S).close()
         except urllib.error.HTTPError:
@@ -320,7 +321,7 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """python -m runner.track: send records to MLflow after the fact. 0 sent or there already, 1 not taken, 2 wrong request."""
+    """python -m runner.track: send records to MLflow after the fact. Gives the exit code, see --help."""
     parser = argparse.ArgumentParser(
         prog="python -m runner.track",
         description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
@@ -328,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="record files, or folders of them")
     parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
-    parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (default: %(default)s)")
+    parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
     options = parser.parse_args(arguments)
     try:
         check_uri(options.uri, "--uri")
