@@ -31,10 +31,12 @@ def each_vector(
 
 
 @cute.jit
-def slice_of(size: cutlass.Int64, rank: cutlass.Int32, world_size: cutlass.Constexpr) -> tuple:  # type: ignore[type-arg]
+def slice_of(
+    size: cutlass.Int64, rank: cutlass.Int32, world_size: cutlass.Constexpr
+) -> tuple[cutlass.Int64, cutlass.Int64]:
     """Byte range (begin, end) of a rank's slice of the full vectors in size bytes.
 
-    Slices are contiguous, in rank order, and differ by one vector at most; kernels/all_reduce/slices.py says the same for the host.
+    Slices are contiguous, in rank order, and differ by one vector at most; kernels/all_reduce/shares.py says the same for the host.
     """
     vectors = cutlass.Uint64(size) >> 4
     share = vectors // world_size

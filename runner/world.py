@@ -40,7 +40,7 @@ LINGER_S = 5.0
 class WorldFailure(RuntimeError):
     """A program failed on some rank; the world is not to be used again.
 
-    status is a record's: "FAILED", "DEADLOCK" or "TIMEOUT". rank is where it began, None if that is the whole world.
+    status is a record's: "FAILED", "DEADLOCK" or "TIMEOUT". rank is where it began; None if all ended with the same.
     message is one line for people. errors holds what each rank ended with; __cause__ is the one it began with.
     """
 
@@ -93,7 +93,8 @@ class Machine(Protocol):
 class _Run:
     """One run of a program: its threads, and what the ranks ended with so far, in the order they ended.
 
-    late says, by rank, where those were that the deadline or a failure of others didn't end.
+    late says, by rank, where those were that the deadline or a failure of others didn't end. Those in waiting were in a
+    call of the fabric, and so not themselves what took so long.
     """
 
     threads: list[threading.Thread] = field(default_factory=list)
@@ -101,6 +102,7 @@ class _Run:
     results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
     late: dict[int, str] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
 
     def unfinished(self) -> list[int]:
         return [rank for rank in range(len(self.threads)) if rank not in self.results and rank not in self.errors]
@@ -172,18 +174,19 @@ class ThreadWorld:
         return [run.results[rank] for rank in range(self._world_size)]
 
     def _start(self, run: _Run, program: Callable[[Fabric, Argument], Result], argument: Argument) -> None:
-        for rank in range(self._world_size):
+        # All fabrics before the first thread: a rank that has none yet would look like one that has left.
+        fabrics = [self._machine.fabric(rank) for rank in range(self._world_size)]
+        for rank, fabric in enumerate(fabrics):
+            body = (rank, fabric, program, argument, run.ended)
             # Daemons: a rank that is stuck must not keep the process from ending.
-            thread = threading.Thread(
-                target=self._rank, args=(rank, program, argument, run.ended), name=f"rank {rank}", daemon=True
-            )
-            run.threads.append(thread)
+            run.threads.append(threading.Thread(target=self._rank, args=body, name=f"rank {rank}", daemon=True))
         for thread in run.threads:
             thread.start()
 
     def _rank(
         self,
         rank: int,
+        fabric: Fabric,
         program: Callable[[Fabric, Argument], Result],
         argument: Argument,
         ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]],
@@ -192,7 +195,7 @@ class ThreadWorld:
         result: Result | None = None
         error: BaseException | None = None
         try:
-            result = program(self._machine.fabric(rank), argument)
+            result = program(fabric, argument)
             left_behind = ", ".join(f'"{region.name}"' for region in self._machine.live_regions(rank))
             if left_behind:
                 error = FabricError(f"leak: symmetric tensor {left_behind} was never released")
@@ -207,7 +210,11 @@ class ThreadWorld:
     def _end(self, run: _Run) -> None:
         """The time is up, or others failed: what does not end by itself is noted as late, and ended by an abort."""
         run.wait(time.monotonic() + GRACE_S)
-        run.late = {rank: _whereabouts(run.threads[rank]) for rank in run.unfinished()}
+        for rank in run.unfinished():
+            frame = _innermost_frame(run.threads[rank])
+            run.late[rank] = _described_frame(frame)
+            if frame is not None and frame.f_code.co_qualname.startswith(f"{type(self._machine).__name__}."):
+                run.waiting.add(rank)
         if run.late:
             self._machine.abort(DeadlineExceeded("the deadline has passed"))
             run.wait(time.monotonic() + GRACE_S)
@@ -219,12 +226,14 @@ def _failure(run: _Run, deadline_s: float | None) -> WorldFailure:
     timely = {rank: error for rank, error in run.errors.items() if rank not in run.late}
     causes = {rank: error for rank, error in timely.items() if not isinstance(error, (PeerLost, DeadlineExceeded))}
     if not causes and run.late:
-        rank = min(run.unfinished() or run.late)
+        rank = min(set(run.unfinished()) or set(run.late) - run.waiting or run.late)
         message = f"rank {rank}: still running after {deadline_s} s, at {run.late[rank]}"
         return WorldFailure("TIMEOUT", rank, message, run.errors)
     exceeded = {rank: error for rank, error in timely.items() if isinstance(error, DeadlineExceeded)}
     rank, error = next(iter((causes or exceeded or timely).items()))
-    failure = WorldFailure(_status(error), rank, f"rank {rank}: {_described(error)}", run.errors)
+    everywhere = len(run.threads) > 1 and [str(one) for one in run.errors.values()] == [str(error)] * len(run.threads)
+    who = "" if everywhere else f"rank {rank}: "
+    failure = WorldFailure(_status(error), None if everywhere else rank, f"{who}{_described(error)}", run.errors)
     failure.__cause__ = error
     return failure
 
@@ -249,15 +258,20 @@ def _described(error: BaseException) -> str:
     return f"{text} ({traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno})"
 
 
-def _whereabouts(thread: threading.Thread) -> str:
-    """The file, line and function a thread is at: the innermost that isn't Python's own library."""
+def _innermost_frame(thread: threading.Thread) -> FrameType | None:
+    """Where a thread is: its innermost frame that is neither Python's library's nor an installed package's."""
     innermost = sys._current_frames().get(thread.ident or 0)
-    if innermost is None:
-        return "its end"
-    library = sysconfig.get_path("stdlib")
-    frame: FrameType | None = innermost
-    while frame is not None and Path(frame.f_code.co_filename).is_relative_to(library):
+    foreign = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
+    frame = innermost
+    while frame is not None and any(Path(frame.f_code.co_filename).is_relative_to(folder) for folder in foreign):
         frame = frame.f_back
-    frame = frame or innermost
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" + (f": {line}" if line else "")
+    return frame or innermost
+
+
+def _described_frame(frame: FrameType | None) -> str:
+    """The file, line, function and source line of a frame."""
+    if frame is None:
+        return "its end"
+    code = frame.f_code
+    line = linecache.getline(code.co_filename, frame.f_lineno).strip()
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}" + (f": {line}" if line else "")

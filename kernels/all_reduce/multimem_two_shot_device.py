@@ -44,9 +44,17 @@ class MultimemTwoShot:
         rank: cutlass.Int32,
         blocks: cutlass.Int32,
     ) -> None:
-        self.kernel(input_multicast, output_multicast, input_peers, output_peers, signals_multicast, signals, epochs, numel, rank).launch(
-            grid=[blocks, 1, 1], block=[self.threads, 1, 1], min_blocks_per_mp=1
-        )
+        self.kernel(
+            input_multicast,
+            output_multicast,
+            input_peers,
+            output_peers,
+            signals_multicast,
+            signals,
+            epochs,
+            numel,
+            rank,
+        ).launch(grid=[blocks, 1, 1], block=[self.threads, 1, 1], min_blocks_per_mp=1)
 
     @cute.kernel
     def kernel(

@@ -202,11 +202,12 @@ def run_ranks(
 ) -> list[Any]:
     """program(fabric) on every rank; what it returned or raised, by rank."""
     outcomes: list[Any] = [None] * world.world_size
+    fabrics = [wrap(world.fabric(rank), rank) for rank in range(world.world_size)]
 
     def body(rank: int) -> None:
         error = None
         try:
-            outcomes[rank] = program(wrap(world.fabric(rank), rank))
+            outcomes[rank] = program(fabrics[rank])
         except BaseException as raised:
             outcomes[rank] = error = raised
         world.leave(rank, error)

@@ -30,6 +30,7 @@ class Machine:
         self.left: list[tuple[int, BaseException | None]] = []
 
     def fabric(self, rank: int) -> Any:
+        assert threading.current_thread() is threading.main_thread()
         return Rank(self, rank)
 
     def meet(self) -> None:
@@ -44,9 +45,13 @@ class Machine:
                     raise FabricError(str(self.aborted))
                 if self.lost is not None:
                     raise PeerLost(self.lost)
-                if self.deadline_s is not None and time.monotonic() > self.deadline_s:
-                    raise DeadlineExceeded("the deadline passed at a barrier")
                 self.condition.wait(0.02)
+
+    def spin(self) -> None:
+        """A kernel without end: the machine itself stops it at the deadline."""
+        while self.deadline_s is None or time.monotonic() < self.deadline_s:
+            time.sleep(0.01)
+        raise DeadlineExceeded("the deadline passed in a kernel")
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         with self.condition:
@@ -153,6 +158,17 @@ def test_whatever_ends_a_rank_is_named_with_its_line(kind: type[BaseException]) 
     assert "test_world.py:" in failure.message
 
 
+def test_what_all_ranks_end_with_belongs_to_none_of_them() -> None:
+    world, _ = make(3)
+
+    def program(fabric: Any, argument: None) -> None:
+        fabric.barrier()
+        raise Deadlock("everybody waits")
+
+    failure = fail(world, program)
+    assert (failure.status, failure.rank, failure.message) == ("DEADLOCK", None, "everybody waits")
+
+
 def test_a_hurt_world_runs_nothing_more() -> None:
     world, _ = make(1)
     fail(world, lambda fabric, argument: 1 / 0)
@@ -186,6 +202,20 @@ def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
     assert "the line in question" in failure.message
 
 
+def test_a_slow_rank_is_named_even_if_it_ends_when_told() -> None:
+    world, machine = make()
+
+    def program(fabric: Any, argument: None) -> None:
+        if fabric.rank == 3:
+            while machine.aborted is None:
+                time.sleep(0.01)  # slow
+        fabric.barrier()
+
+    failure = fail(world, program, deadline_s=0.2)
+    assert (failure.status, failure.rank) == ("TIMEOUT", 3)
+    assert "test_world.py" in failure.message
+
+
 def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     world, _ = make(3)
     release = threading.Event()
@@ -208,12 +238,10 @@ def test_a_kernel_beyond_the_deadline_is_a_timeout() -> None:
     world, _ = make(2)
 
     def program(fabric: Any, argument: None) -> None:
-        if fabric.rank == 0:
-            fabric.barrier()  # alone, as if its kernel spun
-        fabric.barrier()
+        fabric.machine.spin()
 
     failure = fail(world, program, deadline_s=0.3)
-    assert failure.status == "TIMEOUT"
+    assert (failure.status, failure.rank) == ("TIMEOUT", None)
     assert "deadline" in failure.message
 
 
