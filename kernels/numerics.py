@@ -260,8 +260,10 @@ def _real(result: torch.Tensor) -> torch.Tensor:
     return result.to(torch.float64).clamp(-overflow, overflow)
 
 
-def bound(parts: Sequence[torch.Tensor], accumulator: str) -> Bound:
+def bound(parts: Sequence[torch.Tensor], accumulator: str, total: ExactSum | None = None) -> Bound:
     """What a sum of parts may be when nobody promises an order, nor more than the accumulator's precision.
+
+    total is exact_sum(parts), where the caller has it already.
 
     Let x_1 .. x_n be an element's contributions, S = sum x_i, M = sum |x_i|, p the bits of the accumulator's
     significand and u = 2**-p its unit roundoff.
@@ -292,7 +294,7 @@ def bound(parts: Sequence[torch.Tensor], accumulator: str) -> Bound:
     """
     dtype = parts[0].dtype
     wide = FORMATS[accumulator_dtype(dtype, accumulator)]
-    total = exact_sum(parts)
+    total = total or exact_sum(parts)
     overflow = FORMATS[dtype].overflow
     exact = torch.where(total.value.isfinite(), total.value.clamp(-overflow, overflow), total.value)
     if len(parts) == 1:
