@@ -24,7 +24,8 @@ class Case:
     """One point of an experiment: everything that decides what runs and what must come out.
 
     size_bytes has nccl-tests' meaning for the op (all_reduce: the buffer). accumulator is "float32" or "native" (the dtype
-    itself). placement is "out_of_place" or "in_place"; inputs "exact" or "normal".
+    itself; for dtype float32 both names are allowed and mean the same). placement is "out_of_place" or "in_place"; inputs
+    "exact" or "normal".
     """
 
     op: str
@@ -122,9 +123,12 @@ class KernelSpec:
     """One way to do an op, and what it needs. Data, so that a table, a refusal and a test can read it.
 
     fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank" (owner+1,
-    owner+2, .. owner, where owner is who reduces the element: owner(index, numel, world_size, dtype)), or "unordered" (the
-    switch decides: no bitwise promise). build(case) returns the CuTe DSL object to be compiled, importing cutlass only
-    then. variant(case) names what the code depends on (and so the compiled code): launches and arguments vary beside it.
+    owner+2, .. owner, where owner(numel, world_size, dtype) is an int64 tensor of numel ranks: who reduces each element), or
+    "unordered" (the switch decides: no bitwise promise).
+
+    build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters` in their
+    order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files, relative to the
+    project's root, that its code depends on. multimem(case) is the exact set of multimem instructions in its PTX, without operands.
     """
 
     op: str
@@ -149,3 +153,48 @@ class KernelSpec:
     @property
     def name(self) -> str:
         return f"{self.op}/{self.algorithm}"
+
+    def variant(self, case: Case) -> str:
+        """What the compiled code depends on beside the sources: sizes, ranks, seeds and addresses vary without another PTX."""
+        block = self.launch(case).block
+        return f"n{case.world_size}-{case.dtype}-{case.accumulator}-{case.reduction}-b{block}"
+
+
+def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
+    """Why the kernel can't run the case on a fabric with these traits, in words a user can act on; None when it can."""
+    return _refuses_values(spec, case) or _refuses_size(case) or _refuses_fabric(spec, case, traits)
+
+
+def _refuses_values(spec: KernelSpec, case: Case) -> str | None:
+    if case.name != spec.name:
+        return f"{spec.name} does not do {case.name}"
+    for what, value, allowed in (
+        ("dtype", case.dtype, spec.dtypes),
+        ("accumulator", case.accumulator, spec.accumulators),
+        ("reduction", case.reduction, spec.reductions),
+        ("placement", case.placement, spec.placements),
+    ):
+        if value not in allowed:
+            return f"{spec.name} has no {what} {value!r} for {case.dtype}: it has {', '.join(allowed)}"
+    if not 1 <= case.world_size <= spec.max_world_size:
+        return f"{spec.name} runs on 1 to {spec.max_world_size} ranks, not on {case.world_size}"
+    return None
+
+
+def _refuses_size(case: Case) -> str | None:
+    if case.size_bytes < case.itemsize:
+        return f"{case.size_bytes} bytes hold no element of {case.dtype}: the smallest size is {case.itemsize} bytes"
+    if case.size_bytes % case.itemsize:
+        return f"{case.size_bytes} bytes are no whole number of {case.dtype} elements of {case.itemsize} bytes"
+    return None
+
+
+def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
+    if traits.world_size != case.world_size:
+        return f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
+    if traits.arch not in spec.archs:
+        return f"{spec.name} is not built for {traits.arch}: it is for {', '.join(spec.archs)}"
+    if spec.needs_multicast and not traits.multicast:
+        reason = traits.multicast_reason or "no reason given"
+        return f"{spec.name} needs multicast addresses, and the fabric {traits.name} has none: {reason}"
+    return None

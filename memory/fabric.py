@@ -1,7 +1,7 @@
 """The Fabric contract: what a rank needs from a world with symmetric memory that can run a compiled kernel.
 
 Two fabrics keep it: NVSHMEM on GPUs, and the simulator, which interprets the kernel's PTX. Everything above this file
-(pool, kernels, runner) is written against the contract alone. Addresses are plain integers, because kernels take them so.
+(pool, kernels, runner) is written against the contract alone. Addresses are plain integers: kernels take them so.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class NoMulticast(ValueError):
 class Traits:
     """What a fabric can do, as far as a kernel's or a case's fitness depends on it.
 
-    heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False ("" when True).
-    simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
+    heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False, else is "".
+    Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -91,8 +91,8 @@ class Region:
 class Fabric(Protocol):
     """One rank's view of a world. All methods raise FabricError, or one of its kinds, when the world is broken.
 
-    Collective calls (exchange, barrier, allocate, free) are made by all ranks, in the same order. A fabric never hangs on
-    ranks that disagree or are gone: it raises Disagreement or PeerLost, naming them.
+    Collective calls (exchange, barrier, allocate, free) are made by all ranks, in the same order. A fabric never hangs
+    on ranks that disagree or are gone: it raises Disagreement or PeerLost, naming them.
     """
 
     @property
@@ -124,7 +124,10 @@ class Fabric(Protocol):
         ...
 
     def drop(self, region: Region) -> None:
-        """Give the memory up without waiting for anybody: the way out after a failure. Never raises for a broken world."""
+        """Give the memory up and wait for nobody: the way out after a failure.
+
+        Never raises: neither in a broken world, nor for a region that is free already.
+        """
         ...
 
     def peer_address(self, region: Region, peer: int) -> int:
@@ -136,7 +139,7 @@ class Fabric(Protocol):
         ...
 
     def view(self, region: Region) -> torch.Tensor:
-        """The rank's own bytes as a flat uint8 tensor, shared, not copied. Whoever takes it is taken to have written it."""
+        """The rank's own bytes, flat uint8, shared, not copied. Whoever takes it is taken to have written it all."""
         ...
 
     def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
@@ -144,7 +147,7 @@ class Fabric(Protocol):
         ...
 
     def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
-        """A host copy (flat uint8) of the rank's own memory after everything launched so far. Poison reads as 0xFF bytes."""
+        """A host copy (flat uint8) of the rank's own memory after all launched so far. Poison reads as 0xFF bytes."""
         ...
 
     def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:

@@ -1,0 +1,34 @@
+# The two commands: `make demo` runs the main job, `make test` the whole suite. Both set up .venv first, once.
+
+SHELL := bash
+PYTHON ?= python3
+RUN := .venv/bin/python -m
+INSTALLED := .venv/.installed
+
+.PHONY: demo test check clean
+
+demo: $(INSTALLED)
+	@$(RUN) runner +exp=allreduce_bf16
+
+test: $(INSTALLED)
+	@$(RUN) pytest -q --durations=5
+
+check: $(INSTALLED)
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy
+	@.venv/bin/lint-imports --no-cache
+
+# The stamp is younger than what it was made from: a second run installs nothing.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
+	  { echo 'symlab needs Python 3.11 to 3.13, and "$(PYTHON)" is not: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
+	@.venv/bin/python -c '' 2>/dev/null || { echo 'Making .venv'; $(PYTHON) -m venv --clear .venv; }
+	@echo 'Installing the locked versions into .venv (a few minutes, once)'
+	@set -o pipefail; $(RUN) pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' \
+	  | { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
+	@touch $@
+
+clean:
+	rm -rf .venv .symlab .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,28 @@
+"""What all_reduce means: each rank gives numel elements and gets the elementwise reduction of all ranks' elements."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.spec import Collective
+
+
+def _counts(numel: int, world_size: int) -> tuple[int, int]:
+    return numel, numel
+
+
+def _outputs(inputs: list[torch.Tensor], rank: int) -> list[torch.Tensor]:
+    return inputs
+
+
+def _bus_factor(world_size: int) -> float:
+    return 2 * (world_size - 1) / world_size
+
+
+COLLECTIVE = Collective(
+    op="all_reduce",
+    counts=_counts,
+    outputs=_outputs,
+    bus_factor=_bus_factor,
+    same_on_all_ranks=True,
+)

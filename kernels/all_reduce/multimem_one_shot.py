@@ -1,0 +1,115 @@
+"""all_reduce/multimem_one_shot: every rank lets the switch add all ranks' inputs, and stores the sum in its own output.
+
+When it wins: small buffers on GPUs whose switch does multicast: one load a vector instead of n, one barrier before it.
+
+Memory: reads the inputs through the multicast address, writes the own output. Full vectors of 16 bytes by multimem.ld_reduce of four
+32-bit words; then up to three words by the form of one word; a last odd 16-bit element lies in no 32-bit word inside the buffer
+and is folded here, in rank order and the accumulator's precision, through peers' addresses. Nothing outside [0, numel) is touched.
+
+Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that the switch still reads
+for a peer). Both block by block, by a reduction on the multicast address of a counter, with proxy fences on both sides: inputs were
+written through ordinary addresses and are read through the multicast one, and a release and an acquire alone do not order
+accesses to aliases of the same bytes. (Vendor libraries leave that fence out; by PTX 8.6.1 only strong accesses are safe without it.)
+In place is refused: a rank would overwrite its input while the switch reads it for slower ones.
+
+Numerics: the switch's. Order and, without `.acc::f32`, precision of the sum are its own; -0.0 may come out as 0.0. So there is no promise
+of bits, only of a bound (kernels/numerics.py), and equal bits on all ranks are to be expected, not promised. accumulator float32
+asks for `.acc::f32` where the type is of 16 bits; native asks for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.all_reduce import shares
+from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Not measured yet on hardware.
+
+    threads: 512, as the peer-to-peer kernels. max_blocks: others found 2 to 8 blocks enough on 8 GPUs. unroll: vectors under way before
+    the first store; four, though others take eight, because at 1 MiB a thread has 16 and below 128 KiB one.
+    """
+
+    threads: int = 512
+    max_blocks: int = 8
+    unroll: int = 4
+
+
+TUNING = Tuning()
+
+SIGNAL = "multimem.red.release.sys.global.add.u32"
+
+
+def launch(case: Case) -> Launch:
+    """Every rank works on all vectors."""
+    return Launch(shares.blocks(shares.vectors(case), TUNING.threads, TUNING.max_blocks), TUNING.threads)
+
+
+def workspaces(case: Case) -> tuple[Workspace, ...]:
+    """signals[block]: arrivals of that block on all ranks; epochs[block]: the own last barrier's number."""
+    return (Workspace("signals", TUNING.max_blocks), Workspace("epochs", TUNING.max_blocks))
+
+
+def loads(case: Case) -> frozenset[str]:
+    """The ld_reduce instructions for vectors and words of a case's type and accumulator."""
+    packed = {"float32": "f32", "float16": "f16x2", "bfloat16": "bf16x2"}[case.dtype]
+    precision = ".acc::f32" if case.accumulator == "float32" and case.dtype != "float32" else ""
+    load = f"multimem.ld_reduce.relaxed.sys.global.add{precision}"
+    return frozenset({f"{load}.v4.{packed}", f"{load}.{packed}"})
+
+
+def multimem(case: Case) -> frozenset[str]:
+    """All multimem instructions of the kernel."""
+    return loads(case) | {SIGNAL}
+
+
+def host_choices(case: Case) -> dict[str, Any]:
+    """What the device half takes, by name."""
+    return {
+        "world_size": case.world_size,
+        "dtype": case.dtype,
+        "accumulator": case.accumulator,
+        "threads": TUNING.threads,
+        "unroll": TUNING.unroll,
+    }
+
+
+def build(case: Case) -> Any:
+    from kernels.all_reduce.multimem_one_shot_device import MultimemOneShot
+
+    return MultimemOneShot(**host_choices(case))
+
+
+SPEC = KernelSpec(
+    op="all_reduce",
+    algorithm="multimem_one_shot",
+    summary="each rank loads the switch's sum of all inputs into its output",
+    dtypes=("float32", "float16", "bfloat16"),
+    accumulators=("float32", "native"),
+    reductions=("sum",),
+    placements=("out_of_place",),
+    needs_multicast=True,
+    fold="unordered",
+    parameters=(
+        Parameter("multicast", "input"),
+        Parameter("peers", "input"),
+        Parameter("address", "output"),
+        Parameter("multicast", "signals"),
+        Parameter("address", "signals"),
+        Parameter("address", "epochs"),
+        Parameter("numel"),
+    ),
+    workspaces=workspaces,
+    launch=launch,
+    build=build,
+    sources=(
+        *shares.DEVICE_SOURCES,
+        "kernels/all_reduce/multimem_one_shot.py",
+        "kernels/all_reduce/multimem_one_shot_device.py",
+    ),
+    multimem=multimem,
+)

@@ -1,0 +1,115 @@
+"""The device half of all_reduce/multimem_two_shot: see multimem_two_shot.py for the design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+
+from kernels import barrier, device
+from kernels.arithmetic import Sum
+from kernels.peers import Peers
+from kernels.traverse import VECTOR_BYTES, each_vector, slice_of
+
+
+class MultimemTwoShot:
+    """Host choices of one compiled variant; the class attributes let a test take a part out and prove that it is missed."""
+
+    entry_barrier = True
+    exit_barrier = True
+
+    def __init__(self, world_size: int, dtype: str, accumulator: str, threads: int, unroll: int) -> None:
+        self.world_size = world_size
+        self.dtype = dtype
+        self.total = Sum(dtype, accumulator)
+        self.itemsize = 4 if dtype == "float32" else 2
+        self.threads = threads
+        self.unroll = unroll
+        self.accumulate_float32 = self.total.wide
+
+    @cute.jit
+    def __call__(
+        self,
+        input_multicast: cute.Pointer,
+        output_multicast: cute.Pointer,
+        input_peers: cute.Pointer,
+        output_peers: cute.Pointer,
+        signals_multicast: cute.Pointer,
+        signals: cute.Pointer,
+        epochs: cute.Pointer,
+        numel: cutlass.Int64,
+        rank: cutlass.Int32,
+        blocks: cutlass.Int32,
+    ) -> None:
+        self.kernel(
+            input_multicast,
+            output_multicast,
+            input_peers,
+            output_peers,
+            signals_multicast,
+            signals,
+            epochs,
+            numel,
+            rank,
+        ).launch(grid=[blocks, 1, 1], block=[self.threads, 1, 1], min_blocks_per_mp=1)
+
+    @cute.kernel
+    def kernel(
+        self,
+        input_multicast: cute.Pointer,
+        output_multicast: cute.Pointer,
+        input_peers: cute.Pointer,
+        output_peers: cute.Pointer,
+        signals_multicast: cute.Pointer,
+        signals: cute.Pointer,
+        epochs: cute.Pointer,
+        numel: cutlass.Int64,
+        rank: cutlass.Int32,
+    ) -> None:
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        grid, _, _ = cute.arch.grid_dim()
+        epoch_address = epochs.toint() + cutlass.Int64(block) * 4
+        epoch = device.load_word(epoch_address)
+        index = cutlass.Int64(block * self.threads + thread)
+        step = cutlass.Int64(grid * self.threads) * VECTOR_BYTES
+        size = numel * self.itemsize
+        end = size & -VECTOR_BYTES
+        words_end = size & -4
+        slice_begin, slice_end = slice_of(size, rank, self.world_size)
+
+        if cutlass.const_expr(self.entry_barrier):
+            epoch += 1
+            barrier.over_multicast(thread, block, epoch, signals_multicast.toint(), signals.toint(), self.world_size)
+
+        reduce = partial(self.reduce, input_multicast.toint(), output_multicast.toint())
+        each_vector(slice_begin + index * VECTOR_BYTES, slice_end, step, self.unroll, reduce)
+        if rank == self.world_size - 1:
+            offset = end + index * 4
+            if offset < words_end:
+                word = device.multimem_sum_word(input_multicast.toint() + offset, self.dtype, self.accumulate_float32)
+                device.multimem_store_word(output_multicast.toint() + offset, word, self.dtype)
+            if cutlass.const_expr(self.itemsize == 2):
+                if index == 0 and words_end < size:
+                    inputs = Peers(input_peers.toint(), 0, self.world_size)
+                    self.reduce_element(inputs, Peers(output_peers.toint(), 0, self.world_size), words_end)
+
+        if cutlass.const_expr(self.exit_barrier):
+            epoch += 1
+            barrier.over_multicast(thread, block, epoch, signals_multicast.toint(), signals.toint(), self.world_size)
+        if thread == 0:
+            device.store_word(epoch_address, epoch)
+
+    def reduce(self, inputs: Any, outputs: Any, offsets: Sequence[Any]) -> None:
+        """The switch's sum of one vector at each byte offset, to all ranks; all are under way before the first store."""
+        sums = [device.multimem_sum_vector(inputs + at, self.dtype, self.accumulate_float32) for at in offsets]
+        for offset, words in zip(offsets, sums, strict=True):
+            device.multimem_store_vector(outputs + offset, words, self.dtype)
+
+    def reduce_element(self, inputs: Peers, outputs: Peers, offset: Any) -> None:
+        """The sum of a single 16-bit element, folded here, to all ranks."""
+        (words,) = inputs.fold(self.total, [offset], lambda address: [device.load_half_word(address)])
+        outputs.store(offset, words[0], device.store_half_word)

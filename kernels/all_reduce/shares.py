@@ -1,0 +1,42 @@
+"""How the all_reduce kernels divide a buffer: blocks for a number of vectors, and slices of the ranks."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.spec import DTYPES, Case
+
+VECTOR_BYTES = 16
+
+DEVICE_SOURCES = (
+    "kernels/arithmetic.py",
+    "kernels/barrier.py",
+    "kernels/device.py",
+    "kernels/peers.py",
+    "kernels/traverse.py",
+)
+"""The device code that all four algorithms stand on."""
+
+
+def vectors(case: Case) -> int:
+    """Full vectors of 16 bytes in the case's buffer."""
+    return case.numel * case.itemsize // VECTOR_BYTES
+
+
+def blocks(work: int, threads: int, max_blocks: int) -> int:
+    """Enough blocks that each thread has one of `work` vectors, at least one and at most max_blocks."""
+    return min(max(-(-work // threads), 1), max_blocks)
+
+
+def slice_vectors(count: int, world_size: int) -> list[int]:
+    """Vectors in each rank's slice: contiguous, in rank order, the first ranks have one more. As kernels/traverse.py."""
+    share, longer = divmod(count, world_size)
+    return [share + (rank < longer) for rank in range(world_size)]
+
+
+def owner(numel: int, world_size: int, dtype: str) -> torch.Tensor:
+    """Who reduces each element in the two-shot algorithms: int64[numel] of ranks. The last rank has what fills no vector."""
+    per_vector = VECTOR_BYTES // DTYPES[dtype].itemsize
+    lengths = [length * per_vector for length in slice_vectors(numel // per_vector, world_size)]
+    lengths[-1] += numel % per_vector
+    return torch.repeat_interleave(torch.arange(world_size), torch.tensor(lengths))

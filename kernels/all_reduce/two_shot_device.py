@@ -1,0 +1,97 @@
+"""The device half of all_reduce/two_shot: see two_shot.py for the design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+
+from kernels import barrier, device
+from kernels.arithmetic import Sum
+from kernels.peers import Peers
+from kernels.traverse import VECTOR_BYTES, each_vector, slice_of
+
+
+class TwoShot:
+    """Host choices of one compiled variant; the class attributes let a test take a part out and prove that it is missed."""
+
+    entry_barrier = True
+    exit_barrier = True
+
+    def __init__(self, world_size: int, dtype: str, accumulator: str, threads: int, unroll: int) -> None:
+        self.world_size = world_size
+        self.dtype = dtype
+        self.total = Sum(dtype, accumulator)
+        self.itemsize = 4 if dtype == "float32" else 2
+        self.threads = threads
+        self.unroll = unroll
+
+    @cute.jit
+    def __call__(
+        self,
+        input_peers: cute.Pointer,
+        output_peers: cute.Pointer,
+        signal_peers: cute.Pointer,
+        signals: cute.Pointer,
+        epochs: cute.Pointer,
+        numel: cutlass.Int64,
+        rank: cutlass.Int32,
+        blocks: cutlass.Int32,
+    ) -> None:
+        self.kernel(input_peers, output_peers, signal_peers, signals, epochs, numel, rank).launch(
+            grid=[blocks, 1, 1], block=[self.threads, 1, 1], min_blocks_per_mp=1
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        input_peers: cute.Pointer,
+        output_peers: cute.Pointer,
+        signal_peers: cute.Pointer,
+        signals: cute.Pointer,
+        epochs: cute.Pointer,
+        numel: cutlass.Int64,
+        rank: cutlass.Int32,
+    ) -> None:
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        grid, _, _ = cute.arch.grid_dim()
+        epoch_address = epochs.toint() + cutlass.Int64(block) * 4
+        epoch = device.load_word(epoch_address)
+        index = cutlass.Int64(block * self.threads + thread)
+        step = cutlass.Int64(grid * self.threads) * VECTOR_BYTES
+        size = numel * self.itemsize
+        end = size & -VECTOR_BYTES
+        first = cutlass.select_(rank == self.world_size - 1, cutlass.Int32(0), rank + 1)
+        inputs = Peers(input_peers.toint(), first, self.world_size)
+        outputs = Peers(output_peers.toint(), first, self.world_size)
+        slice_begin, slice_end = slice_of(size, rank, self.world_size)
+
+        if cutlass.const_expr(self.entry_barrier):
+            epoch += 1
+            barrier.over_peers(thread, block, rank, epoch, signal_peers.toint(), signals.toint(), self.world_size)
+
+        reduce = partial(self.reduce, inputs, outputs)
+        each_vector(slice_begin + index * VECTOR_BYTES, slice_end, step, self.unroll, reduce)
+        offset = end + index * self.itemsize
+        if rank == self.world_size - 1 and offset < size:
+            self.reduce_element(inputs, outputs, offset)
+
+        if cutlass.const_expr(self.exit_barrier):
+            epoch += 1
+            barrier.over_peers(thread, block, rank, epoch, signal_peers.toint(), signals.toint(), self.world_size)
+        if thread == 0:
+            device.store_word(epoch_address, epoch)
+
+    def reduce(self, inputs: Peers, outputs: Peers, offsets: Sequence[Any]) -> None:
+        """The sum of one vector at each byte offset, to all ranks' outputs."""
+        for offset, words in zip(offsets, inputs.fold(self.total, offsets, device.load_vector), strict=True):
+            outputs.store(offset, words, device.store_vector)
+
+    def reduce_element(self, inputs: Peers, outputs: Peers, offset: Any) -> None:
+        """The same for a single element."""
+        (words,) = inputs.fold(self.total, [offset], lambda address: [device.load_element(address, self.itemsize)])
+        outputs.store(offset, words[0], partial(device.store_element, itemsize=self.itemsize))

@@ -1,0 +1,205 @@
+"""From a spec's CuTe DSL object to an Executable, and a cache of that by content. The only file that drives cute.compile.
+
+Needs no GPU and no driver. A cache entry is one JSON file, named by the SHA-256 of all that decides what comes out: the spec's sources
+and this file, the compiler's version, the architecture, the variant. It's written under another name and then renamed, so readers
+see all or nothing and writers at the same time do no harm. It carries its own checksum: an entry that fails it is removed, with a
+warning, and compiled again. cutlass (more than a second to import) is imported only when something is compiled.
+
+The PTX carries line information, with paths relative to the project's root: so its digest is the same in every checkout.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import tempfile
+import threading
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from kernels.spec import Case, KernelSpec, Parameter
+from memory.fabric import Executable
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPILER = "nvidia-cutlass-dsl"
+COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
+
+_compiling = threading.Lock()  # cute.compile keeps global state
+
+
+def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
+    """The compiled kernel for a case, from the cache if it's there, else compiled and put there.
+
+    Raises ValueError for an arch the spec does not name, RuntimeError when the compiler fails. A cache that can't be read or
+    written costs a warning and time, never the result.
+    """
+    if arch not in spec.archs:
+        raise ValueError(f"{spec.name} is not built for {arch!r}: it is for {', '.join(spec.archs)}")
+    path = cache_dir / f"{spec.op}-{spec.algorithm}-{arch}-{cache_key(spec, case, arch)[:32]}.json"
+    found = _load(path)
+    if found is not None:
+        return found
+    with _compiling:
+        found = _load(path)  # another thread may have been faster
+        if found is None:
+            found = _compile(spec, case, arch)
+            log.info("compiled %s %s for %s", spec.name, spec.variant(case), arch)
+            _store(path, found)
+    return found
+
+
+def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
+    """SHA-256 of all that decides the compiled code."""
+    switches = {name: value for name, value in os.environ.items() if name.startswith("CUTE_DSL_")}
+    parts = {
+        "name": spec.name,
+        "variant": spec.variant(case),
+        "arch": arch,
+        "sources": source_digest(spec),
+        "compile": _sha256((ROOT / "kernels" / "compile.py").read_bytes()),
+        "compiler": compiler_versions(),
+        "python": platform.python_version_tuple()[:2],
+        "switches": switches,
+    }
+    return _sha256(json.dumps(parts, sort_keys=True).encode())
+
+
+def source_digest(spec: KernelSpec) -> str:
+    """SHA-256 of the project files that the spec's code depends on, names and contents."""
+    digest = hashlib.sha256()
+    for source in sorted(spec.sources):
+        content = (ROOT / source).read_bytes()
+        digest.update(f"{source}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def compiler_versions() -> dict[str, str]:
+    """The versions of the compiler's packages that are installed, without importing any."""
+    versions = {}
+    for name in COMPILER_PARTS:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
+    try:
+        import cutlass.cute as cute
+        from cutlass.base_dsl.compiler import DumpDir
+    except ImportError as error:
+        raise RuntimeError(f"compiling {spec.name} needs {COMPILER}, which can't be imported: {error}") from error
+    built = spec.build(case)
+    built.kernel.set_name_prefix(f"{spec.op}_{spec.algorithm}", remove_cutlass_symbol=True, keep_mangled_name=False)
+    arguments = [_argument(parameter) for parameter in spec.parameters]
+    with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder:
+        options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
+        try:
+            artifacts = cute.compile[options](built, *arguments, _blocks()).artifacts
+        except Exception as error:  # the compiler's errors have no common kind
+            raise RuntimeError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {error}") from error
+        ptx, cubin = artifacts.PTX, artifacts.CUBIN
+    text = with_relative_paths(ptx.decode() if isinstance(ptx, bytes) else ptx)
+    entry = re.search(r"\.entry\s+([\w$]+)", text)
+    assert entry is not None, "PTX without an entry"
+    return Executable(spec.name, entry.group(1), arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
+
+
+def _argument(parameter: Parameter) -> Any:
+    """What stands for a parameter while compiling: its type, with a value that nobody reads."""
+    import cutlass
+    import cutlass.cute as cute
+
+    if parameter.kind == "numel":
+        return cutlass.Int64(1)
+    if parameter.kind == "rank":
+        return cutlass.Int32(0)
+    return cute.runtime.make_ptr(cutlass.Int64, 0, cute.AddressSpace.gmem, assumed_align=16)
+
+
+def _blocks() -> Any:
+    import cutlass
+
+    return cutlass.Int32(1)
+
+
+def with_relative_paths(ptx: str) -> str:
+    """PTX whose `.file` lines name project files from the root, the compiler's as cutlass/.., others by their last part."""
+
+    def relative(match: re.Match[str]) -> str:
+        path = Path(match.group(2))
+        if path.is_relative_to(ROOT):
+            path = path.relative_to(ROOT)
+        elif "cutlass" in path.parts:
+            last = len(path.parts) - 1 - path.parts[::-1].index("cutlass")
+            path = Path(*path.parts[last:])
+        else:
+            path = Path(path.name)
+        return f'{match.group(1)}"{path.as_posix()}"'
+
+    return re.sub(r'^(\s*\.file\s+\d+\s+)"([^"]*)"', relative, ptx.rstrip("\0"), flags=re.MULTILINE)
+
+
+def _load(path: Path) -> Executable | None:
+    """The entry at path, or None: there is none, or it can't be used (with a warning, and removed if it's corrupt)."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("the compile cache entry %s can't be read (%s): compiling instead", path, error)
+        return None
+    try:
+        entry = json.loads(text)
+        body = entry["executable"]
+        if entry["checksum"] != _checksum(body):
+            raise ValueError("its checksum does not fit")
+        return Executable(**{**body, "cubin": base64.b64decode(body["cubin"])})
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("the compile cache entry %s is corrupt (%s): removed, compiling again", path, error)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as failure:
+            log.warning("the corrupt compile cache entry %s can't be removed: %s", path, failure)
+        return None
+
+
+def _store(path: Path, compiled: Executable) -> None:
+    body = {
+        "name": compiled.name,
+        "entry": compiled.entry,
+        "arch": compiled.arch,
+        "ptx": compiled.ptx,
+        "digest": compiled.digest,
+        "cubin": base64.b64encode(compiled.cubin).decode(),
+    }
+    text = json.dumps({"checksum": _checksum(body), "executable": body})
+    scratch = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(text)
+        scratch.replace(path)
+    except OSError as error:
+        log.warning("the compile cache %s can't be written (%s): going on without it", path.parent, error)
+        try:
+            scratch.unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def _checksum(body: dict[str, str]) -> str:
+    return _sha256(json.dumps(body, sort_keys=True).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,241 @@
+"""Worlds for the memory tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from memory.fabric import (
+    Disagreement,
+    Executable,
+    FabricError,
+    HeapFull,
+    NoMulticast,
+    PeerLost,
+    Region,
+    Traits,
+)
+
+WAIT_S = 20.0
+
+
+class DictionaryWorld:
+    """The least that keeps the contract: bytes in dictionaries, one lock; launch calls a Python function by entry."""
+
+    def __init__(self, world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> None:
+        self.world_size = world_size
+        self.heap_bytes = heap_bytes
+        self.multicast = multicast
+        self.condition = threading.Condition()
+        self.heaps: list[dict[int, tuple[Region, torch.Tensor]]] = [{} for _ in range(world_size)]
+        self.kernels: dict[str, Callable[..., None]] = {}
+        self.round = 0
+        self.arrived: dict[int, tuple[str, str]] = {}
+        self.collected: tuple[str, ...] = ()
+        self.left: dict[int, BaseException | None] = {}
+        self.error: BaseException | None = None
+
+    def fabric(self, rank: int) -> DictionaryFabric:
+        return DictionaryFabric(self, rank)
+
+    def meet(self, rank: int, kind: str, note: str) -> tuple[str, ...]:
+        """Everybody's note, once all are here; kinds that differ are a Disagreement."""
+        with self.condition:
+            self.check()
+            mine = self.round
+            self.arrived[rank] = (kind, note)
+            if len(self.arrived) == self.world_size:
+                calls = [self.arrived[peer] for peer in range(self.world_size)]
+                self.arrived = {}
+                self.round += 1
+                if len({kind for kind, _ in calls}) > 1:
+                    self.error = Disagreement(
+                        "; ".join(f"rank {peer} calls {kind}({note})" for peer, (kind, note) in enumerate(calls))
+                    )
+                self.collected = tuple(note for _, note in calls)
+                self.condition.notify_all()
+            else:
+                self.condition.wait_for(lambda: self.round > mine or self.broken(), WAIT_S)
+            if self.round == mine:
+                self.check()
+                raise AssertionError("a test waited too long")
+            if isinstance(self.error, Disagreement):
+                raise Disagreement(str(self.error))
+            return self.collected
+
+    def broken(self) -> bool:
+        return self.error is not None or bool(self.left)
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise FabricError(f"the world is broken: {self.error}")
+        for rank, error in self.left.items():
+            raise PeerLost(f"rank {rank} left" + (f" after {error!r}" if error is not None else ""))
+
+    def leave(self, rank: int, error: BaseException | None) -> None:
+        with self.condition:
+            self.left[rank] = error
+            if error is None and len(self.left) == self.world_size and not any(self.left.values()):
+                self.left = {}
+            self.condition.notify_all()
+
+    def set_deadline(self, monotonic_s: float | None) -> None:
+        pass
+
+    def counters(self) -> dict[str, Any]:
+        return {}
+
+    def live_regions(self, rank: int) -> tuple[Region, ...]:
+        return tuple(region for region, _ in self.heaps[rank].values())
+
+    def abort(self, error: BaseException) -> None:
+        with self.condition:
+            self.error = self.error or error
+            self.condition.notify_all()
+
+
+class DictionaryFabric:
+    def __init__(self, world: DictionaryWorld, rank: int) -> None:
+        self.world = world
+        self.rank = rank
+        self.world_size = world.world_size
+        self.traits = Traits(
+            name="dictionary",
+            arch="none",
+            world_size=world.world_size,
+            heap_bytes=world.heap_bytes,
+            multicast=world.multicast,
+            multicast_reason="" if world.multicast else "a dictionary without a switch",
+            simulated=True,
+        )
+        self.queue: list[tuple[Callable[..., None], Sequence[int]]] = []
+
+    def window(self, rank: int) -> int:
+        return (rank + 1) << 32
+
+    def exchange(self, note: str) -> tuple[str, ...]:
+        return self.world.meet(self.rank, "exchange", note)
+
+    def barrier(self) -> None:
+        self.world.meet(self.rank, "barrier", "")
+
+    def allocate(self, size_bytes: int, alignment_bytes: int, name: str) -> Region:
+        heap = self.world.heaps[self.rank]
+        self.world.meet(self.rank, "allocate", name)
+        held = sorted((region.address - self.window(self.rank), region.size_bytes) for region, _ in heap.values())
+        offset = largest = 0
+        for start, length in [*held, (self.world.heap_bytes, 0)]:
+            if offset + size_bytes <= start:
+                break
+            largest = max(largest, start - offset)
+            offset = -(-(start + length) // alignment_bytes) * alignment_bytes
+        else:
+            raise HeapFull(f'"{name}" of {size_bytes} bytes does not fit: {largest} bytes would')
+        region = Region(name, self.window(self.rank) + offset, size_bytes)
+        heap[region.address] = (region, torch.full((size_bytes,), 0xFF, dtype=torch.uint8))
+        return region
+
+    def free(self, region: Region) -> None:
+        self.world.meet(self.rank, "free", region.name)
+        self.drop(region)
+
+    def drop(self, region: Region) -> None:
+        self.world.heaps[self.rank].pop(region.address, None)
+
+    def peer_address(self, region: Region, peer: int) -> int:
+        return region.address - self.window(self.rank) + self.window(peer)
+
+    def multicast_address(self, region: Region) -> int:
+        if not self.world.multicast:
+            raise NoMulticast(self.traits.multicast_reason)
+        return region.address - self.window(self.rank) + (1 << 60)
+
+    def view(self, region: Region) -> torch.Tensor:
+        return self.world.heaps[self.rank][region.address][1]
+
+    def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
+        self.synchronize()
+        self.view(region)[offset_bytes : offset_bytes + data.numel()] = data
+
+    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
+        self.synchronize()
+        return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
+
+    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
+        self.queue.append((self.world.kernels[executable.entry], tuple(arguments)))
+
+    def synchronize(self) -> None:
+        while self.queue:
+            kernel, arguments = self.queue.pop(0)
+            kernel(self, *arguments)
+
+
+class InterruptedFabric:
+    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do."""
+
+    def __init__(self, fabric: Any, at_call: int, error: BaseException | None) -> None:
+        self.fabric = fabric
+        self.at_call = at_call
+        self.error = error
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.fabric, name)
+        if not callable(attribute) or name == "drop":
+            return attribute
+
+        def call(*arguments: Any) -> Any:
+            self.calls.append(name)
+            if self.error is not None and len(self.calls) == self.at_call:
+                raise self.error
+            return attribute(*arguments)
+
+        return call
+
+
+def run_ranks(
+    world: Any, program: Callable[[Any], Any], wrap: Callable[[Any, int], Any] = lambda fabric, rank: fabric
+) -> list[Any]:
+    """program(fabric) on every rank; what it returned or raised, by rank."""
+    outcomes: list[Any] = [None] * world.world_size
+    fabrics = [wrap(world.fabric(rank), rank) for rank in range(world.world_size)]
+
+    def body(rank: int) -> None:
+        error = None
+        try:
+            outcomes[rank] = program(fabrics[rank])
+        except BaseException as raised:
+            outcomes[rank] = error = raised
+        world.leave(rank, error)
+
+    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(world.world_size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), "a rank hangs"
+    return outcomes
+
+
+@pytest.fixture(params=["dictionary"])
+def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """make_world(world_size, heap_bytes=, multicast=) -> a world of the kind that the test is run for."""
+
+    def make(world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> Any:
+        return DictionaryWorld(world_size, heap_bytes, multicast)
+
+    return make
+
+
+@pytest.fixture
+def on_ranks() -> Callable[..., list[Any]]:
+    return run_ranks
+
+
+@pytest.fixture
+def interrupted() -> type[InterruptedFabric]:
+    return InterruptedFabric
