@@ -16,6 +16,7 @@ from simulator.ir import Address, Block, Immediate, Instruction, Kernel, Operand
 from simulator.isa import find
 from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
 from simulator.parse import parse_kernel
+from simulator.space import LaneFault
 
 CHUNK_LANES = 16384
 """Lanes run together at most: with 8 KiB lanes the scratch of a block stays in the second-level cache (measured, tests/benchmarks)."""
@@ -192,6 +193,7 @@ class _Decoder:
         register, negated = instruction.guard
         predicate = self._register(register.name)
         targets = [self._register(name) for name in _targets(instruction)]
+        used = sorted({self._register(name) for name in (*_sources(instruction), *_targets(instruction))})
 
         def guarded(frame: Frame) -> None:
             mask = frame.regs[predicate]
@@ -200,10 +202,14 @@ class _Decoder:
             if mask.all():
                 run(frame)
             elif mask.any():
-                some = frame.batch.narrow(frame, np.flatnonzero(mask))
-                run(some)
+                lanes = np.flatnonzero(mask)
+                some = frame.batch.narrow(frame, lanes, used)
+                try:
+                    run(some)
+                except LaneFault as fault:
+                    raise LaneFault(int(lanes[fault.lane]), fault.message) from None
                 for slot in targets:
-                    frame.regs[slot][mask] = some.regs[slot]
+                    frame.regs[slot][lanes] = some.regs[slot]
 
         return guarded
 

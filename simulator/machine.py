@@ -126,12 +126,13 @@ class Batch:
         rank, rest = divmod(lane, self.threads)
         return (self.ranks[rank], *divmod(rest, self.block))
 
-    def narrow(self, frame: Frame, some: Ids) -> Frame:
-        """The same frame with only some of its lanes (positions in the frame)."""
+    def narrow(self, frame: Frame, some: Ids, slots: list[int]) -> Frame:
+        """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
         ids = np.arange(frame.ids.start, frame.ids.stop)[some] if isinstance(frame.ids, range) else frame.ids[some]
-        regs = [
-            array if array is None or array.shape[0] != frame.count or frame.count == 1 else array[some] for array in frame.regs
-        ]
+        regs = frame.regs[:]
+        for slot in slots:
+            if regs[slot].shape[0] == frame.count:
+                regs[slot] = regs[slot][some]
         return Frame(regs, len(some), self._view(ids), self, ids)
 
     def _view(self, ids: Group) -> View:
