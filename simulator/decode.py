@@ -187,7 +187,11 @@ class _Decoder:
         )
 
     def _run(self, instruction: Instruction) -> Run:
-        run = find(instruction).build(instruction, self)
+        operation = find(instruction)
+        try:
+            run = operation.build(instruction, self)
+        except (AssertionError, KeyError, ValueError):
+            raise UnknownInstruction(f"the simulator has no such operands of {operation.key}; {instruction.where()}") from None
         if instruction.guard is None:
             return run
         register, negated = instruction.guard
@@ -225,8 +229,9 @@ class _Decoder:
         if end.guard is not None:
             predicate, negated = self._register(end.guard[0].name), end.guard[1]
         if end.opcode == "bra":
-            target = end.operands[0]
-            assert isinstance(target, Symbol)
+            target = end.operands[0] if end.operands else None
+            if not isinstance(target, Symbol) or target.name not in self.kernel.labels:
+                raise UnknownInstruction(f"a branch to a label that isn't there; {end.where()}")
             taken = self.kernel.labels[target.name]
             kind = "jump" if end.guard is None else "branch"
             return Exit(kind, taken, following, predicate, negated, end)

@@ -87,13 +87,14 @@ class Batch:
     def _bind(self, arguments: list[tuple[int, ...]]) -> list[Lanes]:
         """Values of each parameter by rank number, so that a rank picks its own."""
         declared = self.program.kernel.parameters
+        for values in arguments:
+            if len(values) != len(declared):
+                raise ValueError(f"{self.executable.name} takes {len(declared)} arguments, not {len(values)}")
         out = []
         for position, parameter in enumerate(declared):
             bits = int(parameter.type[1:])
             by_rank = np.zeros(max(self.ranks) + 1, f"u{bits // 8}")
             for rank, values in zip(self.ranks, arguments, strict=True):
-                if len(values) != len(declared):
-                    raise ValueError(f"{self.executable.name} takes {len(declared)} arguments, not {len(values)}")
                 by_rank[rank] = values[position] & ((1 << bits) - 1)
             out.append(by_rank)
         return out

@@ -92,8 +92,7 @@ def unpack(words: Words) -> tuple[Bits, Bits]:
 
 def pack(low: Bits, high: Bits) -> Words:
     """Two halves to a word."""
-    out = np.left_shift(high, np.uint32(16), dtype=np.uint32)
-    out |= low
+    out: Words = np.left_shift(high, np.uint32(16), dtype=np.uint32) | low
     return out
 
 

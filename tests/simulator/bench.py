@@ -102,7 +102,7 @@ class Bench:
         self.output_bytes = 0
         self.stores: list[dict[str, tuple[int, Store]]] = []
         self.ptx = self._module()
-        self.results: dict[str, list[Finding]] = {}
+        self.results: dict[str, list[Finding] | Exception] = {}
 
     def _blob(self, values: Array) -> int:
         raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -172,8 +172,14 @@ class Bench:
     def run(self, name: str) -> list[Finding]:
         """Launch once in this shape; one finding a vector."""
         if name not in self.results:
-            self.results[name] = self._run(SHAPES[name])
-        return self.results[name]
+            try:
+                self.results[name] = self._run(SHAPES[name])
+            except Exception as error:  # kept too: the next vector of the family fails at once
+                self.results[name] = error
+        found = self.results[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _run(self, shape: Shape) -> list[Finding]:
         each = SAMPLES // shape.ranks

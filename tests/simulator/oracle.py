@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +54,32 @@ def is_infinite(bits: int, kind: Format) -> bool:
 
 def value(bits: int, kind: Format) -> Fraction:
     """The exact value of a finite pattern."""
-    mantissa = bits & ((1 << kind.mantissa_bits) - 1)
-    exponent = (bits & ~kind.sign) >> kind.mantissa_bits
-    if exponent:
-        mantissa |= 1 << kind.mantissa_bits
-    else:
-        exponent = 1
-    power = exponent - kind.bias - kind.mantissa_bits
-    size = Fraction(mantissa << power) if power >= 0 else Fraction(mantissa, 1 << -power)
-    return -size if bits & kind.sign else size
+    mantissa, power = dyadic(bits, kind)
+    return Fraction(mantissa << power) if power >= 0 else Fraction(mantissa, 1 << -power)
 
 
 def nearest(number: Fraction, kind: Format, zero_sign: bool = False) -> int:
-    """The pattern nearest to number, ties to even, overflow to infinity. zero_sign: what an exact zero gets."""
-    if number == 0:
+    """The pattern nearest to number (a denominator that is a power of two), ties to even, overflow to infinity."""
+    assert number.denominator & (number.denominator - 1) == 0
+    return rounded(number.numerator, 1 - number.denominator.bit_length(), kind, zero_sign)
+
+
+def rounded(mantissa: int, power: int, kind: Format, zero_sign: bool = False) -> int:
+    """The pattern nearest to mantissa * 2**power. zero_sign: what an exact zero gets."""
+    if mantissa == 0:
         return kind.sign if zero_sign else 0
-    sign = kind.sign if number < 0 else 0
-    number = abs(number)
-    exponent = number.numerator.bit_length() - number.denominator.bit_length()
-    if number < Fraction(2) ** exponent:
-        exponent -= 1
-    exponent = max(exponent, 1 - kind.bias)
-    unit = exponent - kind.mantissa_bits  # of the last place
-    scaled = number / Fraction(2) ** unit
-    whole, rest = divmod(scaled.numerator, scaled.denominator)
-    twice = 2 * rest
-    if twice > scaled.denominator or (twice == scaled.denominator and whole & 1):
-        whole += 1
+    sign = kind.sign if mantissa < 0 else 0
+    whole = abs(mantissa)
+    exponent = max(whole.bit_length() - 1 + power, 1 - kind.bias)
+    drop = exponent - kind.mantissa_bits - power  # so many low bits lie below the last place
+    if drop > 0:
+        rest = whole & ((1 << drop) - 1)
+        whole >>= drop
+        half = 1 << (drop - 1)
+        if rest > half or (rest == half and whole & 1):
+            whole += 1
+    else:
+        whole <<= -drop
     if whole >> kind.precision:
         whole, exponent = whole >> 1, exponent + 1
     if exponent > kind.bias:
@@ -89,6 +89,21 @@ def nearest(number: Fraction, kind: Format, zero_sign: bool = False) -> int:
     return sign | (exponent + kind.bias) << kind.mantissa_bits | (whole & ((1 << kind.mantissa_bits) - 1))
 
 
+def dyadic(bits: int, kind: Format) -> tuple[int, int]:
+    """A finite pattern as mantissa and power of two."""
+    mantissa = bits & ((1 << kind.mantissa_bits) - 1)
+    exponent = (bits & ~kind.sign) >> kind.mantissa_bits
+    if exponent:
+        mantissa |= 1 << kind.mantissa_bits
+    return (-mantissa if bits & kind.sign else mantissa), max(exponent, 1) - kind.bias - kind.mantissa_bits
+
+
+def plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    low = min(a[1], b[1])
+    return (a[0] << (a[1] - low)) + (b[0] << (b[1] - low)), low
+
+
+@lru_cache(maxsize=None)
 def add(a: int, b: int, kind: Format) -> int:
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
@@ -97,21 +112,22 @@ def add(a: int, b: int, kind: Format) -> int:
             return kind.quiet
         return a if is_infinite(a, kind) else b
     both_negative_zero = a == kind.sign and b == kind.sign
-    return nearest(value(a, kind) + value(b, kind), kind, zero_sign=both_negative_zero)
+    return rounded(*plus(dyadic(a, kind), dyadic(b, kind)), kind, zero_sign=both_negative_zero)
 
 
 def subtract(a: int, b: int, kind: Format) -> int:
     return add(a, b if is_nan(b, kind) else b ^ kind.sign, kind)
 
 
+@lru_cache(maxsize=None)
 def multiply(a: int, b: int, kind: Format) -> int:
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
     sign = (a ^ b) & kind.sign
     if is_infinite(a, kind) or is_infinite(b, kind):
         return kind.quiet if 0 in (a & ~kind.sign, b & ~kind.sign) else sign | kind.infinity
-    rounded = nearest(value(a, kind) * value(b, kind), kind)
-    return rounded & ~kind.sign | sign
+    (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
+    return rounded(x * y, x_power + y_power, kind) & ~kind.sign | sign
 
 
 def fused(a: int, b: int, c: int, kind: Format) -> int:
@@ -126,9 +142,9 @@ def fused(a: int, b: int, c: int, kind: Format) -> int:
         return kind.quiet if is_infinite(c, kind) and c != product else product
     if is_infinite(c, kind):
         return c
-    product_value = value(a, kind) * value(b, kind)
-    total = product_value + value(c, kind)
-    return nearest(total, kind, zero_sign=product_value == 0 and sign and c == kind.sign)
+    (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
+    total = plus((x * y, x_power + y_power), dyadic(c, kind))
+    return rounded(*total, kind, zero_sign=x * y == 0 and sign and c == kind.sign)
 
 
 def convert(bits: int, source: Format, target: Format) -> int:
@@ -138,7 +154,7 @@ def convert(bits: int, source: Format, target: Format) -> int:
     sign = bool(bits & source.sign)
     if is_infinite(bits, source):
         return target.infinity | (target.sign if sign else 0)
-    return nearest(value(bits, source), target, zero_sign=sign) | (target.sign if sign else 0)
+    return rounded(*dyadic(bits, source), target) | (target.sign if sign else 0)
 
 
 def exact_sum(parts: list[int], source: Format, target: Format) -> int:
@@ -150,9 +166,10 @@ def exact_sum(parts: list[int], source: Format, target: Format) -> int:
         if len(infinite) > 1:
             return target.quiet
         return target.infinity | (target.sign if infinite.pop() & source.sign else 0)
-    total = sum((value(one, source) for one in parts), Fraction(0))
-    rounded = nearest(total, target)
-    return 0 if rounded == target.sign else rounded
+    total = (0, 0)
+    for one in parts:
+        total = plus(total, dyadic(one, source))
+    return rounded(*total, target)
 
 
 def signed(bits: int, width: int) -> int:

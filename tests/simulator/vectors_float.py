@@ -10,7 +10,7 @@ import simulator_oracle as oracle
 import torch
 from simulator_bench import SAMPLES, Array, Vector
 from simulator_oracle import FORMATS, Format
-from simulator_vectors_integer import Function, vectors_of
+from simulator_vectors_integer import Function, apply, vectors_of
 
 _cache: dict[tuple[str, int], list[int]] = {}
 
@@ -67,17 +67,16 @@ def wide_floats() -> Iterator[Vector]:
         kind = FORMATS[name]
         columns = [column(kind, 0), column(kind, 1)]
         for opcode, function in OPERATIONS.items():
-            for spelled in (f"{opcode}.{name}", f"{opcode}.rn.{name}"):
-                for one in vectors_of(
-                    f"{opcode}.{name}",
-                    spelled,
-                    lambda a, b, function=function, kind=kind: function(a, b, kind),
-                    kind.bits,
-                    (kind.bits,) * 2,
-                    columns,
-                    {0: literals(kind), 1: literals(kind)},
-                ):
-                    yield one
+            yield from vectors_of(
+                f"{opcode}.{name}",
+                f"{opcode}.{name}",
+                lambda a, b, function=function, kind=kind: function(a, b, kind),
+                kind.bits,
+                (kind.bits,) * 2,
+                columns,
+                {0: literals(kind), 1: literals(kind)},
+            )
+            yield _spelled_out(opcode, kind, function, columns)
         for opcode, function in (("neg", lambda a, k: a ^ k.sign), ("abs", lambda a, k: a & ~k.sign)):
             yield from vectors_of(
                 f"{opcode}.{name}",
@@ -87,6 +86,15 @@ def wide_floats() -> Iterator[Vector]:
                 (kind.bits,),
                 [column(kind, 2)],
             )
+
+
+def _spelled_out(opcode: str, kind: Format, function: Function, columns: list[Array]) -> Vector:
+    """The same with its rounding written down."""
+    register = f"b{kind.bits}"
+    inputs = (("a", register, columns[0]), ("b", register, columns[1]))
+    good = apply(lambda a, b: function(a, b, kind), columns, kind.bits)
+    text = f"{opcode}.rn.{kind.name} d, a, b;"
+    return Vector(f"{opcode}.{kind.name}", "rn", text, inputs, (("d", register, good),))
 
 
 def fused() -> Iterator[Vector]:
@@ -124,14 +132,20 @@ def half_floats() -> Iterator[Vector]:
 
             columns = [column(kind, 0), column(kind, 1)]
             yield from vectors_of(f"{opcode}.{name}", f"{opcode}.{name}", one, 16, (16, 16), columns)
-            yield from vectors_of(f"{opcode}.{name}", f"{opcode}.rn.{name}", one, 16, (16, 16), columns)
             pairs = [
                 column(kind, role).astype(np.uint32) | column(kind, role + 3).astype(np.uint32) << 16 for role in (0, 1)
             ]
             key = f"{opcode}.{name}x2"
             constant = [("0x3F804000", 0x3F804000), ("0x7C00FF80", 0x7C00FF80)]
             yield from vectors_of(key, key, two, 32, (32, 32), pairs, {1: constant, 0: constant})
-            yield from vectors_of(key, f"{opcode}.rn.{name}x2", two, 32, (32, 32), pairs)
+            yield _spelled_out(opcode, kind, function, columns)
+            yield Vector(
+                key,
+                "rn",
+                f"{opcode}.rn.{name}x2 d, a, b;",
+                (("a", "b32", pairs[0]), ("b", "b32", pairs[1])),
+                (("d", "b32", apply(two, pairs, 32)),),
+            )
 
 
 def comparisons() -> Iterator[Vector]:
