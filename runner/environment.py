@@ -51,16 +51,17 @@ ALLOWED = ("NCCL_", "NVSHMEM_", "CUDA_", "TORCH_", "CUTE_", "SLURM_")
 """Beginnings of the names of variables whose values are kept."""
 
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH|COOKIE|JWT|_KEY$", re.IGNORECASE)
-_SECRET_VALUE = re.compile(
-    r"""
-    [a-z][a-z0-9+.-]*://[^/\s@]*@                       # a URL with a user or a password |
-    \b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-)[A-Za-z0-9_-]{8,} |
-    \beyJ[A-Za-z0-9_-]{8,}\.                          # a JSON web token | -----BEGIN | \b(?:bearer|basic)\s+\S{8,} |
-    (?:token|secret|passw(?:or)?d|api_?key|signature)\s*[=:]\s*\S |
-    (?<![A-Za-z0-9/_.-])(?=[A-Za-z0-9+/_-]*[0-9])(?=[A-Za-z0-9+/_-]*[A-Za-z])[A-Za-z0-9+_-]{32,}={0,2}(?![A-Za-z0-9/_.-])
-    """,
-    re.IGNORECASE | re.VERBOSE,
+_SECRET_VALUES = (
+    r"[a-z][a-z0-9+.-]*://[^/\s@]*@",  # a URL with a user or a password
+    r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-)[A-Za-z0-9_-]{8,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.",  # a JSON web token
+    r"-----BEGIN",
+    r"\b(?:bearer|basic)\s+\S{8,}",
+    r"(?:token|secret|passw(?:or)?d|api_?key|signature)\s*[=:]\s*\S",
+    # long, of letters and digits, and no part of a path or a file name
+    r"(?<![\w/.-])(?=[\w+-]*[0-9])(?=[\w+-]*[A-Za-z])[\w+-]{32,}={0,2}(?![\w/.-])",
 )
+_SECRET_VALUE = re.compile("|".join(_SECRET_VALUES), re.IGNORECASE | re.ASCII)
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 """How GPUs are named in CUDA_VISIBLE_DEVICES: long and random, and no secret."""
 
@@ -230,10 +231,10 @@ def _gpus(missing: dict[str, str]) -> list[dict[str, str]] | None:
 def _variables(environment: Mapping[str, str]) -> dict[str, Any]:
     """The allowed variables with their values, secrets replaced, home folders as ~; of all others only their
     number."""
-    home = os.path.expanduser("~")
+    home = re.compile(re.escape(os.path.expanduser("~").rstrip("/") or "~") + r"(?=[/:;,]|$)")
     kept = {}
     for name, value in sorted(environment.items()):
         if name.startswith(ALLOWED):
             secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(_UUID.sub("", value))
-            kept[name] = WITHHELD if secret else value.replace(home, "~") if len(home) > 1 else value
+            kept[name] = WITHHELD if secret else home.sub("~", value)
     return {"allowed": kept, "withheld": len(environment) - len(kept)}
