@@ -33,6 +33,9 @@ from runner.inputs import make_input
 KEPT_REFERENCES = 4
 """References of the latest cases that are kept: the algorithms of a job run one after another on the same data."""
 
+KEPT_ELEMENTS = 8 * 1024 * 1024
+"""As many elements as kept references may have together, but for the latest: some 50 bytes each."""
+
 KEPT_OUTPUTS = 2
 """Outputs that a reference keeps, with what was found of them."""
 
@@ -276,8 +279,8 @@ def _largest(values: Iterable[float]) -> float:
 class _Kept(Generic[Made]):
     """The latest few results by key. What several threads ask for at once is made once: the others wait."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, weigh: Callable[[Made], int]) -> None:
+        self._weigh = weigh
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, Made] = OrderedDict()
 
@@ -286,10 +289,13 @@ class _Kept(Generic[Made]):
             if key not in self._results:
                 self._results[key] = make()
             self._results.move_to_end(key)
-            while len(self._results) > self._most:
+            while len(self._results) > 1 and (len(self._results) > KEPT_REFERENCES or self._weight() > KEPT_ELEMENTS):
                 self._results.popitem(last=False)
             return self._results[key]
 
+    def _weight(self) -> int:
+        return sum(self._weigh(result) for result in self._results.values())
 
-_totals: _Kept[ExactSum] = _Kept(KEPT_REFERENCES)
-_references: _Kept[Reference] = _Kept(KEPT_REFERENCES)
+
+_totals: _Kept[ExactSum] = _Kept(lambda total: total.value.numel())
+_references: _Kept[Reference] = _Kept(lambda reference: reference.nearest.numel())

@@ -81,6 +81,11 @@ def capture(root: Path | str) -> dict[str, Any]:
         return _kept[root]
 
 
+def without_passwords(text: str) -> str:
+    """A text, such as a command line, with user and password taken out of every URL in it."""
+    return re.sub(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@", r"\1withheld@", text)
+
+
 def _capture(root: Path) -> dict[str, Any]:
     missing: dict[str, str] = {}
     return {

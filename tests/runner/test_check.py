@@ -324,6 +324,21 @@ def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPa
     assert sorted(calls) == ["fold", "sum"]
 
 
+def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(numel: int) -> None:
+        one = case(numel=numel)
+        check_rank(one, spec(), 0, [right(one, "rank_order")], (), collective=ALL_REDUCE)
+
+    for numel in range(100, 110):
+        look(numel)
+    assert len(check._references._results) == check.KEPT_REFERENCES
+    monkeypatch.setattr(check, "KEPT_ELEMENTS", 250)
+    look(110)
+    assert len(check._references._results) == 2
+    look(1000)
+    assert len(check._references._results) == len(check._totals._results) == 1
+
+
 @pytest.mark.parametrize("kernel", SPECS, ids=lambda one: one.name)
 @pytest.mark.parametrize("inputs", ["exact", "normal"])
 @pytest.mark.parametrize("numel", [1, 7, 1000])

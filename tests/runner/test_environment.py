@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from runner import environment
-from runner.environment import WITHHELD, capture
+from runner.environment import WITHHELD, capture, without_passwords
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -141,6 +141,11 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (*SECRETS.values(), "xyzzy", "UNRELATED_THING", "hunter2"):
         if len(value) > 5:
             assert value not in text
+
+
+def test_passwords_leave_urls() -> None:
+    text = "track.uri=http://me:pa55@host:5000/x track.uri=sqlite:///mlflow.db a@b"
+    assert without_passwords(text) == "track.uri=http://withheld@host:5000/x track.uri=sqlite:///mlflow.db a@b"
 
 
 def test_once_a_process_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
