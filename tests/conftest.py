@@ -1,4 +1,4 @@
-"""Worlds for the memory tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
+"""Worlds for tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from memory.fabric import (
+    DeviceFault,
     Disagreement,
     Executable,
     FabricError,
@@ -41,6 +42,14 @@ class DictionaryWorld:
 
     def fabric(self, rank: int) -> DictionaryFabric:
         return DictionaryFabric(self, rank)
+
+    def at(self, address: int, size_bytes: int) -> torch.Tensor:
+        """What kernels see: the bytes at an address, which must lie in one region."""
+        for heap in self.heaps:
+            for region, content in heap.values():
+                if region.address <= address and address + size_bytes <= region.address + region.size_bytes:
+                    return content[address - region.address :][:size_bytes]
+        raise DeviceFault(f"{size_bytes} bytes at {address:#x} belong to no tensor")
 
     def meet(self, rank: int, kind: str, note: str) -> tuple[str, ...]:
         """Everybody's note, once all are here; kinds that differ are a Disagreement."""
@@ -219,6 +228,11 @@ def run_ranks(
         thread.join(WAIT_S)
         assert not thread.is_alive(), "a rank hangs"
     return outcomes
+
+
+@pytest.fixture
+def dictionary_world() -> type[DictionaryWorld]:
+    return DictionaryWorld
 
 
 @pytest.fixture(params=["dictionary"])
