@@ -1,0 +1,102 @@
+"""Frozen dataclasses to JSON and back, strictly: what is read is what was written, or a ValueError that says where it
+isn't.
+
+JSON has no NaN and no infinity: a dataclass field annotated float writes them as "NaN", "Infinity" and "-Infinity".
+Dicts are free-form and hold plain JSON values with finite numbers only (see plain).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import numbers
+import types
+import typing
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+
+def plain(value: Any, where: str) -> Any:
+    """A deep copy made of plain JSON values. ValueError, naming where, for what JSON can't say and would not give
+    back."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        if not math.isfinite(value):
+            raise ValueError(f"{where}: {value} has no place in JSON; write it as text")
+        return float(value)
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError(f"{where}: keys must be text")
+        return {str(key): plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return [plain(item, f"{where}[{index}]") for index, item in enumerate(items)]
+    raise ValueError(f"{where}: a {type(value).__name__} can't be stored as JSON")
+
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def encoded(value: Any) -> Any:
+    """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
+    if dataclasses.is_dataclass(value):
+        return {member.name: encoded(getattr(value, member.name)) for member in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [encoded(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def decoded(kind: Any, value: Any, where: str) -> Any:
+    """value, as json.loads gave it, read as kind: an annotation made of dataclasses, tuple[x, ...], dict, StrEnum,
+    scalars, or one of these or None."""
+    if isinstance(kind, types.UnionType):
+        if value is None:
+            return None
+        (kind,) = [option for option in typing.get_args(kind) if option is not type(None)]
+    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind):
+        return _decoded_fields(kind, value, where)
+    if origin is tuple and isinstance(value, list):
+        item_kind = typing.get_args(kind)[0]
+        return tuple(decoded(item_kind, item, f"{where}[{index}]") for index, item in enumerate(value))
+    if origin is dict and isinstance(value, dict):
+        return value
+    if isinstance(kind, type) and issubclass(kind, StrEnum) and value in kind.__members__.values():
+        return kind(value)
+    if kind is float and isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if kind in (str, int, bool) and type(value) is kind:
+        return value
+    raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {getattr(kind, '__name__', kind)}")
+
+
+def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {kind.__name__}")
+    hints = typing.get_type_hints(kind)
+    members = {member.name: member for member in dataclasses.fields(kind)}
+    unknown = sorted(set(value) - set(members))
+    if unknown:
+        raise ValueError(f"{where}: unknown field {', '.join(unknown)}")
+    needed = [
+        name
+        for name, member in members.items()
+        if member.default is dataclasses.MISSING and member.default_factory is dataclasses.MISSING
+    ]
+    missing = [name for name in needed if name not in value]
+    if missing:
+        raise ValueError(f"{where}: lacks {', '.join(missing)}")
+    return kind(**{name: decoded(hints[name], item, f"{where}.{name}") for name, item in value.items()})

@@ -1,0 +1,333 @@
+"""The Record: how every case ends, as one versioned JSON document, and the rules that no record can break.
+
+The rules are kept at construction (ValueError), so that whatever reads records (tables, MLflow, audits) can rely on
+them:
+
+- A timing exists only beside PASSED with a check, and never on a simulated fabric.
+- Any status but PASSED says why: REFUSED, FAILED, DEADLOCK and TIMEOUT in `reason`, WRONG in its check (and
+  `reason`).
+- PASSED has a check without a fault. The one exception is declared, not implied: `check: false` in the request gives
+  PASSED with no check and the reason CHECK_WAS_OFF. Such a record is not `verified`, is never shown as such, and has
+  no timing.
+- WRONG has a check that found a fault.
+
+JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
+strings. Free-form parts (case, counters, environment, request, settings) hold plain JSON values, finite numbers only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from reports.codec import decoded, encoded, plain
+
+SCHEMA_VERSION = 1
+"""Raised when a field changes its meaning or goes. A reader refuses what is newer than itself."""
+
+CHECK_WAS_OFF = "check was off"
+"""The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
+
+METHODS = ("bitwise", "bitwise_fold", "bound")
+"""How outputs were compared. bitwise: exact inputs, any order gives the same bits. bitwise_fold: against the
+accumulator's own fold in the algorithm's order. bound: within a derived error bound of the exact sum, where no order
+is promised."""
+
+
+class Status(StrEnum):
+    """How a case ended."""
+
+    PASSED = "PASSED"
+    """It ran, and the check found nothing (or was off, see CHECK_WAS_OFF)."""
+    WRONG = "WRONG"
+    """It ran, and the check found a fault."""
+    REFUSED = "REFUSED"
+    """It was not run, because the algorithm or the fabric can't do it."""
+    FAILED = "FAILED"
+    """It broke: a device fault, a lost rank, an error in our own code."""
+    DEADLOCK = "DEADLOCK"
+    """Every thread waited and nothing could change any more."""
+    TIMEOUT = "TIMEOUT"
+    """The time or the step budget ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One wrong element: where it is, and both values, as numbers and as bits ("0x3f80", of the dtype's width).
+
+    With method "bound", expected is the exact sum (float64) and expected_bits that sum rounded to the dtype.
+    """
+
+    rank: int
+    launch: int
+    index: int
+    expected: float
+    actual: float
+    expected_bits: str
+    actual_bits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What the check of a case found, over all ranks and launches.
+
+    elements were compared (ranks x launches x output elements), wrong of them missed. Errors are distances to R, the
+    float64 reference (the exact sum of the inputs, rounded to float64) rounded once to the output's dtype: an exact,
+    rounded-once result has error 0. max_absolute_error is in the data's units (NaN or infinity where outputs hold
+    them and R does not); max_ulp_error and rms_ulp_error count representable numbers of the dtype between the two.
+
+    bound (method "bound" only) says the formula; bound_value is the largest error it permitted to any element, and
+    bound_used the largest share of its own bound that an element used up: above 1 is wrong. There, errors are
+    measured against the exact sum before it is rounded.
+
+    ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
+    guard_faults has one sentence for every guard zone that was written to.
+    """
+
+    method: str
+    elements: int
+    wrong: int
+    max_absolute_error: float
+    max_ulp_error: int
+    rms_ulp_error: float
+    ranks_equal: bool
+    launches: int
+    launches_equal: bool
+    ranks_equal_promised: bool = True
+    launches_equal_promised: bool = True
+    first_mismatch: Mismatch | None = None
+    bound: str = ""
+    bound_value: float | None = None
+    bound_used: float | None = None
+    guard_faults: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"check.method: '{self.method}' is none of {', '.join(METHODS)}")
+        if not 0 <= self.wrong <= self.elements or self.elements == 0:
+            raise ValueError(
+                f"check: {self.wrong} wrong of {self.elements} elements; a check compares at least one element"
+            )
+        if (self.wrong > 0) != (self.first_mismatch is not None):
+            raise ValueError(f"check: {self.wrong} wrong elements, first_mismatch says where, just when there are any")
+        if self.launches < 1:
+            raise ValueError(f"check.launches: {self.launches}; at least one launch is compared")
+        if (self.method == "bound") != (self.bound_value is not None and self.bound != ""):
+            raise ValueError("check: bound and bound_value belong to the method 'bound', and to no other")
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What speaks against the result, one sentence each; empty when it is right."""
+        found = []
+        if self.first_mismatch is not None:
+            at = self.first_mismatch
+            found.append(
+                f"{self.wrong} of {self.elements} elements are wrong; first at rank {at.rank}, index {at.index}, "
+                f"launch {at.launch}: expected {at.expected!r} ({at.expected_bits}), got {at.actual!r} "
+                f"({at.actual_bits})"
+            )
+        if self.ranks_equal_promised and not self.ranks_equal:
+            found.append("the ranks' results differ in bits although the algorithm promises the same on all")
+        if self.launches_equal_promised and not self.launches_equal:
+            found.append("repeated launches gave different bits although the algorithm promises the same each time")
+        return (*found, *self.guard_faults)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """The code that ran: name is the catalogue's, digests are "sha256:<hex>" ("" where there is no such artefact).
+
+    source_digest is over the kernel's source files, compiler the version of what compiled it. multimem lists the
+    multimem instructions in the PTX. grid and block are the launch.
+    """
+
+    name: str
+    entry: str
+    arch: str
+    ptx_digest: str
+    cubin_digest: str
+    source_digest: str
+    compiler: str
+    grid: int
+    block: int
+    multimem: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FabricInfo:
+    """The machine it ran on, as the fabric's traits say, and the fabric's settings (multimem model, schedule,
+    seed)."""
+
+    name: str
+    arch: str
+    world_size: int
+    heap_bytes: int
+    multicast: bool
+    multicast_reason: str
+    simulated: bool
+    description: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", plain(self.settings, "fabric.settings"))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Raw times by a clock of real hardware; every figure is derived from them by whoever shows it.
+
+    mode is "graph" or "eager"; window says what a sample spans ("kernel", "entry_barrier", "both_barriers"); l2 what
+    state the cache was in ("rotated", "flushed", "warm"). samples_us has one row a rank, one column an iteration, in
+    microseconds.
+    """
+
+    mode: str
+    window: str
+    l2: str
+    warmup_iterations: int
+    samples_us: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(row) for row in self.samples_us}
+        if len(lengths) != 1 or 0 in lengths:
+            raise ValueError(
+                "timing.samples_us: needs one row a rank, all of the same length, at least one sample each"
+            )
+        if not all(math.isfinite(sample) and sample > 0 for row in self.samples_us for sample in row):
+            raise ValueError("timing.samples_us: every sample is a positive, finite number of microseconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
+
+    id is the case's id; case has all fields of the Case. counters holds the fabric's counts of executed instructions
+    and bytes by kind. request holds the command line, the overrides and the resolved configuration. started and ended
+    are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
+    """
+
+    id: str
+    status: Status
+    case: dict[str, Any]
+    started: str
+    ended: str
+    duration_s: float
+    reason: str = ""
+    fabric: FabricInfo | None = None
+    kernel: KernelInfo | None = None
+    check: Check | None = None
+    counters: dict[str, Any] = field(default_factory=dict)
+    timing: Timing | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        for name in ("case", "counters", "environment", "request"):
+            object.__setattr__(self, name, plain(getattr(self, name), name))
+        problem = self._broken_rule() or self._broken_outcome()
+        if problem:
+            raise ValueError(f"record {self.id or '(no id)'}: {problem}")
+
+    @property
+    def verified(self) -> bool:
+        """The result was looked at and found right: PASSED alone does not say so."""
+        return self.status is Status.PASSED and self.check is not None
+
+    def _broken_rule(self) -> str:
+        """What is wrong with the parts that every record has; "" when nothing is."""
+        if self.schema != SCHEMA_VERSION:
+            return f"schema {self.schema} can't be written; this program writes {SCHEMA_VERSION}"
+        if not self.id:
+            return "a record needs the id of its case"
+        missing = [key for key in ("op", "algorithm", "dtype", "size_bytes", "world_size") if key not in self.case]
+        if missing:
+            return f"case lacks {', '.join(missing)}; give all fields of the Case"
+        if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
+            return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
+        for name, text in (("started", self.started), ("ended", self.ended)):
+            if not _is_utc(text):
+                return f"{name} is '{text}'; give ISO 8601 in UTC, such as 2026-11-20T12:00:00.000+00:00"
+        if self.kernel is not None and self.kernel.name != f"{self.case['op']}/{self.case['algorithm']}":
+            return (
+                f"kernel {self.kernel.name} is not what the case asked for, {self.case['op']}/{self.case['algorithm']}"
+            )
+        return ""
+
+    def _broken_outcome(self) -> str:
+        """What contradicts the status; "" when nothing does."""
+        if self.timing is not None and not self.verified:
+            return (
+                f"timing needs PASSED with a check, the status is {self.status}{'' if self.check else ' without one'}"
+            )
+        if self.timing is not None and (self.fabric is None or self.fabric.simulated):
+            return "a simulated fabric has no clock of real hardware, so there is no timing"
+        if self.status is Status.PASSED:
+            if self.fabric is None or self.fabric.world_size != self.case["world_size"]:
+                return "PASSED needs the fabric it ran on, of the case's world size"
+            if self.check is None and self.reason != CHECK_WAS_OFF:
+                return f"PASSED needs a check, or the reason '{CHECK_WAS_OFF}'"
+            if self.check is not None and self.check.faults:
+                return f"PASSED, but the check says: {self.check.faults[0]}"
+        elif self.status is Status.WRONG:
+            if self.check is None or not self.check.faults:
+                return "WRONG needs a check that found a fault"
+        else:
+            if self.check is not None:
+                return f"{self.status} can't have a check, which says that it ran to its end"
+            if not self.reason.strip():
+                return f"{self.status} needs a reason"
+        return ""
+
+    def to_json(self) -> str:
+        """The record as JSON text, ending in a newline; from_json gives an equal record back."""
+        return (
+            json.dumps({"schema": self.schema, **encoded(self)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        )
+
+
+def from_json(text: str, where: str = "record") -> Record:
+    """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
+
+    def no_constant(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        document = json.loads(text, parse_constant=no_constant)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON ({error})") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise ValueError(f"{where}: not a record (it has no schema number)")
+    if schema > SCHEMA_VERSION:
+        raise ValueError(
+            f"{where}: written with schema {schema}, but this program reads up to schema {SCHEMA_VERSION}; "
+            "use a newer symlab"
+        )
+    try:
+        record = decoded(Record, document, "record")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    assert isinstance(record, Record)
+    return record
+
+
+def load(path: Path | str) -> Record:
+    """The record in a file. ValueError naming the file when it can't be read or is no record."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: can't be read ({error})") from None
+    return from_json(text, str(path))
+
+
+def _is_utc(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except ValueError:
+        return False

@@ -1,0 +1,128 @@
+"""Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
+
+A run's folder is <root>/<UTC time>-<label>-<random>/ and holds <case id>.json for every case, configuration files,
+and ptx/<sha256>.ptx for every kernel that ran. One process writes (the parent); readers may look at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reports.record import Record
+
+
+class StoreError(ValueError):
+    """Something could not be kept; the message says what, where, why, and what to do. Nothing half-written is
+    left."""
+
+
+class Store:
+    """One run's folder. Made when it is missing, and tried at once, so that a bad place is known before anything
+    runs."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder).absolute()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            trial = self.folder / f".{secrets.token_hex(4)}.tmp"
+            trial.touch(exist_ok=False)
+            trial.unlink()
+        except OSError as error:
+            raise StoreError(_sentence("records", self.folder, error)) from error
+
+    @classmethod
+    def create(cls, root: Path | str, label: str) -> Store:
+        """A new folder under root that nobody else has, named by the time, the label and four random bytes."""
+        root = Path(root).absolute()
+        label = re.sub(r"[^A-Za-z0-9_.+]+", "-", label).strip("-.")[:60] or "run"
+        while True:
+            now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+            folder = root / f"{now}-{label}-{secrets.token_hex(4)}"
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError as error:
+                if not folder.is_dir():
+                    raise StoreError(_sentence("records", root, error)) from error
+                continue
+            except OSError as error:
+                raise StoreError(_sentence("records", root, error)) from error
+            return cls(folder)
+
+    def write(self, record: Record, job: str = "") -> Path:
+        """Keep a record as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3: nothing is
+        replaced."""
+        stem = re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{record.id}" if job else record.id)
+        path = self.folder / f"{stem}.json"
+        count = 1
+        while path.exists():
+            count += 1
+            path = self.folder / f"{stem}.{count}.json"
+        self._write(path, record.to_json(), f"the record of {record.id}")
+        return path
+
+    def write_configuration(self, text: str, name: str = "configuration.yaml") -> Path:
+        """Keep the resolved configuration, as the caller has written it down."""
+        path = self.folder / name
+        self._write(path, text, f"the configuration {name}")
+        return path
+
+    def write_ptx(self, digest: str, text: str) -> Path:
+        """Keep a kernel's PTX under its digest ("sha256:<hex>"). What is there already is the same text, and is
+        left."""
+        name = digest.removeprefix("sha256:")
+        if hashlib.sha256(text.encode()).hexdigest() != name:
+            raise ValueError(f"PTX: the text is not what its digest {digest} says")
+        path = self.folder / "ptx" / f"{name}.ptx"
+        if not path.exists():
+            self._write(path, text, f"the PTX {digest}")
+        return path
+
+    def _write(self, path: Path, text: str, what: str) -> None:
+        """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
+        unfinished = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with open(unfinished, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+            _flush_folder(path.parent)
+        except BaseException as error:
+            with suppress(OSError):
+                unfinished.unlink()
+            if isinstance(error, OSError):
+                raise StoreError(_sentence(what, path.parent, error)) from error
+            raise
+
+
+def record_paths(places: list[Path]) -> list[Path]:
+    """The record files among places: a file itself, or every .json in a folder and below, sorted. ValueError if
+    none."""
+    found: list[Path] = []
+    for place in places:
+        here = sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.is_file() else []
+        if not here:
+            raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
+        found += here
+    return list(dict.fromkeys(found))
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the new name last, too, where the file system lets a folder be flushed. The file is whole in any case."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sentence(what: str, folder: Path, error: OSError) -> str:
+    return f"{what}: can't be written in {folder}: {error.strerror or error}; make room there or name another folder"

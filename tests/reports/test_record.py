@@ -1,0 +1,229 @@
+"""Records: what they refuse to say, and that their JSON is standard and gives them back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record import (
+    CHECK_WAS_OFF,
+    SCHEMA_VERSION,
+    Check,
+    FabricInfo,
+    KernelInfo,
+    Mismatch,
+    Record,
+    Status,
+    Timing,
+    from_json,
+    load,
+)
+
+CASE = {
+    "op": "all_reduce",
+    "algorithm": "one_shot",
+    "dtype": "bfloat16",
+    "accumulator": "float32",
+    "reduction": "sum",
+    "size_bytes": 1024,
+    "world_size": 4,
+    "placement": "out_of_place",
+    "inputs": "normal",
+    "seed": 0,
+}
+MISMATCH = Mismatch(2, 1, 7, 1.5, math.nan, "0x3fc0", "0x7fff")
+CHECK = Check(
+    method="bitwise_fold",
+    elements=4096,
+    wrong=0,
+    max_absolute_error=0.0,
+    max_ulp_error=1,
+    rms_ulp_error=0.25,
+    ranks_equal=True,
+    launches=2,
+    launches_equal=True,
+)
+WRONG_CHECK = dataclasses.replace(CHECK, wrong=3, first_mismatch=MISMATCH, max_absolute_error=math.nan)
+SIMULATOR = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True, settings={"multimem": "exact", "seed": 0})
+GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast=False, multicast_reason="no NVSwitch")
+KERNEL = KernelInfo(
+    "all_reduce/one_shot", "kernel_0", "sm_90a", "sha256:aa", "", "sha256:bb", "4.8.1", 8, 256, ("x", "y")
+)
+TIMING = Timing("graph", "kernel", "rotated", 5, ((1.0, 2.5), (1.25, 3.0)))
+
+
+def record(**changes: Any) -> Record:
+    fields: dict[str, Any] = {
+        "id": "all_reduce-one_shot-bfloat16",
+        "status": Status.PASSED,
+        "case": CASE,
+        "started": "2026-11-20T12:00:00.000+00:00",
+        "ended": "2026-11-20T12:00:01.500Z",
+        "duration_s": 1.5,
+        "fabric": SIMULATOR,
+        "kernel": KERNEL,
+        "check": CHECK,
+        "counters": {"instructions": 12, "bytes": {"peer_read": 3}},
+        "environment": {"git": {"dirty": None}},
+        "request": {"overrides": ["+exp=x"]},
+    }
+    return Record(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        record(),
+        record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong"),
+        record(status=Status.REFUSED, check=None, kernel=None, fabric=None, counters={}, reason="no multicast"),
+        record(fabric=GPUS, timing=TIMING),
+        record(check=None, reason=CHECK_WAS_OFF),
+    ],
+)
+def test_round_trip(made: Record, tmp_path: Path) -> None:
+    text = made.to_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    path = tmp_path / "record.json"
+    path.write_text(text, encoding="utf-8")
+    again = load(path)
+    # NaN is unlike itself, so the texts are compared, and the objects where no NaN is in the way
+    assert again.to_json() == text
+    if made.check is not WRONG_CHECK:
+        assert again == made
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 1
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
+def test_floats_survive(value: float) -> None:
+    mismatch = dataclasses.replace(MISMATCH, expected=value)
+    check = dataclasses.replace(WRONG_CHECK, first_mismatch=mismatch)
+    again = from_json(record(status=Status.WRONG, check=check).to_json())
+    assert again.check is not None
+    assert again.check.first_mismatch is not None
+    read = again.check.first_mismatch.expected
+    assert read.hex() == value.hex()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timing": TIMING}, "simulated fabric has no clock"),
+        ({"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK}, "timing needs PASSED"),
+        ({"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF}, "without one"),
+        ({"status": Status.REFUSED, "check": None}, "REFUSED needs a reason"),
+        ({"status": Status.FAILED, "check": None, "reason": " "}, "FAILED needs a reason"),
+        ({"status": Status.DEADLOCK, "check": None}, "DEADLOCK needs a reason"),
+        ({"status": Status.TIMEOUT, "check": None}, "TIMEOUT needs a reason"),
+        ({"status": Status.TIMEOUT, "reason": "slow"}, "can't have a check"),
+        ({"check": None}, "PASSED needs a check"),
+        ({"check": None, "reason": "trust me"}, "PASSED needs a check"),
+        ({"check": WRONG_CHECK}, "3 of 4096 elements are wrong; first at rank 2, index 7, launch 1"),
+        ({"check": dataclasses.replace(CHECK, ranks_equal=False)}, "ranks' results differ"),
+        ({"check": dataclasses.replace(CHECK, launches_equal=False)}, "repeated launches"),
+        ({"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))}, "3 bytes before it"),
+        ({"status": Status.WRONG}, "WRONG needs a check"),
+        ({"status": Status.WRONG, "check": None, "reason": "bad"}, "WRONG needs a check"),
+        ({"fabric": None}, "PASSED needs the fabric"),
+        ({"fabric": dataclasses.replace(SIMULATOR, world_size=8)}, "of the case's world size"),
+        ({"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")}, "is not what the case asked for"),
+        ({"case": {"op": "all_reduce"}}, "case lacks algorithm, dtype"),
+        ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
+        ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
+        ({"ended": "yesterday"}, "ended is 'yesterday'"),
+        ({"duration_s": math.nan}, "duration_s"),
+        ({"duration_s": -1.0}, "duration_s"),
+        ({"schema": 2}, "schema 2 can't be written"),
+        ({"id": ""}, "needs the id"),
+        ({"counters": {"rate": math.inf}}, "counters.rate"),
+        ({"environment": {"x": [{"y": object()}]}}, r"environment.x\[0\].y"),
+        ({"request": {1: "x"}}, "keys must be text"),
+    ],
+)
+def test_broken_rules(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        record(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_equality_that_is_not_promised_is_no_fault() -> None:
+    loose = dataclasses.replace(CHECK, ranks_equal=False, ranks_equal_promised=False)
+    loose = dataclasses.replace(loose, launches_equal=False, launches_equal_promised=False)
+    assert loose.faults == ()
+    assert record(check=loose).verified
+
+
+def test_unchecked_is_not_verified() -> None:
+    assert not record(check=None, reason=CHECK_WAS_OFF).verified
+    assert record().verified
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "allclose"}, "none of bitwise"),
+        ({"elements": 0}, "at least one element"),
+        ({"wrong": 1}, "first_mismatch"),
+        ({"first_mismatch": MISMATCH}, "first_mismatch"),
+        ({"launches": 0}, "at least one launch"),
+        ({"method": "bound"}, "bound and bound_value"),
+        ({"bound": "x", "bound_value": 1.0}, "bound and bound_value"),
+    ],
+)
+def test_broken_checks(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CHECK, **changes)
+
+
+@pytest.mark.parametrize("samples", [(), ((),), ((1.0,), (1.0, 2.0)), ((0.0,),), ((math.nan,),)])
+def test_broken_timings(samples: tuple[tuple[float, ...], ...]) -> None:
+    with pytest.raises(ValueError, match="samples_us"):
+        Timing("graph", "kernel", "warm", 0, samples)
+
+
+def test_newer_schema_is_refused_naming_both() -> None:
+    document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 1"):
+        from_json(json.dumps(document), "run/x.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"surprise": 1}, "unknown field surprise"),
+        ({"duration_s": "1.5"}, r"record.duration_s: \"1.5\" is no float"),
+        ({"status": "GREAT"}, "record.status"),
+        ({"check": {"method": "bitwise"}}, "record.check: lacks elements"),
+        ({"kernel": []}, "record.kernel"),
+        ({"schema": True}, "no schema number"),
+    ],
+)
+def test_strange_documents(change: dict[str, Any], message: str) -> None:
+    document = json.loads(record().to_json()) | change
+    with pytest.raises(ValueError, match=message):
+        from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"schema": NaN}', '{"schema": "1"}'])
+def test_not_records(text: str) -> None:
+    with pytest.raises(ValueError, match=r"here: not"):
+        from_json(text, "here")
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone\.json"):
+        load(tmp_path / "gone.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"binary\.json"):
+        load(tmp_path / "binary.json")
+
+
+def test_parts_are_copied() -> None:
+    counters = {"bytes": {"peer_read": 3}}
+    made = record(counters=counters)
+    counters["bytes"]["peer_read"] = 4
+    assert made.counters == {"bytes": {"peer_read": 3}}
