@@ -1,0 +1,365 @@
+"""A parsed kernel made ready to run: slots for registers, functions for instructions, what each basic block reads and writes.
+
+Registers that live across basic blocks are kept in arrays over all lanes. The others exist only while a chunk of lanes runs
+through their block: they share a few scratch arrays that stay in the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from simulator.ir import Address, Block, Immediate, Instruction, Kernel, Operand, Register, Symbol, Vector
+from simulator.isa import find
+from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
+from simulator.parse import parse_kernel
+
+CHUNK_LANES = 16384
+"""Lanes run together at most: with 8 KiB lanes the scratch of a block stays in the second-level cache (measured, tests/benchmarks)."""
+
+_CLASS_DTYPE = {"pred": "?", "b16": "u2", "b32": "u4", "b64": "u8"}
+_NO_TARGET = frozenset({"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"})
+SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid"}
+_UNIFORM = {"%tid.y", "%tid.z", "%ctaid.y", "%ctaid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a block ends. kind: "jump" (to taken), "branch" (by predicate slot), "barrier" (then taken), "return" (where the predicate holds)."""
+
+    kind: str
+    taken: int = -1
+    fallthrough: int = -1
+    predicate: int = -1
+    negated: bool = False
+    instruction: Instruction | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A basic block ready to run: functions in order, and its registers by where they live."""
+
+    index: int
+    runs: tuple[Run, ...]
+    count: int
+    exit: Exit
+    kept_reads: tuple[int, ...]
+    kept_writes: tuple[int, ...]
+    local: tuple[tuple[int, str, int], ...]  # slot, dtype, scratch number
+    instructions: tuple[Instruction, ...]
+    reads_memory: bool
+    writes_memory: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A decoded kernel. slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers."""
+
+    kernel: Kernel
+    slots: int
+    kept: dict[int, str]
+    specials: dict[int, str]
+    constants: tuple[tuple[int, Lanes], ...]
+    steps: tuple[Step, ...]
+    spin_headers: dict[int, tuple[int, ...]]  # a block that a loop without stores returns to: the slots live there
+
+
+@lru_cache(maxsize=128)
+def decode(ptx: str, entry: str) -> Program:
+    """Raises PtxSyntaxError or UnknownInstruction naming the PTX line."""
+    return _Decoder(parse_kernel(ptx, entry)).program()
+
+
+class _Decoder:
+    """Gives slots; is the Binder that builders ask."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.slot_of: dict[str, int] = {}
+        self.dtype_of: dict[int, str] = {}
+        self.constants: list[tuple[int, Lanes]] = []
+        self.constant_of: dict[tuple[int, str], int] = {}
+        self.count = 0
+        self.instruction: Instruction | None = None
+        self.shared_symbols = {one.name: one.offset_bytes for one in kernel.shared}
+        self.seen_as_bits = _seen_as_bits(kernel)
+        self.parameters = {one.name: position for position, one in enumerate(kernel.parameters)}
+
+    def _new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def _register(self, name: str) -> int:
+        if name not in self.slot_of:
+            if name in SPECIAL or name in _UNIFORM:
+                dtype = "u4"
+            elif name in self.kernel.registers:
+                dtype = _CLASS_DTYPE[self.kernel.registers[name]]
+            else:
+                where = self.instruction.where() if self.instruction else name
+                raise UnknownInstruction(f"the simulator has no register {name}; {where}")
+            self.slot_of[name] = self._new()
+            self.dtype_of[self.slot_of[name]] = dtype
+        return self.slot_of[name]
+
+    def read(self, operand: Operand, dtype: str) -> int:
+        if isinstance(operand, Register):
+            return self._register(operand.name)
+        if isinstance(operand, Symbol) and operand.name in self.shared_symbols:
+            operand = Immediate(self.shared_symbols[operand.name])
+        assert isinstance(operand, Immediate), operand
+        kind = np.dtype(dtype)
+        unsigned = "?" if dtype == "?" else f"u{kind.itemsize}"
+        bits = operand.bits & ((1 << (8 * kind.itemsize)) - 1)
+        key = (bits, unsigned)
+        if key not in self.constant_of:
+            self.constant_of[key] = self._new()
+            self.constants.append((self.constant_of[key], np.array([bits], unsigned)))
+        return self.constant_of[key]
+
+    def write(self, operand: Operand) -> int:
+        assert isinstance(operand, Register), operand
+        return self._register(operand.name)
+
+    def register_dtype(self, operand: Operand) -> str:
+        assert isinstance(operand, Register), operand
+        return self.dtype_of[self._register(operand.name)]
+
+    def bits_matter(self, operand: Operand) -> bool:
+        assert isinstance(operand, Register), operand
+        return operand.name in self.seen_as_bits
+
+    def parameter(self, name: str) -> int:
+        return self.parameters[name]
+
+    def program(self) -> Program:
+        homes = _homes(self.kernel)
+        steps = tuple(self._step(block, homes) for block in self.kernel.blocks)
+        special = {slot: name for name, slot in self.slot_of.items() if name in SPECIAL or name in _UNIFORM}
+        local = {slot for step in steps for slot, _, _ in step.local}
+        kept = {
+            slot: self.dtype_of[slot]
+            for name, slot in self.slot_of.items()
+            if slot not in local and name not in _UNIFORM and name not in SPECIAL
+        }
+        return Program(
+            kernel=self.kernel,
+            slots=self.count,
+            kept=kept,
+            specials=special,
+            constants=tuple(self.constants),
+            steps=steps,
+            spin_headers=_spin_headers(steps, self._live_slots(steps, kept)),
+        )
+
+    def _live_slots(self, steps: tuple[Step, ...], kept: dict[int, str]) -> list[set[int]]:
+        successors = [[one for one in (step.exit.taken, step.exit.fallthrough) if one >= 0] for step in steps]
+        live = _live_in(self.kernel, successors)
+        return [{self.slot_of[name] for name in names if self.slot_of.get(name) in kept} for names in live]
+
+    def _step(self, block: Block, homes: dict[str, int]) -> Step:
+        runs: list[Run] = []
+        body = list(block.instructions)
+        last = self._exit(block)
+        if last.instruction is not None:
+            body.pop()
+        for instruction in body:
+            self.instruction = instruction
+            runs.append(self._run(instruction))
+        reads, writes = _registers_of(block)
+        local = self._scratch(block, homes)
+        names = {name for name, _, _ in local}
+        return Step(
+            index=block.index,
+            runs=tuple(runs),
+            count=len(block.instructions),
+            exit=last,
+            kept_reads=tuple(sorted({self._register(n) for n in reads | writes if n not in names and n not in _UNIFORM})),
+            kept_writes=tuple(sorted({self._register(n) for n in writes if n not in names})),
+            local=tuple((self._register(name), dtype, number) for name, dtype, number in local),
+            instructions=tuple(body),
+            reads_memory=any(one.opcode in ("ld", "atom", "multimem") for one in body),
+            writes_memory=any(one.opcode in ("st", "red") or one.mnemonic.startswith(("multimem.st", "multimem.red")) for one in body),
+        )
+
+    def _run(self, instruction: Instruction) -> Run:
+        run = find(instruction).build(instruction, self)
+        if instruction.guard is None:
+            return run
+        register, negated = instruction.guard
+        predicate = self._register(register.name)
+        targets = [self._register(name) for name in _targets(instruction)]
+
+        def guarded(frame: Frame) -> None:
+            mask = frame.regs[predicate]
+            if negated:
+                mask = ~mask
+            if mask.all():
+                run(frame)
+            elif mask.any():
+                some = frame.batch.narrow(frame, np.flatnonzero(mask))
+                run(some)
+                for slot in targets:
+                    frame.regs[slot][mask] = some.regs[slot]
+
+        return guarded
+
+    def _exit(self, block: Block) -> Exit:
+        following = block.index + 1
+        end = block.instructions[-1] if block.instructions else None
+        if following >= len(self.kernel.blocks):
+            following = -1
+        if end is None or end.opcode not in ("bra", "ret", "exit", "bar", "barrier") or "warp" in end.qualifiers:
+            return Exit("jump", following) if following >= 0 else Exit("return")
+        find(end)
+        predicate, negated = -1, False
+        if end.guard is not None:
+            predicate, negated = self._register(end.guard[0].name), end.guard[1]
+        if end.opcode == "bra":
+            target = end.operands[0]
+            assert isinstance(target, Symbol)
+            taken = self.kernel.labels[target.name]
+            kind = "jump" if end.guard is None else "branch"
+            return Exit(kind, taken, following, predicate, negated, end)
+        if end.opcode in ("bar", "barrier"):
+            if end.operands != (Immediate(0),) or end.guard is not None:
+                raise UnknownInstruction(f"the simulator has barrier 0 for all threads only; {end.where()}")
+            return Exit("barrier", following, instruction=end)
+        return Exit("return", -1, following, predicate, negated, end)
+
+    def _scratch(self, block: Block, homes: dict[str, int]) -> list[tuple[str, str, int]]:
+        """Linear scan: a scratch array is free again after its register's last use, but not in that instruction."""
+        last_use: dict[str, int] = {}
+        for position, instruction in enumerate(block.instructions):
+            for name in (*_sources(instruction), *_targets(instruction)):
+                last_use[name] = position
+        free: dict[str, list[int]] = {}
+        made: dict[str, int] = {}
+        out: list[tuple[str, str, int]] = []
+        number_of: dict[str, int] = {}
+        for position, instruction in enumerate(block.instructions):
+            for name in _targets(instruction):
+                if homes.get(name) == block.index and name not in number_of:
+                    dtype = _CLASS_DTYPE[self.kernel.registers[name]]
+                    pool = free.setdefault(dtype, [])
+                    if not pool:
+                        pool.append(made.setdefault(dtype, 0))
+                        made[dtype] += 1
+                    number_of[name] = pool.pop()
+                    out.append((name, dtype, number_of[name]))
+            for name in {*_sources(instruction), *_targets(instruction)}:
+                if last_use[name] == position and name in number_of:
+                    free[_CLASS_DTYPE[self.kernel.registers[name]]].append(number_of[name])
+        return out
+
+
+def _names(operand: Operand) -> list[str]:
+    if isinstance(operand, Register):
+        return [operand.name]
+    if isinstance(operand, Vector):
+        return [part.name for part in operand.parts if isinstance(part, Register)]
+    if isinstance(operand, Address) and isinstance(operand.base, Register):
+        return [operand.base.name]
+    return []
+
+
+def _has_target(instruction: Instruction) -> bool:
+    if instruction.opcode == "multimem":
+        return "ld_reduce" in instruction.qualifiers
+    return instruction.opcode not in _NO_TARGET and bool(instruction.operands)
+
+
+def _targets(instruction: Instruction) -> list[str]:
+    return [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
+
+
+def _sources(instruction: Instruction) -> list[str]:
+    operands = instruction.operands[1:] if _has_target(instruction) else instruction.operands
+    names = [name for operand in operands for name in _names(operand)]
+    if instruction.guard is not None:
+        names.append(instruction.guard[0].name)
+        names += _targets(instruction)  # lanes that don't run keep their value
+    return names
+
+
+def _registers_of(block: Block) -> tuple[set[str], set[str]]:
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for instruction in block.instructions:
+        reads.update(_sources(instruction))
+        writes.update(_targets(instruction))
+    return reads, writes
+
+
+def _seen_as_bits(kernel: Kernel) -> set[str]:
+    """Registers that something else than float arithmetic reads, to which every NaN is alike."""
+    seen: set[str] = set()
+    for block in kernel.blocks:
+        for instruction in block.instructions:
+            float_only = instruction.opcode in ("add", "sub", "mul", "fma", "setp", "cvt") and instruction.qualifiers[-1] in ("f32", "f64")
+            if not float_only:
+                seen.update(_sources(instruction))
+    return seen
+
+
+def _homes(kernel: Kernel) -> dict[str, int]:
+    """Registers that one block alone uses, written there before they are read: name to block."""
+    homes: dict[str, int] = {}
+    shared: set[str] = set()
+    for block in kernel.blocks:
+        written: set[str] = set()
+        for instruction in block.instructions:
+            for name in _sources(instruction):
+                if name not in written:
+                    shared.add(name)
+            written.update(_targets(instruction))
+        reads, writes = _registers_of(block)
+        for name in reads | writes:
+            if homes.setdefault(name, block.index) != block.index:
+                shared.add(name)
+    return {name: block for name, block in homes.items() if name not in shared and name in kernel.registers}
+
+
+def _live_in(kernel: Kernel, successors: list[list[int]]) -> list[set[str]]:
+    """Registers that a lane at a block's start may still read: the usual backward data flow."""
+    needs: list[set[str]] = []
+    gives: list[set[str]] = []
+    for block in kernel.blocks:
+        written: set[str] = set()
+        read: set[str] = set()
+        for instruction in block.instructions:
+            read.update(name for name in _sources(instruction) if name not in written)
+            written.update(_targets(instruction))
+        needs.append(read)
+        gives.append(written)
+    live = [set(one) for one in needs]
+    changed = True
+    while changed:
+        changed = False
+        for index in reversed(range(len(live))):
+            after = set().union(*(live[other] for other in successors[index]))
+            grown = live[index] | (after - gives[index])
+            changed |= len(grown) != len(live[index])
+            live[index] = grown
+    return live
+
+
+def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
+    """Loops that load and do not store: their first block, and the registers alive there.
+
+    A lane that comes back there with the same registers, while no memory changed, will come back for ever.
+    """
+    headers: dict[int, tuple[int, ...]] = {}
+    for step in steps:
+        taken = step.exit.taken if step.exit.kind in ("jump", "branch") else -1
+        if not 0 <= taken <= step.index:
+            continue
+        body = steps[taken : step.index + 1]
+        if any(one.writes_memory or one.exit.kind == "barrier" for one in body):
+            continue
+        if any(one.reads_memory for one in body):
+            headers[taken] = tuple(sorted(live[taken]))
+    return headers

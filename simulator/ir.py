@@ -1,0 +1,121 @@
+"""PTX as frozen data: operands, instructions that keep their line numbers, basic blocks, kernels.
+
+Nothing here computes: parse.py makes these from text, decode.py turns them into work for NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A virtual register, "%r12", or a special one, "%tid.x"."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A literal. bits is the two's complement or IEEE pattern; width_bits is 0 for an integer (the type decides), else 32 or 64."""
+
+    bits: int
+    width_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name that isn't a register: a parameter, a shared variable, a label."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """{a, b, ..}: registers or literals that one access moves together, or halves of a wider register."""
+
+    parts: tuple[Register | Immediate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """[base + offset_bytes]."""
+
+    base: Register | Symbol | Immediate
+    offset_bytes: int = 0
+
+
+Operand = Register | Immediate | Symbol | Vector | Address
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where in the kernel's Python an instruction comes from: "file.py:12", innermost first when functions were inlined."""
+
+    places: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " in ".join(self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: opcode "add", qualifiers ("rn", "f32") as written, guard (predicate register, negated)."""
+
+    opcode: str
+    qualifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    line: int
+    text: str
+    guard: tuple[Register, bool] | None = None
+    source: Source | None = None
+
+    @property
+    def mnemonic(self) -> str:
+        return ".".join((self.opcode, *self.qualifiers))
+
+    def where(self) -> str:
+        """The PTX line and, where line information is there, the Python lines: for messages."""
+        python = f", {self.source}" if self.source else ""
+        return f"PTX line {self.line}: {self.text}{python}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that run one after another: entered at the top only, left at the bottom only."""
+
+    index: int
+    label: str
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A kernel parameter: its PTX name and type ("u64", "u32", ..)."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedVariable:
+    """A .shared array of the kernel: offset_bytes within the block's shared memory."""
+
+    name: str
+    offset_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """An entry of a PTX module. registers maps a name to its class: "pred", "b16", "b32", "b64"."""
+
+    entry: str
+    target: str
+    parameters: tuple[Parameter, ...]
+    registers: dict[str, str]
+    shared: tuple[SharedVariable, ...]
+    shared_bytes: int
+    blocks: tuple[Block, ...]
+    labels: dict[str, int]
+    required_threads: int | None

@@ -1,0 +1,19 @@
+"""PTX instructions on lanes: one table, filled by one file a family."""
+
+from simulator.isa import arithmetic, atomic, control, convert, memory, multimem
+from simulator.isa.registry import TABLE, Frame, Operation, UnknownInstruction, find, key_of
+
+__all__ = [
+    "TABLE",
+    "Frame",
+    "Operation",
+    "UnknownInstruction",
+    "arithmetic",
+    "atomic",
+    "control",
+    "convert",
+    "find",
+    "key_of",
+    "memory",
+    "multimem",
+]

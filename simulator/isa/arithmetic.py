@@ -1,0 +1,295 @@
+"""Arithmetic, logic, comparison, selection and moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simulator import numbers
+from simulator.ir import Immediate, Instruction, Register, Symbol, Vector
+from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, ufunc_builder, value_builder
+
+_INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+
+
+def _register() -> None:
+    for name in _INTEGERS:
+        kind = DTYPES[name]
+        for opcode, function in (("add", np.add), ("sub", np.subtract), ("min", np.minimum), ("max", np.maximum)):
+            operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
+        operation(f"mul.lo.{name}")(ufunc_builder(np.multiply, kind))
+        operation(f"mad.lo.{name}")(value_builder(_mad_low, (kind,) * 3))
+        if not name.endswith("64"):
+            wide = f"{kind[0]}{int(kind[1]) * 2}"
+            operation(f"mul.wide.{name}")(value_builder(_wide(wide), (kind, kind)))
+            operation(f"mad.wide.{name}")(value_builder(_wide(wide), (kind, kind, wide)))
+            operation(f"mul.hi.{name}")(value_builder(_high(wide, kind), (kind, kind)))
+        operation(f"div.{name}")(value_builder(_divide, (kind, kind)))
+        operation(f"rem.{name}")(value_builder(_remainder, (kind, kind)))
+        operation(f"shr.{name}")(_shift(np.right_shift, kind))
+    operation("mul.hi.u64")(value_builder(_high_u64, ("u8", "u8")))
+    operation("mul.hi.s64")(value_builder(_high_s64, ("i8", "i8")))
+    for name in ("s16", "s32", "s64"):
+        operation(f"neg.{name}")(ufunc_builder(np.negative, DTYPES[name], 1))
+        operation(f"abs.{name}")(ufunc_builder(np.absolute, DTYPES[name], 1))
+    for name in ("b16", "b32", "b64"):
+        operation(f"shl.{name}")(_shift(np.left_shift, DTYPES[name]))
+        operation(f"shr.{name}")(_shift(np.right_shift, DTYPES[name]))
+    for name in ("b16", "b32", "b64", "pred"):
+        kind = DTYPES[name]
+        for opcode, function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+            operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
+        operation(f"not.{name}")(ufunc_builder(np.logical_not if name == "pred" else np.invert, kind, 1))
+    for opcode, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+        operation(f"{opcode}.f32", neutral="rn")(_float(function, "f4"))
+        operation(f"{opcode}.f64", neutral="rn")(_float(function, "f8"))
+        for name in ("f16", "bf16", "f16x2", "bf16x2"):
+            operation(f"{opcode}.{name}")(_half(function, name))
+    operation("fma.rn.f32")(value_builder(numbers.fma_f32, ("f4", "f4", "f4")))
+    for name in ("f32", "f64"):
+        operation(f"neg.{name}")(ufunc_builder(np.negative, DTYPES[name], 1))
+        operation(f"abs.{name}")(ufunc_builder(np.absolute, DTYPES[name], 1))
+
+
+def _mad_low(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+def _wide(wide: str) -> Any:
+    def function(a: Any, b: Any, c: Any = None) -> Any:
+        product = np.multiply(a, b, dtype=wide)
+        return product if c is None else product + c
+
+    return function
+
+
+def _high(wide: str, kind: str) -> Any:
+    shift = np.dtype(kind).itemsize * 8
+
+    def function(a: Any, b: Any) -> Any:
+        return (np.multiply(a, b, dtype=wide) >> shift).astype(kind)
+
+    return function
+
+
+def _high_u64(a: Any, b: Any) -> Any:
+    """The upper 64 bits of a 128-bit product, from four 32-bit ones."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
+    middle = a_high * b_low + ((a_low * b_low) >> half)
+    cross = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> half) + (cross >> half)
+
+
+def _high_s64(a: Any, b: Any) -> Any:
+    unsigned = _high_u64(a.view("u8"), b.view("u8")).view("i8")
+    return unsigned - np.where(a < 0, b, 0) - np.where(b < 0, a, 0)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    """Towards zero, as PTX. By zero: all ones (PTX leaves it open; GPUs give that)."""
+    zero = b == 0
+    safe = np.where(zero, np.ones_like(b), b)
+    quotient = a // safe
+    quotient = quotient + ((quotient < 0) & (quotient * safe != a)).astype(quotient.dtype)
+    return np.where(zero, np.array(-1).astype(a.dtype), quotient)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    """The sign of the dividend. By zero: the dividend."""
+    return np.where(b == 0, a, a - _divide(a, b) * b)
+
+
+def _shift(function: Any, kind: str) -> Any:
+    """Amounts are unsigned 32-bit and beyond the width mean the width: NumPy's shifts do that for equal types."""
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        target = bind.write(instruction.operands[0])
+        value = bind.read(instruction.operands[1], kind)
+        amount = bind.read(instruction.operands[2], "u4")
+        bits = np.uint32(np.dtype(kind).itemsize * 8)
+
+        def run(frame: Frame) -> None:
+            regs = frame.regs
+            count = np.minimum(regs[amount], bits).astype(kind)
+            function(regs[value].view(kind), count, out=regs[target].view(kind))
+
+        if isinstance(instruction.operands[2], Immediate):
+            fixed = np.array(min(instruction.operands[2].bits & 0xFFFFFFFF, int(bits))).astype(kind)
+
+            def run_fixed(frame: Frame) -> None:
+                regs = frame.regs
+                function(regs[value].view(kind), fixed, out=regs[target].view(kind))
+
+            return run_fixed
+        return run
+
+    return build
+
+
+def _float(function: Any, kind: str) -> Any:
+    """Nearest even is what NumPy does; a NaN gets PTX's canonical bits, wherever somebody could look at them."""
+    canonical = numbers.canonical_f32 if kind == "f4" else numbers.canonical_f64
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        target = bind.write(instruction.operands[0])
+        left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
+
+        def run(frame: Frame) -> None:
+            regs = frame.regs
+            out = regs[target].view(kind)
+            function(regs[left].view(kind), regs[right].view(kind), out=out)
+            canonical(out)
+
+        def run_raw(frame: Frame) -> None:
+            regs = frame.regs
+            function(regs[left].view(kind), regs[right].view(kind), out=regs[target].view(kind))
+
+        return run if bind.bits_matter(instruction.operands[0]) else run_raw
+
+    return build
+
+
+def _half(function: Any, name: str) -> Any:
+    """16-bit arithmetic by float32: for one operation its rounding, then ours, gives what one rounding would (24 >= 2 * 11 + 2)."""
+    widen, narrow = (
+        (numbers.bf16_to_f32, numbers.f32_to_bf16) if name.startswith("b") else (numbers.f16_to_f32, numbers.f32_to_f16)
+    )
+    kind = DTYPES[name]
+
+    def halves(a: Any, b: Any) -> Any:
+        return narrow(function(widen(a), widen(b)))
+
+    def words(a: Any, b: Any) -> Any:
+        return halves(a.view(np.uint16), b.view(np.uint16)).view(np.uint32)
+
+    return value_builder(words if name.endswith("x2") else halves, (kind, kind))
+
+
+_COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _register_comparisons() -> None:
+    for name in (*_INTEGERS, "f32", "f64"):
+        for word, function in _COMPARE.items():
+            if name in ("f32", "f64") and word == "ne":  # ordered: false where there is a NaN, unlike NumPy's
+                operation(f"setp.ne.{name}")(_comparison(lambda a, b: (a < b) | (a > b), DTYPES[name]))
+            else:
+                operation(f"setp.{word}.{name}")(_comparison(function, DTYPES[name]))
+    for name in ("b16", "b32", "b64"):
+        for word in ("eq", "ne"):
+            operation(f"setp.{word}.{name}")(_comparison(_COMPARE[word], DTYPES[name]))
+    for word, function in (("lo", np.less), ("ls", np.less_equal), ("hi", np.greater), ("hs", np.greater_equal)):
+        for name in ("u32", "u64"):
+            operation(f"setp.{word}.{name}")(_comparison(function, DTYPES[name]))
+
+
+def _comparison(function: Any, kind: str) -> Any:
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        target = bind.write(instruction.operands[0])
+        left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
+
+        def run(frame: Frame) -> None:
+            regs = frame.regs
+            regs[target][...] = function(regs[left].view(kind), regs[right].view(kind))
+
+        return run
+
+    return build
+
+
+@operation(*(f"selp.{name}" for name in ("b16", "b32", "b64", "u32", "s32", "u64", "s64", "f32", "f64")))
+def _select(instruction: Instruction, bind: Binder) -> Run:
+    target = bind.write(instruction.operands[0])
+    kind = bind.register_dtype(instruction.operands[0])
+    yes, no = (bind.read(operand, kind) for operand in instruction.operands[1:3])
+    condition = bind.read(instruction.operands[3], "?")
+
+    def run(frame: Frame) -> None:
+        regs = frame.regs
+        regs[target][...] = np.where(regs[condition], regs[yes], regs[no])
+
+    return run
+
+
+@operation(*(f"mov.{name}" for name in ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")))
+def _move(instruction: Instruction, bind: Binder) -> Run:
+    target, source = instruction.operands
+    if isinstance(source, Vector):
+        return _join(target, source, bind)
+    if isinstance(target, Vector):
+        return _divide_word(target, source, bind)
+    to = bind.write(target)
+    kind = bind.register_dtype(target)
+    if isinstance(source, Symbol):
+        source = Immediate(bind.shared_symbols[source.name])
+    origin = bind.read(source, kind)
+
+    def run(frame: Frame) -> None:
+        frame.regs[to][...] = frame.regs[origin]
+
+    return run
+
+
+def _join(target: Any, source: Vector, bind: Binder) -> Run:
+    """mov.b32 d, {low, high}: the parts side by side, the first one lowest."""
+    to = bind.write(target)
+    kind = bind.register_dtype(target)
+    part = f"u{np.dtype(kind).itemsize // len(source.parts)}"
+    slots = [bind.read(one, part) for one in source.parts]
+
+    def run(frame: Frame) -> None:
+        parts = frame.regs[to].view(part).reshape(-1, len(slots))
+        for position, slot in enumerate(slots):
+            parts[:, position] = frame.regs[slot]
+
+    return run
+
+
+def _divide_word(target: Vector, source: Any, bind: Binder) -> Run:
+    """mov.b32 {low, high}, s."""
+    assert isinstance(source, Register)
+    kind = bind.register_dtype(source)
+    part = f"u{np.dtype(kind).itemsize // len(target.parts)}"
+    origin = bind.read(source, kind)
+    slots = [None if one == Register("_") else bind.write(one) for one in target.parts]
+
+    def run(frame: Frame) -> None:
+        parts = frame.regs[origin].view(part).reshape(-1, len(slots))
+        for position, slot in enumerate(slots):
+            if slot is not None:
+                fill(frame.regs[slot], parts[:, position])
+
+    return run
+
+
+@operation("prmt.b32")
+def _permute(instruction: Instruction, bind: Binder) -> Run:
+    """Each nibble of the selector picks one of eight bytes; its top bit replicates that byte's sign."""
+    target = bind.write(instruction.operands[0])
+    low, high, selector = (bind.read(operand, "u4") for operand in instruction.operands[1:])
+
+    def run(frame: Frame) -> None:
+        regs = frame.regs
+        both = regs[low].astype(np.uint64) | regs[high].astype(np.uint64) << np.uint64(32)
+        out = np.zeros(frame.count, np.uint32)
+        for position in range(4):
+            nibble = regs[selector] >> np.uint32(4 * position) & np.uint32(15)
+            byte = (both >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
+            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
+            out |= np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * position)
+        regs[target][...] = out
+
+    return run
+
+
+_register()
+_register_comparisons()

@@ -1,0 +1,212 @@
+"""Loads, stores, fences: parameters, global memory (own, peers') and shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simulator.ir import Address, Instruction, Register, Symbol, Vector
+from simulator.isa.registry import DTYPES, TYPES, Binder, Frame, Lanes, Run, UnknownInstruction, fill, operation
+from simulator.space import LaneFault
+
+ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
+"""Memory order and scope. The simulator runs one step after another, so all of them hold; observers see them."""
+_CACHE = "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged L2::64B L2::128B L2::256B"
+_TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
+_VECTORS = ("", "v2.", "v4.")
+
+
+def element_type(instruction: Instruction) -> str:
+    """The type a memory instruction moves: its last qualifier that is one."""
+    return [word for word in instruction.qualifiers if word in TYPES][-1]
+
+
+def slots_of(operand: Any, write: bool, bind: Binder, dtype: str) -> list[int]:
+    """The slots of a register or of a vector of them."""
+    parts = operand.parts if isinstance(operand, Vector) else (operand,)
+    return [bind.write(part) if write else bind.read(part, dtype) for part in parts]
+
+
+def address_reader(operand: Any, bind: Binder) -> Any:
+    """A function from a frame to the lanes' addresses (uint64)."""
+    assert isinstance(operand, Address)
+    slot = bind.read(operand.base, "u8")
+    offset = np.int64(operand.offset_bytes).view(np.uint64)
+
+    def read(frame: Frame) -> Lanes:
+        base = frame.regs[slot]
+        if base.shape[0] != frame.count:
+            base = np.broadcast_to(base, frame.count)
+        return base + offset if offset else base
+
+    return read
+
+
+def check_order(instruction: Instruction) -> None:
+    """Semantics and scope stand together or not at all (weak and volatile alone)."""
+    words = set(instruction.qualifiers)
+    ordered = words & {"relaxed", "acquire", "release", "acq_rel"}
+    scoped = words & {"cta", "cluster", "gpu", "sys"}
+    if bool(ordered) != bool(scoped) and instruction.opcode in ("ld", "st", "multimem"):
+        raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
+
+
+@operation(*(f"ld.param.{name}" for name in ("u16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64")))
+def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
+    target = bind.write(instruction.operands[0])
+    address = instruction.operands[1]
+    assert isinstance(address, Address) and isinstance(address.base, Symbol) and address.offset_bytes == 0
+    position = bind.parameter(address.base.name)
+
+    def run(frame: Frame) -> None:
+        values = frame.batch.parameters[position]
+        rank = frame.view.rank
+        out = frame.regs[target]
+        picked = values[rank]
+        out[...] = picked.astype(out.dtype)
+
+    return run
+
+
+@operation(
+    *(f"ld.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"ld.global.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    neutral=f"{ORDER} {_CACHE}",
+)
+def _load(instruction: Instruction, bind: Binder) -> Run:
+    check_order(instruction)
+    kind = DTYPES[element_type(instruction)]
+    targets = slots_of(instruction.operands[0], True, bind, kind)
+    addresses = address_reader(instruction.operands[1], bind)
+    width = np.dtype(kind).itemsize * len(targets)
+
+    def run(frame: Frame) -> None:
+        space = frame.batch.space
+        span = space.resolve(frame.view, addresses(frame), width, instruction, "load")
+        rows = space.gather(span, kind)
+        for position, slot in enumerate(targets):
+            extend(frame.regs[slot], rows[:, position], kind)
+
+    return run
+
+
+@operation(
+    *(f"st.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"st.global.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    neutral=f"{ORDER} {_CACHE}",
+)
+def _store(instruction: Instruction, bind: Binder) -> Run:
+    check_order(instruction)
+    kind = DTYPES[element_type(instruction)]
+    unsigned = f"u{np.dtype(kind).itemsize}"
+    addresses = address_reader(instruction.operands[0], bind)
+    sources = slots_of(instruction.operands[1], False, bind, unsigned)
+    width = np.dtype(kind).itemsize * len(sources)
+
+    def run(frame: Frame) -> None:
+        space = frame.batch.space
+        span = space.resolve(frame.view, addresses(frame), width, instruction, "store")
+        space.scatter(span, rows_of(frame, sources, unsigned))
+
+    return run
+
+
+def rows_of(frame: Frame, slots: list[int], unsigned: str) -> Lanes:
+    """Registers side by side: a matrix of one row a lane."""
+    rows = np.empty((frame.count, len(slots)), unsigned)
+    for position, slot in enumerate(slots):
+        rows[:, position] = frame.regs[slot]
+    return rows
+
+
+def extend(target: Lanes, values: Lanes, kind: str) -> None:
+    """Into a register at least as wide as the type: signed types keep their sign."""
+    if target.dtype.itemsize == values.dtype.itemsize:
+        target[...] = values.view(target.dtype) if values.dtype != target.dtype else values
+    else:
+        fill(target, values.astype(f"{'i' if kind[0] == 'i' else 'u'}{target.dtype.itemsize}"))
+
+
+def shared_index(frame: Frame, addresses: Lanes, width: int) -> Lanes:
+    """Positions in the batch's shared memory (one row a block). Bounds and alignment as for global memory."""
+    size = frame.batch.shared.shape[1]
+    index = addresses.astype(np.int64)
+    wrong = (index < 0) | (index + width > size) | (index % width != 0)
+    if wrong.any():
+        lane = int(np.argmax(wrong))
+        raise LaneFault(lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned")
+    blocks: Lanes = frame.batch.blocks_of(frame.ids)
+    return blocks * np.int64(size) + index
+
+
+@operation(
+    *(f"ld.shared.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"ld.shared::cta.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+)
+def _load_shared(instruction: Instruction, bind: Binder) -> Run:
+    kind = DTYPES[element_type(instruction)]
+    size = np.dtype(kind).itemsize
+    targets = slots_of(instruction.operands[0], True, bind, kind)
+    addresses = shared_reader(instruction.operands[1], bind)
+
+    def run(frame: Frame) -> None:
+        start = shared_index(frame, addresses(frame), size * len(targets))
+        batch = frame.batch
+        good = batch.shared_written.reshape(-1)
+        for position, slot in enumerate(targets):
+            at = start + position * size
+            fine = good[at] & good[at + size - 1]
+            if not fine.all():
+                raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
+            extend(frame.regs[slot], batch.shared.view(kind).reshape(-1)[at // size], kind)
+
+    return run
+
+
+@operation(
+    *(f"st.shared.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"st.shared::cta.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+)
+def _store_shared(instruction: Instruction, bind: Binder) -> Run:
+    kind = f"u{np.dtype(DTYPES[element_type(instruction)]).itemsize}"
+    size = np.dtype(kind).itemsize
+    addresses = shared_reader(instruction.operands[0], bind)
+    sources = slots_of(instruction.operands[1], False, bind, kind)
+
+    def run(frame: Frame) -> None:
+        start = shared_index(frame, addresses(frame), size * len(sources))
+        batch = frame.batch
+        for position, slot in enumerate(sources):
+            at = start + position * size
+            batch.shared.view(kind).reshape(-1)[at // size] = frame.regs[slot].astype(kind)
+            for byte in range(size):
+                batch.shared_written.reshape(-1)[at + byte] = True
+        batch.space.version += 1
+
+    return run
+
+
+def shared_reader(operand: Any, bind: Binder) -> Any:
+    """As address_reader; a shared variable's name is its offset, and 32-bit registers may hold addresses."""
+    assert isinstance(operand, Address)
+    if isinstance(operand.base, Symbol):
+        fixed = bind.shared_symbols[operand.base.name] + operand.offset_bytes
+        return lambda frame: np.full(frame.count, fixed, np.int64)
+    assert isinstance(operand.base, Register)
+    slot = bind.read(operand.base, bind.register_dtype(operand.base))
+    offset = np.int64(operand.offset_bytes)
+    return lambda frame: frame.regs[slot].astype(np.int64) + offset
+
+
+@operation(
+    "fence",
+    "fence.proxy.alias",
+    "fence.sc",
+    "membar",
+    "membar.gl",
+    neutral=ORDER,
+)
+def _fence(instruction: Instruction, bind: Binder) -> Run:
+    """One step runs after another and all see one memory, so a fence has nothing left to do."""
+    return lambda frame: None

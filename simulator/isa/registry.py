@@ -1,0 +1,182 @@
+"""The table of operations: a key such as "add.s32" or "cvt.rn.bf16x2.f32" to a builder.
+
+A builder looks at an instruction once, when a kernel is decoded, asks the binder for slots, and returns the function that
+will run it on a frame of lanes. An instruction whose key is in no table stops with its PTX line (UnknownInstruction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.fabric import DeviceFault
+from simulator.ir import Instruction, Operand
+from simulator.space import View
+
+Lanes = npt.NDArray[Any]
+Run = Callable[["Frame"], None]
+
+TYPES = frozenset(
+    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 "
+    "e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4".split()
+)
+DTYPES = {
+    "pred": "?",
+    **{f"{kind}{bits}": f"u{bits // 8}" for kind in "bu" for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
+    "f16": "u2",
+    "bf16": "u2",
+    "f16x2": "u4",
+    "bf16x2": "u4",
+    "f32": "f4",
+    "f64": "f8",
+}
+"""PTX type to the NumPy dtype its lanes are computed in; 16-bit floats stay bits."""
+
+
+class UnknownInstruction(DeviceFault):
+    """An instruction that nobody wrote for the simulator."""
+
+
+class Binder(Protocol):
+    """Gives operands their slots in a frame."""
+
+    shared_symbols: dict[str, int]
+
+    def read(self, operand: Operand, dtype: str) -> int:
+        """The slot of a source; a literal becomes a constant of that dtype."""
+        ...
+
+    def write(self, operand: Operand) -> int:
+        """The slot of a destination register."""
+        ...
+
+    def register_dtype(self, operand: Operand) -> str:
+        """The dtype a register's slot is kept in: "?", "u2", "u4" or "u8"."""
+        ...
+
+    def bits_matter(self, operand: Operand) -> bool:
+        """Whether anything but float arithmetic reads this register, so that a NaN's bits can be told apart."""
+        ...
+
+    def parameter(self, name: str) -> int:
+        """The position of a kernel parameter."""
+        ...
+
+
+@dataclass(slots=True)
+class Frame:
+    """The lanes that one step runs together: their registers by slot, and who they are.
+
+    regs[slot] holds one value a lane (constants: one in all). ids are the lanes' numbers in the batch, cta their blocks.
+    """
+
+    regs: list[Lanes]
+    count: int
+    view: View
+    batch: Any
+    ids: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    key: str
+    build: Callable[[Instruction, Binder], Run]
+
+
+TABLE: dict[str, Operation] = {}
+_NEUTRAL: dict[str, frozenset[str]] = {}
+
+
+def operation(*keys: str, neutral: str = "") -> Callable[[Callable[[Instruction, Binder], Run]], Callable[..., Run]]:
+    """Register a builder for keys. neutral: qualifiers of the opcode that change no result here, or that the builder reads itself."""
+
+    def register(build: Callable[[Instruction, Binder], Run]) -> Callable[..., Run]:
+        for words in keys:
+            key = canonical(words.split("."), frozenset())
+            assert key not in TABLE, key
+            TABLE[key] = Operation(key, build)
+            opcode = key.split(".")[0]
+            _NEUTRAL[opcode] = _NEUTRAL.get(opcode, frozenset()) | frozenset(neutral.split())
+        return build
+
+    return register
+
+
+def canonical(words: Sequence[str], neutral: frozenset[str]) -> str:
+    """Opcode, meaning-changing qualifiers in alphabetical order, types in order: "mul.hi.u32"."""
+    kept = sorted(word for word in words[1:] if word not in TYPES and word not in neutral)
+    return ".".join([words[0], *kept, *(word for word in words[1:] if word in TYPES)])
+
+
+def key_of(instruction: Instruction) -> str:
+    """The table's key of an instruction; the order of qualifiers in the text does not matter."""
+    neutral = _NEUTRAL.get(instruction.opcode, frozenset())
+    return canonical((instruction.opcode, *instruction.qualifiers), neutral)
+
+
+def find(instruction: Instruction) -> Operation:
+    """Raises UnknownInstruction naming the PTX line."""
+    found = TABLE.get(key_of(instruction))
+    if found is None:
+        raise UnknownInstruction(f"the simulator has no {key_of(instruction)} yet; {instruction.where()}")
+    return found
+
+
+def fill(target: Lanes, values: Any) -> None:
+    """Copy values into a destination's lanes (their bits, when sizes agree)."""
+    target[...] = values if values.dtype == target.dtype else values.view(target.dtype)
+
+
+def ufunc_builder(function: Any, dtype: str, count: int = 2) -> Callable[[Instruction, Binder], Run]:
+    """A builder for instructions that are one NumPy ufunc on lanes of dtype."""
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        target = bind.write(instruction.operands[0])
+        sources = [bind.read(operand, dtype) for operand in instruction.operands[1:]]
+        assert len(sources) == count, instruction.text
+        if count == 1:
+            only = sources[0]
+
+            def run_one(frame: Frame) -> None:
+                regs = frame.regs
+                function(regs[only].view(dtype), out=regs[target].view(dtype))
+
+            return run_one
+        left, right = sources
+        if dtype in ("u2", "u4", "u8", "?"):
+
+            def run_bare(frame: Frame) -> None:
+                regs = frame.regs
+                function(regs[left], regs[right], out=regs[target])
+
+            return run_bare
+
+        def run(frame: Frame) -> None:
+            regs = frame.regs
+            function(regs[left].view(dtype), regs[right].view(dtype), out=regs[target].view(dtype))
+
+        return run
+
+    return build
+
+
+def value_builder(function: Callable[..., Any], dtypes: tuple[str, ...]) -> Callable[[Instruction, Binder], Run]:
+    """A builder for instructions computed by a function of the sources' lanes (of dtypes) that returns new lanes."""
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        target = bind.write(instruction.operands[0])
+        sources = [bind.read(operand, dtype) for operand, dtype in zip(instruction.operands[1:], dtypes, strict=True)]
+        pairs = list(zip(sources, dtypes, strict=True))
+
+        def run(frame: Frame) -> None:
+            regs = frame.regs
+            fill(regs[target], function(*[regs[slot].view(dtype) for slot, dtype in pairs]))
+
+        return run
+
+    return build

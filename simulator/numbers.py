@@ -1,0 +1,172 @@
+"""PTX number types on NumPy lanes: float16 and bfloat16 rounding, packing, and sums that are rounded once.
+
+All functions take and give arrays of one value a lane. 16-bit floats travel as their bits (uint16). Rounding is to nearest
+even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff for f32, 0x7fff for f16 and bf16.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Bits = npt.NDArray[np.uint16]
+Words = npt.NDArray[np.uint32]
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+
+NAN16 = np.uint16(0x7FFF)
+NAN32 = np.uint32(0x7FFFFFFF)
+NAN64 = np.uint64(0x7FFFFFFFFFFFFFFF)
+_HALVES = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+def canonical_f32(values: Floats) -> Floats:
+    """Give every NaN of the array PTX's bits, in place. One pass when there is none: a sum with a NaN is NaN."""
+    if math.isnan(np.add.reduce(values, axis=None)):
+        values.view(np.uint32)[np.isnan(values)] = NAN32
+    return values
+
+
+def canonical_f64(values: Doubles) -> Doubles:
+    """As canonical_f32."""
+    values.view(np.uint64)[np.isnan(values)] = NAN64
+    return values
+
+
+def f16_to_f32(bits: Bits) -> Floats:
+    """Exact. NaN payloads become canonical."""
+    out: Floats = _HALVES.take(bits)
+    return canonical_f32(out)
+
+
+def bf16_to_f32(bits: Bits) -> Floats:
+    """Exact."""
+    return np.left_shift(bits, np.uint32(16), dtype=np.uint32).view(np.float32)
+
+
+def f32_to_bf16(values: Floats) -> Bits:
+    """Nearest even, overflow to infinity, subnormals kept (PTX cvt.rn.bf16.f32)."""
+    words = values.view(np.uint32)
+    rounded = np.right_shift(words, np.uint32(16))
+    rounded &= np.uint32(1)
+    rounded += np.uint32(0x7FFF)
+    rounded += words
+    rounded >>= np.uint32(16)
+    out = rounded.astype(np.uint16)
+    nan = np.isnan(values)
+    if nan.any():
+        out[nan] = NAN16
+    return out
+
+
+def f32_to_f16(values: Floats) -> Bits:
+    """Nearest even, overflow to infinity, subnormals kept (PTX cvt.rn.f16.f32)."""
+    words = values.view(np.uint32)
+    magnitude = words & np.uint32(0x7FFFFFFF)
+    sign = (words >> np.uint32(16)) & np.uint32(0x8000)
+    normal = (magnitude >> np.uint32(13)) & np.uint32(1)
+    normal += magnitude
+    normal -= np.uint32(0x38000000 - 0xFFF)
+    normal >>= np.uint32(13)
+    small = magnitude < np.uint32(0x38800000)
+    if small.any():
+        # Adding 0.5 makes the adder round at 2**-24, the subnormals' unit; its low bits are then the result.
+        subnormal = (magnitude.view(np.float32) + np.float32(0.5)).view(np.uint32) - np.uint32(0x3F000000)
+        np.copyto(normal, subnormal, where=small)
+    large = magnitude >= np.uint32(0x477FF000)
+    if large.any():
+        normal[large] = 0x7C00
+        normal[magnitude > np.uint32(0x7F800000)] = NAN16
+        sign[magnitude > np.uint32(0x7F800000)] = 0
+    normal |= sign
+    return normal.astype(np.uint16)
+
+
+def unpack(words: Words) -> tuple[Bits, Bits]:
+    """The low and the high half of each 32-bit word."""
+    halves = np.ascontiguousarray(words).view(np.uint16)
+    return halves[0::2], halves[1::2]
+
+
+def pack(low: Bits, high: Bits) -> Words:
+    """Two halves to a word."""
+    out = np.left_shift(high, np.uint32(16), dtype=np.uint32)
+    out |= low
+    return out
+
+
+def to_odd_f32(values: Doubles) -> Floats:
+    """float64 to float32, rounded to odd: a second rounding to 22 bits or fewer then gives what one rounding would."""
+    out = values.astype(np.float32)
+    back = out.astype(np.float64)
+    inexact = (back != values) & np.isfinite(values)
+    if inexact.any():
+        words = out.view(np.uint32)
+        words[inexact & (np.abs(back) > np.abs(values))] -= np.uint32(1)
+        words[inexact] |= np.uint32(1)
+    return out
+
+
+def fma_f32(a: Floats, b: Floats, c: Floats) -> Floats:
+    """a * b + c, rounded once: the product is exact in float64, the sum is rounded there to odd."""
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = c.astype(np.float64)
+    total, error = two_sum(product, addend)
+    return canonical_f32(_odd_f64(total, error).astype(np.float32))
+
+
+def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Knuth's: the rounded sum and its error; their exact sum is a + b where nothing overflows."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _odd_f64(total: Doubles, error: Doubles) -> Doubles:
+    """total + error (|error| at most half a unit of total), rounded to odd in float64."""
+    inexact = (error != 0) & np.isfinite(total) & np.isfinite(error)
+    if not inexact.any():
+        return total
+    bits = total.view(np.uint64).copy()
+    away = inexact & ((error < 0) != (total < 0)) & (total != 0)
+    bits[away] -= np.uint64(1)
+    bits[inexact] |= np.uint64(1)
+    return bits.view(np.float64)
+
+
+def exact_sum(parts: list[Floats]) -> Doubles:
+    """The sum over the list, exact but for one rounding to odd in float64; rounding it further to 51 bits or fewer is correct.
+
+    A running sum with its error terms; where an error term itself was not exact, Python's exact fsum takes over. Starts
+    from +0, so -0 never comes out. Infinities and NaN follow IEEE addition.
+    """
+    total = np.zeros(parts[0].shape, np.float64)
+    error = np.zeros(parts[0].shape, np.float64)
+    lost = np.zeros(parts[0].shape, np.bool_)
+    for part in parts:
+        total, this = two_sum(total, part.astype(np.float64))
+        if not this.any():
+            continue
+        error, rest = two_sum(error, this)
+        lost |= rest != 0
+    special = ~np.isfinite(total)
+    if not error.any() and not special.any():
+        return total
+    folded, residue = two_sum(total, error)
+    out = _odd_f64(folded, residue)
+    for index in np.argwhere(lost & ~special):
+        out[tuple(index)] = _fsum_to_odd([float(part[tuple(index)]) for part in parts])
+    if special.any():
+        plain = np.zeros(parts[0].shape, np.float64)
+        for part in parts:
+            plain = plain + part.astype(np.float64)
+        out[special] = plain[special]
+    return out
+
+
+def _fsum_to_odd(values: list[float]) -> float:
+    total = math.fsum(values)
+    error = math.fsum([*values, -total])
+    return float(_odd_f64(np.array([total]), np.array([error]))[0])
