@@ -20,6 +20,7 @@ from memory.fabric import (
     Region,
     Traits,
 )
+from simulator.fabric import SimulatedWorld, SimulatorOptions
 
 WAIT_S = 20.0
 
@@ -33,6 +34,8 @@ class DictionaryWorld:
         self.multicast = multicast
         self.condition = threading.Condition()
         self.heaps: list[dict[int, tuple[Region, torch.Tensor]]] = [{} for _ in range(world_size)]
+        # Peers' kernels may still run when a failed rank gives up its memory.
+        self.dropped: dict[int, tuple[Region, torch.Tensor]] = {}
         self.kernels: dict[str, Callable[..., None]] = {}
         self.round = 0
         self.arrived: dict[int, tuple[str, str]] = {}
@@ -45,8 +48,8 @@ class DictionaryWorld:
 
     def at(self, address: int, size_bytes: int) -> torch.Tensor:
         """What kernels see: the bytes at an address, which must lie in one region."""
-        for heap in self.heaps:
-            for region, content in heap.values():
+        for heap in [*self.heaps, self.dropped]:
+            for region, content in list(heap.values()):
                 if region.address <= address and address + size_bytes <= region.address + region.size_bytes:
                     return content[address - region.address :][:size_bytes]
         raise DeviceFault(f"{size_bytes} bytes at {address:#x} belong to no tensor")
@@ -150,10 +153,12 @@ class DictionaryFabric:
 
     def free(self, region: Region) -> None:
         self.world.meet(self.rank, "free", region.name)
-        self.drop(region)
+        del self.world.heaps[self.rank][region.address]
 
     def drop(self, region: Region) -> None:
-        self.world.heaps[self.rank].pop(region.address, None)
+        held = self.world.heaps[self.rank].pop(region.address, None)
+        if held is not None:
+            self.world.dropped[region.address] = held
 
     def peer_address(self, region: Region, peer: int) -> int:
         return region.address - self.window(self.rank) + self.window(peer)
@@ -235,12 +240,14 @@ def dictionary_world() -> type[DictionaryWorld]:
     return DictionaryWorld
 
 
-@pytest.fixture(params=["dictionary"])
+@pytest.fixture(params=["dictionary", "simulator"])
 def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """make_world(world_size, heap_bytes=, multicast=) -> a world of the kind that the test is run for."""
 
     def make(world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> Any:
-        return DictionaryWorld(world_size, heap_bytes, multicast)
+        if request.param == "dictionary":
+            return DictionaryWorld(world_size, heap_bytes, multicast)
+        return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
 
     return make
 

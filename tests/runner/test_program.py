@@ -261,4 +261,5 @@ def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
         assert nothing_held(fresh), f"after {kind.__name__} at call {at_call}, {name}"
         if at_call <= last_meeting:
             assert sorted(caught.value.errors) == [0, 1, 2, 3]
-            assert all("rank 1" in str(caught.value.errors[rank]) for rank in (0, 2, 3))
+            echoes = [str(caught.value.errors[rank]) for rank in (0, 2, 3)]
+            assert all("rank 1" in echo for echo in echoes), (name, at_call, last_meeting, echoes)
