@@ -1,0 +1,248 @@
+"""From the command line to composed jobs, by Hydra; and Hydra's errors in one line.
+
+Hydra's own runner is not used: it makes folders, prints tracebacks, starts the first job of a sweep before it has
+looked at the last, and drops the sweeps of experiments that are themselves swept over. Its grammar, defaults lists,
+schema and the meaning of hydra.mode and hydra.sweeper.params are kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from runner.config import CONF, SECTIONS, Request, RequestError, Schema, first_line, near, validate
+
+MAX_JOBS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedJob:
+    """One job of a command: its number from 0, its overrides, the experiment's name ("" without), the configuration."""
+
+    number: int
+    overrides: tuple[str, ...]
+    experiment: str
+    configuration: dict[str, Any]
+    request: Request
+
+
+@contextmanager
+def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
+    """Hydra with conf/ (or config_dir instead) as its configuration; gives its internal object, for --info."""
+    folder = config_dir or CONF
+    if not (folder / "config.yaml").is_file():
+        raise RequestError(f"no config.yaml in {folder} (--config-dir), the folder of configurations is not complete")
+    ConfigStore.instance().store(name="schema", node=Schema)
+    with initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.3", job_name="symlab"):
+        yield GlobalHydra.instance().hydra
+
+
+def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob, ...]:
+    """All jobs that a command line asks for, each composed and checked before any of them runs. Inside hydra_over.
+
+    multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
+    """
+    try:
+        overrides = _parsed(_with_plus(argument) for argument in arguments)
+        jobs: list[ComposedJob] = []
+        for chosen in _by_experiment(overrides, multirun):
+            for line in _expanded(chosen, multirun):
+                if len(jobs) >= MAX_JOBS:
+                    raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
+                jobs.append(_job(len(jobs), line))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise RequestError(explain(error)) from error
+    if not jobs:
+        raise RequestError("the sweep has no jobs (-m), give each swept key at least one value")
+    return tuple(jobs)
+
+
+def composed(arguments: Sequence[str]) -> DictConfig:
+    """The configuration with its hydra section, for --cfg. RequestError like compose_jobs. Inside hydra_over."""
+    try:
+        overrides = _parsed(_with_plus(argument) for argument in arguments)
+        return _compose([_text(one) for one in overrides if not one.is_sweep_override()])
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        if isinstance(error, RequestError):
+            raise
+        raise RequestError(explain(error)) from error
+
+
+def experiments(config_dir: Path | None = None) -> dict[str, str]:
+    """The named experiments with their one-line descriptions: the first comment of each file that is no directive."""
+    found = {}
+    for path in sorted(((config_dir or CONF) / "exp").glob("*.yaml")):
+        comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
+        found[path.stem] = next((comment for comment in comments if not comment.startswith("@")), "")
+    return found
+
+
+def _with_plus(argument: str) -> str:
+    """exp=name means +exp=name: there is no default experiment that could be replaced."""
+    return f"+{argument}" if argument.startswith("exp=") else argument
+
+
+def _parsed(arguments: Iterator[str]) -> list[Override]:
+    loader = GlobalHydra.instance().config_loader()
+    parser = OverridesParser.create(config_loader=loader)
+    return list(parser.parse_overrides(list(arguments)))
+
+
+def _text(override: Override) -> str:
+    """The override as it was written; sizes=[1K,4K] and sizes=4K are short for sizes.list=..."""
+    line = str(override.input_line)
+    if override.key_or_group == "sizes" and not isinstance(override.value(), dict) and not override.is_delete():
+        return "sizes.list" + line[line.index("=") :]
+    return line
+
+
+def _choices(override: Override) -> list[str]:
+    """What one override becomes in the jobs of a sweep: itself, or one line for each of its values."""
+    if not override.is_sweep_override():
+        return [_text(override)]
+    if not override.is_discrete_sweep():
+        raise RequestError(f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or key=range(1,5)")
+    key = override.get_key_element()
+    if override.key_or_group == "sizes":
+        return [_text(one) for one in _parsed(f"{key}={value}" for value in override.sweep_string_iterator())]
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[Override]]:
+    """The overrides, once for each experiment that is swept over."""
+    swept = [one for one in overrides if one.key_or_group == "exp" and one.is_sweep_override()]
+    if not swept:
+        yield overrides
+        return
+    if not multirun:
+        names = str(swept[0].input_line).partition("=")[2]
+        raise RequestError(f"several experiments, {names} (exp), add -m to run one after another")
+    for choice in _choices(swept[0]):
+        (chosen,) = _parsed(iter([choice]))
+        yield [chosen if one is swept[0] else one for one in overrides]
+
+
+def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
+    """The override lines of each job: the product of the experiment's sweep and the command line's, which wins."""
+    swept = [one for one in overrides if one.is_sweep_override()]
+    fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
+    settings = _compose(fixed).hydra
+    mode = RunMode.MULTIRUN if multirun else settings.mode
+    if mode != RunMode.MULTIRUN:
+        if swept:
+            line = swept[0].input_line
+            raise RequestError(
+                f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them"
+            )
+        yield fixed
+        return
+    parameters = settings.sweeper.params or {}
+    lines = {
+        one.get_key_element().lstrip("+"): _choices(one)
+        for one in [*_parsed(f"{key}={value}" for key, value in parameters.items()), *overrides]
+    }
+    for combination in itertools.product(*lines.values()):
+        yield list(combination)
+
+
+def _compose(lines: list[str]) -> DictConfig:
+    try:
+        return compose("config", overrides=lines, return_hydra_config=True)
+    except HydraException:
+        raise
+    except ValueError as error:
+        raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
+
+
+def _job(number: int, lines: list[str]) -> ComposedJob:
+    config = _compose(lines)
+    experiment = str(config.hydra.runtime.choices.get("exp") or "")
+    with open_dict(config):
+        del config["hydra"]
+    _refuse_unused_sizes(config, lines)
+    request = validate(config)
+    configuration = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(configuration, dict)
+    plain = {str(key): value for key, value in configuration.items()}
+    return ComposedJob(number, tuple(lines), experiment, plain, request)
+
+
+def _refuse_unused_sizes(config: DictConfig, lines: list[str]) -> None:
+    """A range given on the command line beside an experiment's list would be ignored, so it is refused."""
+    ranged = [line for line in lines if re.match(r"sizes\.(min|max|factor)=", line)]
+    if ranged and config.get("sizes") and config.sizes.get("list") is not None:
+        raise RequestError(
+            f"'{ranged[0]}' has no effect beside a list of sizes (sizes.list), add sizes.list=null or give sizes=[..]"
+        )
+
+
+def explain(error: BaseException) -> str:
+    """One line for what Hydra and OmegaConf say in several: what, where, what would be right."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        return f"unknown {group or 'configuration'} '{name}' ({group or 'config'}), {near(name, error.options or ())}"
+    if isinstance(error, OverrideParseException):
+        return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
+    text = str(error)
+    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
+    if isinstance(error, OmegaConfBaseException):
+        cause = error
+    found = re.search(r"full_key: (\S+)", f"{text}\n{cause or ''}")
+    key = found[1] if found else ""
+    if re.search(r"Key '.*' (is )?not in", f"{text}\n{cause or ''}"):
+        return f"unknown key '{key}' ({key}), {near(*_siblings(key))}"
+    default = re.match(r"Could not override '([^']+)'\. No match in the defaults list", text)
+    if default:
+        return f"unknown key '{default[1]}' ({default[1]}), {near(*_siblings(default[1]))}"
+    if key:
+        return f"{first_line(cause) if cause else _last_message(text)} ({key}), give {_wanted(key)}"
+    return f"{first_line(error)} (command line), see symlab --help"
+
+
+def _siblings(key: str) -> tuple[str, list[str]]:
+    """The last part of a key, and the keys that the schema has beside it."""
+    section, _, name = key.rpartition(".")
+    schema = SECTIONS.get(section)
+    return name, [member.name for member in dataclasses.fields(schema)] if schema else []
+
+
+def _wanted(key: str) -> str:
+    """What kind of value the schema has for a key."""
+    section, _, name = key.rpartition(".")
+    if name == "sizes":
+        return "a range {min: 1K, max: 1M, factor: 4}, or in a file {list: [1K, 4K]}"
+    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
+    for member in dataclasses.fields(SECTIONS.get(section, Schema)):
+        if member.name == name:
+            return kinds.get(str(member.type).partition(" ")[0], "a value of another type")
+    return "a value of another type"
+
+
+def _last_message(text: str) -> str:
+    """The line before "full_key:", which is the one that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines()]
+    at = next((index for index, line in enumerate(lines) if line.startswith("full_key:")), 1)
+    return lines[max(at - 1, 0)]
+
+
+def group_options(group: str) -> list[str]:
+    """The names of a configuration group (fabric, track, exp). Inside hydra_over."""
+    loader = GlobalHydra.instance().config_loader()
+    return sorted(loader.get_group_options(group, ObjectType.CONFIG))

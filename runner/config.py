@@ -1,0 +1,351 @@
+"""The schema of conf/, and its validation: from what was written to a Request in which nothing impossible is left.
+
+Hydra and OmegaConf see to names and types (the dataclasses below are in the ConfigStore); this file sees to values. It
+imports neither torch nor a kernel, so that a wrong request is answered at once. What only the catalogue of kernels can
+tell (is there such an algorithm, does the accumulator fit the dtype) is asked in cases.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+"""Where the configuration lies: beside the packages, whatever the working folder is."""
+
+MAX_WORLD_SIZE = 72
+FABRICS = ("auto", "simulator", "nvshmem")
+TRACKERS = ("mlflow", "none")
+PLACEMENTS = ("out_of_place", "in_place")
+INPUTS = ("exact", "normal")
+MULTIMEM_MODELS = ("exact", "stated")
+SCHEDULES = ("fair", "random")
+URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
+_BYTES = re.compile(r"(\d+)([KMG]?)(?:I?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class RequestError(ValueError):
+    """The request is wrong: one line saying what, where (the key), and what would be right."""
+
+
+@dataclass
+class SizesSchema:
+    """Bytes a buffer, as nccl-tests counts them: min, min*factor, .. up to max; or just the given list."""
+
+    min: Any = "1K"
+    max: Any = "64K"
+    factor: int = 8
+    list: Any = None
+
+
+@dataclass
+class FabricSchema:
+    """What it runs on. All but name and heap_bytes belong to the simulator."""
+
+    name: str = "auto"
+    arch: str = "sm_90a"
+    heap_bytes: Any = "256M"
+    multicast: bool = True
+    multimem: str = "exact"
+    schedule: str = "fair"
+    seed: int = 0
+    step_budget: int | None = None
+
+
+@dataclass
+class TrackSchema:
+    """Where records are mirrored to."""
+
+    name: str = "mlflow"
+    uri: str = "sqlite:///mlflow.db"
+    experiment: str = "symlab"
+
+
+@dataclass
+class Schema:
+    """Every key that a configuration can have; conf/config.yaml gives the values that they start from."""
+
+    op: str = "all_reduce"
+    algorithms: Any = field(default_factory=list)
+    dtype: str = "float32"
+    accumulator: str = "float32"
+    reduction: str = "sum"
+    world_size: int = 2
+    sizes: SizesSchema = field(default_factory=SizesSchema)
+    placement: str = "out_of_place"
+    inputs: str = "normal"
+    seed: int = 0
+    check: bool = True
+    launches: int = 2
+    deadline_s: float = 120.0
+    records: str = "records"
+    cache_dir: str = "~/.cache/symlab/kernels"
+    fabric: FabricSchema = field(default_factory=FabricSchema)
+    track: TrackSchema = field(default_factory=TrackSchema)
+
+
+SECTIONS: dict[str, type] = {"": Schema, "sizes": SizesSchema, "fabric": FabricSchema, "track": TrackSchema}
+
+
+@dataclass(frozen=True, slots=True)
+class FabricRequest:
+    """The fabric section, checked. step_budget None takes the simulator's own."""
+
+    name: str
+    arch: str
+    heap_bytes: int
+    multicast: bool
+    multimem: str
+    schedule: str
+    seed: int
+    step_budget: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrackRequest:
+    """The track section, checked; name "none" keeps records only."""
+
+    name: str
+    uri: str
+    experiment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order."""
+
+    op: str
+    algorithms: tuple[str, ...]
+    dtype: str
+    accumulator: str
+    reduction: str
+    world_size: int
+    sizes_bytes: tuple[int, ...]
+    placement: str
+    inputs: str
+    seed: int
+    check: bool
+    launches: int
+    deadline_s: float
+    records: Path
+    cache_dir: Path
+    fabric: FabricRequest
+    track: TrackRequest
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What to say after an unknown name: the near ones, or all of them: "did you mean one_shot?"."""
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known: {', '.join(options)}" if options else "there are none"
+
+
+def one_of(value: str, known: Sequence[str], key: str) -> str:
+    """value, if it is one of the known ones; else RequestError."""
+    if value not in known:
+        raise RequestError(f"unknown {key.rpartition('.')[2]} '{value}' ({key}), {near(value, known)}")
+    return value
+
+
+def parse_bytes(value: object, key: str) -> int:
+    """A positive number of bytes from 4096, "4096", "4K", "1M", "2G" (binary, as in nccl-tests). Else RequestError."""
+    hint = "give a positive number of bytes such as 4096, 4K, 1M"
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise RequestError(f"{value} bytes ({key}), {hint}")
+        return value
+    match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or int(match[1]) == 0:
+        raise RequestError(f"'{value}' is no size ({key}), {hint}")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def format_bytes(size_bytes: int) -> str:
+    """How sizes are shown and may be given: 4096 is "4K", 4098 stays "4098"."""
+    for unit in ("G", "M", "K"):
+        if size_bytes % _UNITS[unit] == 0 and size_bytes:
+            return f"{size_bytes // _UNITS[unit]}{unit}"
+    return str(size_bytes)
+
+
+def check_names(config: DictConfig) -> None:
+    """Every key of the schema is there and no other. Hydra's +key=value and ~key get past the schema otherwise."""
+    for section, schema in SECTIONS.items():
+        known = {member.name for member in dataclasses.fields(schema)}
+        node = OmegaConf.select(config, section) if section else config
+        present = {str(key) for key in node} - {"hydra"}
+        prefix = f"{section}." if section else ""
+        for key in sorted(present - known):
+            raise RequestError(f"unknown key '{prefix}{key}' ({prefix}{key}), {near(key, known)}")
+        for key in sorted(known - present):
+            raise RequestError(f"key '{prefix}{key}' was removed ({prefix}{key}), it needs a value")
+
+
+def validate(config: DictConfig) -> Request:
+    """The request that a composed configuration (without its hydra section) makes. Else RequestError, for one value."""
+    check_names(config)
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from None
+    assert isinstance(plain, dict)
+    values: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "hydra"}
+    return Request(
+        op=_word(values, "op"),
+        algorithms=_algorithms(values["algorithms"]),
+        dtype=_word(values, "dtype"),
+        accumulator=_word(values, "accumulator"),
+        reduction=_word(values, "reduction"),
+        world_size=_world_size(values["world_size"]),
+        sizes_bytes=_sizes(values["sizes"]),
+        placement=one_of(values["placement"], PLACEMENTS, "placement"),
+        inputs=one_of(values["inputs"], INPUTS, "inputs"),
+        seed=_at_least(values["seed"], 0, "seed"),
+        check=values["check"],
+        launches=_launches(values["launches"]),
+        deadline_s=_deadline(values["deadline_s"]),
+        records=writable_folder(_word(values, "records"), "records"),
+        cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
+        fabric=_fabric(values["fabric"]),
+        track=_track(values["track"]),
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """An error's message up to its first line break; its kind where it has none."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def writable_folder(text: str, key: str) -> Path:
+    """The absolute path of a folder that can be made or written to; nothing is made yet. RequestError else."""
+    folder = Path(text).expanduser().absolute()
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise RequestError(f"{existing} is not a folder ({key}={text}), name a folder that can be written to")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise RequestError(f"no permission to write in {existing} ({key}={text}), name a folder that can be written to")
+    return folder
+
+
+def _word(values: dict[str, Any], key: str) -> str:
+    text = values[key]
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError(f"no {key} given ({key}), give a name")
+    return text
+
+
+def _at_least(value: int, minimum: int, key: str) -> int:
+    if value < minimum:
+        raise RequestError(f"{key} is {value} ({key}), give {minimum} or more")
+    if value >= 1 << 63:
+        raise RequestError(f"{key} is {value} ({key}), give less than 2**63")
+    return value
+
+
+def _world_size(value: int) -> int:
+    if not 1 <= value <= MAX_WORLD_SIZE:
+        raise RequestError(f"a world of {value} ranks is not possible (world_size), give 1 to {MAX_WORLD_SIZE}")
+    return value
+
+
+def _launches(value: int) -> int:
+    if not 1 <= value <= 1000:
+        raise RequestError(f"{value} launches of a case (launches), give 1 to 1000; from 2 on they are compared")
+    return value
+
+
+def _deadline(value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give seconds that a case may take")
+    return value
+
+
+def _algorithms(value: object) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise RequestError(f"no list of algorithms: {value} (algorithms), give names: algorithms=[one_shot,two_shot]")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RequestError(f"{twice[0]} is listed twice (algorithms), name each algorithm once")
+    return tuple(names)
+
+
+def _sizes(values: dict[str, Any]) -> tuple[int, ...]:
+    listed = values["list"]
+    if listed is not None:
+        items = listed if isinstance(listed, list) else [listed]
+        if not items:
+            raise RequestError("no sizes in the list (sizes.list), give at least one: sizes=[1K,4K]")
+        sizes = tuple(parse_bytes(item, f"sizes.list[{index}]") for index, item in enumerate(items))
+        twice = sorted({size for size in sizes if sizes.count(size) > 1})
+        if twice:
+            raise RequestError(f"{format_bytes(twice[0])} is listed twice (sizes.list), give each size once")
+        return sizes
+    smallest, largest = parse_bytes(values["min"], "sizes.min"), parse_bytes(values["max"], "sizes.max")
+    factor = values["factor"]
+    if smallest > largest:
+        raise RequestError(
+            f"the smallest size, {format_bytes(smallest)}, is above the largest, {format_bytes(largest)} "
+            "(sizes.min, sizes.max), give min no larger than max"
+        )
+    if factor < 2:
+        raise RequestError(f"sizes would never grow with factor {factor} (sizes.factor), give 2 or more")
+    found = [smallest]
+    while found[-1] * factor <= largest:
+        found.append(found[-1] * factor)
+    return tuple(found)
+
+
+def _fabric(values: dict[str, Any]) -> FabricRequest:
+    heap_bytes = parse_bytes(values["heap_bytes"], "fabric.heap_bytes")
+    if heap_bytes > 1 << 36:
+        raise RequestError(f"a heap of {format_bytes(heap_bytes)} a rank (fabric.heap_bytes), give 64G or less")
+    budget = values["step_budget"]
+    if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
+        raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
+    return FabricRequest(
+        name=one_of(values["name"], FABRICS, "fabric.name"),
+        arch=values["arch"],
+        heap_bytes=heap_bytes,
+        multicast=values["multicast"],
+        multimem=one_of(values["multimem"], MULTIMEM_MODELS, "fabric.multimem"),
+        schedule=one_of(values["schedule"], SCHEDULES, "fabric.schedule"),
+        seed=_at_least(values["seed"], 0, "fabric.seed"),
+        step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
+    )
+
+
+def _track(values: dict[str, Any]) -> TrackRequest:
+    name = one_of(values["name"], TRACKERS, "track.name")
+    if name != "none":
+        check_uri(values["uri"], "track.uri")
+        if not values["experiment"].strip():
+            raise RequestError("no experiment to log to (track.experiment), give a name such as symlab")
+    return TrackRequest(name=name, uri=values["uri"], experiment=values["experiment"])
+
+
+def check_uri(uri: str, key: str) -> None:
+    """A tracking URI that MLflow can log to; its plain-file store is gone. RequestError else."""
+    scheme = uri.partition(":")[0].partition("+")[0]
+    if ":" not in uri or scheme not in URI_SCHEMES:
+        raise RequestError(
+            f"'{uri}' is no tracking URI ({key}), give sqlite:///mlflow.db or a server such as http://localhost:5000"
+        )
+    if scheme == "sqlite" and len(uri.partition(":///")[2]) == 0:
+        raise RequestError(f"'{uri}' names no database file ({key}), give sqlite:///mlflow.db")

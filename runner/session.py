@@ -1,0 +1,294 @@
+"""One command: its jobs, the world that is kept between them, its records, its mirror, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf
+
+from runner.compose import ComposedJob
+from runner.config import CONF, FabricRequest, Request, RequestError
+from runner.console import Console, failures, summary
+from runner.fabrics import WorldMaker, make_world, resolve, settings
+from runner.interrupt import exit_code_of
+from runner.store import Store, StoreError
+from runner.track import Kept, open_command
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+    from memory.fabric import Executable
+    from reports.record import Record
+    from runner.job import Means
+    from runner.mirror import Mirror
+    from runner.world import World
+
+EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJob:
+    """A composed job that was found possible: its request with the fabric decided, its cases."""
+
+    composed: ComposedJob
+    request: Request
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is to be done: the command line and its jobs. fabric_lines say which fabric was taken and why."""
+
+    arguments: tuple[str, ...]
+    jobs: tuple[PreparedJob, ...]
+    fabric_lines: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """A name for people: the experiments', or the ops'."""
+        return "+".join(dict.fromkeys(job.composed.experiment or job.request.op for job in self.jobs))
+
+    @property
+    def case_count(self) -> int:
+        return sum(len(job.cases) for job in self.jobs)
+
+
+def capture_environment(root: Path) -> dict[str, Any]:
+    """The machine and the software, once a command."""
+    from runner.environment import capture
+
+    return capture(root)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a command works with. Tests put their own in; means None is job.usual_means()."""
+
+    make_world: WorldMaker = make_world
+    capture: Callable[[Path], dict[str, Any]] = capture_environment
+    means: Means | None = None
+
+
+def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob]) -> Command:
+    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be."""
+    from runner.cases import cases_of, check_against_catalogue
+
+    decided: dict[FabricRequest, tuple[FabricRequest, str]] = {}
+    jobs = []
+    for job in composed:
+        with _naming(job, len(composed)):
+            if job.request.fabric not in decided:
+                decided[job.request.fabric] = resolve(job.request.fabric)
+            check_against_catalogue(job.request)
+            request = replace(job.request, fabric=decided[job.request.fabric][0])
+            jobs.append(PreparedJob(job, request, cases_of(request)))
+    for key in ("records", "track"):
+        if len({getattr(job.request, key) for job in jobs}) > 1:
+            raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
+    lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
+    return Command(tuple(arguments), tuple(jobs), tuple(lines))
+
+
+def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
+    """Run all jobs of a command and say how it went. Gives the exit code.
+
+    A first interrupt ends the work and keeps what is finished, in records, table and MLflow; a second one ends the
+    process. RequestError when the records have no place.
+    """
+    try:
+        store = Store.create(command.jobs[0].request.records, command.label)
+    except StoreError as error:
+        raise RequestError(f"{error} (records)") from error
+    session = _Session(command, store, console, tools or Tools())
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        try:
+            with console:
+                session.run()
+        except KeyboardInterrupt as first:
+            interrupt = first
+            console.say("symlab: interrupted; finishing what is done (once more to quit at once)")
+        return session.conclude(interrupt)
+    except KeyboardInterrupt as again:
+        session.abandon()
+        sys.stdout.flush()
+        # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
+        os._exit(exit_code_of(again))
+
+
+class _Session:
+    """The state of a running command. job.Keeper for each of its jobs."""
+
+    def __init__(self, command: Command, store: Store, console: Console, tools: Tools) -> None:
+        self._command = command
+        self._store = store
+        self._console = console
+        self._tools = tools
+        self._environment = functools.cache(lambda: _captured(tools.capture))
+        self._records: list[Record] = []
+        self._unsent: list[Kept] = []
+        self._job = command.jobs[0]
+        self._world: World | None = None
+        self._world_key: tuple[FabricRequest, int] | None = None
+        self._mirror: Mirror | None = None
+        self._stopped = ""
+
+    def run(self) -> None:
+        """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+        from runner.job import run_job
+
+        self._start_mirror()
+        self._console.begin(self._command.case_count)
+        for job in self._command.jobs:
+            self._job = job
+            try:
+                self._write_configuration(job)
+                run_job(self._runnable(job), self, self._tools.means)
+            except StoreError as error:
+                self._stopped = str(error)
+                return
+            self._send(interrupted=False)
+
+    def world(self) -> World:
+        """The kept world, if it is healthy and what the job wants; else a new one."""
+        key = (self._job.request.fabric, self._job.request.world_size)
+        if self._world is None or not self._world.healthy or self._world_key != key:
+            self._close_world()
+            self._world = self._tools.make_world(*key)
+            self._world_key = key
+        return self._world
+
+    def starting(self, case: Case) -> None:
+        self._console.starting(case)
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        """Store a record and its kernel, then show it: what is shown is kept."""
+        if executable is not None:
+            self._store.write_ptx(executable.digest, executable.ptx)
+        number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
+        path = self._store.write(record, number)
+        self._records.append(record)
+        self._unsent.append(Kept(path, record))
+        self._console.finished(record)
+
+    def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
+        """Close everything, show what was done, and give the exit code."""
+        self._close_world()
+        self._send(interrupted=interrupt is not None)
+        self._report()
+        self._finish_mirror(interrupted=interrupt is not None)
+        if interrupt is not None:
+            return exit_code_of(interrupt)
+        statuses = {str(record.status) for record in self._records}
+        if self._stopped or not statuses <= {"PASSED", "REFUSED"} or "PASSED" not in statuses:
+            return EXIT_FAILED
+        return EXIT_PASSED
+
+    def abandon(self) -> None:
+        """The quick way out: no table, no waiting, but no run left RUNNING."""
+        with contextlib.suppress(BaseException):
+            if self._mirror is not None:
+                self._mirror.abandon()
+
+    def _runnable(self, job: PreparedJob) -> Any:
+        from runner.job import Job
+
+        return Job(job.request, job.cases, settings(job.request.fabric), self._environment, self._asked(job))
+
+    def _asked(self, job: PreparedJob) -> dict[str, Any]:
+        """The request part of a job's records: with it, a record can be understood, sent and run again."""
+        return {
+            "command": self._store.folder.name,
+            "command_line": ["symlab", *self._command.arguments],
+            "experiment": job.composed.experiment,
+            "job": job.composed.number,
+            "jobs": len(self._command.jobs),
+            "overrides": list(job.composed.overrides),
+            "configuration": job.composed.configuration,
+        }
+
+    def _write_configuration(self, job: PreparedJob) -> None:
+        name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
+        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(job.composed.configuration)), name)
+
+    def _start_mirror(self) -> None:
+        track = self._command.jobs[0].request.track
+        if track.name == "none":
+            return
+        from runner.mirror import Mirror
+
+        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._store.folder)
+        self._mirror.start()
+
+    def _send(self, interrupted: bool) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._mirror is not None and unsent:
+            self._mirror.send(unsent, interrupted)
+
+    def _finish_mirror(self, interrupted: bool) -> None:
+        if self._mirror is None:
+            return
+        uri = self._command.jobs[0].request.track.uri
+        if problem := self._mirror.finish(interrupted):
+            self._console.say(
+                f"symlab: warning: MLflow at {uri} is not reachable: {problem}; the results are in {self._folder}; "
+                f"send them later with: python -m runner.track {self._folder} --uri {uri}"
+            )
+        else:
+            self._console.say(f"dashboard: {open_command(uri)}")
+
+    def _report(self) -> None:
+        """The table of what was done, what went wrong, and where the records lie."""
+        if self._records:
+            from reports.table import console_table
+
+            self._console.say(console_table(self._records))
+        self._console.say(summary(self._records, self._command.case_count))
+        failed = failures(self._records)
+        if failed:
+            self._console.say("\n".join(["failed:", *failed]))
+        if self._records and all(str(record.status) == "REFUSED" for record in self._records):
+            self._console.say("symlab: every case was refused: nothing ran")
+        if self._stopped:
+            self._console.say(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
+        self._console.say(f"records: {self._folder}")
+
+    @property
+    def _folder(self) -> str:
+        """The folder of records, as short as the working folder allows."""
+        folder = self._store.folder
+        with contextlib.suppress(ValueError):
+            return str(folder.relative_to(Path.cwd()))
+        return str(folder)
+
+    def _close_world(self) -> None:
+        world, self._world = self._world, None
+        if world is not None:
+            world.close()
+
+
+def _captured(capture: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The environment; where it can't be had, the reason: no result is lost for its sake."""
+    started_s = time.monotonic()
+    try:
+        return {**capture(CONF.parent), "capture_s": round(time.monotonic() - started_s, 3)}
+    except Exception as error:
+        return {"problem": f"{type(error).__name__}: {error}"}
+
+
+@contextlib.contextmanager
+def _naming(job: ComposedJob, jobs: int) -> Iterator[None]:
+    """Within a sweep, say which job's request is wrong."""
+    try:
+        yield
+    except RequestError as error:
+        if jobs == 1:
+            raise
+        raise RequestError(f"{error}; in job {job.number} of {jobs}: {' '.join(job.overrides)}") from error

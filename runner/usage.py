@@ -1,0 +1,63 @@
+"""What --help says: the usage, the named experiments, the keys, examples, exit codes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from runner.compose import experiments
+
+_HEAD = """\
+symlab: collectives over symmetric memory, described in YAML, run on GPUs or in the simulator, checked against torch
+
+usage: symlab [options] [key=value ...]          (or: python -m runner ...)
+"""
+
+_KEYS = """\
+keys (conf/config.yaml has the values they start from; symlab --cfg job shows the result):
+  op=all_reduce                   what to compute
+  algorithms=[one_shot,two_shot]  also multimem_one_shot, multimem_two_shot
+  dtype=bfloat16                  float32, float16, bfloat16
+  accumulator=float32             float32, or native: the dtype itself
+  reduction=sum
+  world_size=8                    ranks, 1 to 72
+  sizes.min=1K sizes.max=1M sizes.factor=4     bytes a buffer; or a list: sizes=[1K,4K,6]
+  placement=out_of_place          or in_place
+  inputs=normal                   or exact: every sum is exact, so all bits must agree
+  seed=0   check=true   launches=2   deadline_s=120 (a case)
+  fabric=auto                     simulator, nvshmem; auto takes nvshmem where it can
+  fabric.multimem=exact           or stated       fabric.multicast=true     fabric.arch=sm_90a
+  fabric.schedule=fair            or random, with fabric.seed=0             fabric.heap_bytes=256M
+  track=mlflow                    none; track.uri=sqlite:///mlflow.db track.experiment=symlab
+  records=records                 the folder for records      cache_dir=...  for compiled kernels
+"""
+
+_TAIL = """\
+options:
+  -m, --multirun      sweep: key=1,2,4 or key=range(1,5), in every combination; an experiment may bring its own sweep,
+                      and +exp=a,b runs each with its own
+  --config-dir DIR    configurations from DIR (laid out as conf/) instead of conf/
+  --cfg job|hydra|all [--package KEY] [--resolve]   show the configuration instead of running it
+  --info [TOPIC]      Hydra's view: searchpath, defaults, defaults-tree, config, plugins
+  -h, --help          this      --version
+
+examples:
+  symlab +exp=allreduce_bf16
+  symlab world_size=4 dtype=float16 sizes=[6,1K,1M] inputs=exact
+  symlab -m +exp=allreduce_bf16 world_size=2,4,8 accumulator=native,float32
+  symlab fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
+  python -m runner.track records/<folder>      send records to MLflow later
+
+exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the fabric can't do them);
+  1 a case was wrong or failed, every case was refused, or records could not be stored; 2 the request was wrong,
+  nothing ran; 130 Ctrl-C, 143 SIGTERM: finished records are kept.
+"""
+
+
+def usage(config_dir: Path | None = None) -> str:
+    """The help text, with the experiments that are there now."""
+    named = experiments(config_dir)
+    width = max((len(name) for name in named), default=0)
+    lines = [f"  +exp={name:<{width}}  {text}" for name, text in named.items()]
+    body = "experiments:\n" + "\n".join(lines) + "\n" if lines else ""
+    return "\n".join(textwrap.dedent(part) for part in (_HEAD, body, _KEYS, _TAIL) if part)
