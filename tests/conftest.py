@@ -189,10 +189,14 @@ class DictionaryFabric:
 
 
 class InterruptedFabric:
-    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do."""
+    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do.
 
-    def __init__(self, fabric: Any, at_call: int, error: BaseException | None) -> None:
+    at_call counts from 1: calls of the method named, or of all methods.
+    """
+
+    def __init__(self, fabric: Any, at_call: int, error: BaseException | None, method: str = "") -> None:
         self.fabric = fabric
+        self.method = method
         self.at_call = at_call
         self.error = error
         self.calls: list[str] = []
@@ -203,8 +207,9 @@ class InterruptedFabric:
             return attribute
 
         def call(*arguments: Any) -> Any:
-            self.calls.append(name)
-            if self.error is not None and len(self.calls) == self.at_call:
+            if self.method in ("", name):
+                self.calls.append(name)
+            if self.error is not None and self.method in ("", name) and len(self.calls) == self.at_call:
                 raise self.error
             return attribute(*arguments)
 
