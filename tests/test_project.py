@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -28,7 +29,9 @@ MAX_FUNCTION_LINES = 60
 
 
 def is_installed() -> bool:
-    return any(one.metadata["Name"] == "symlab" for one in importlib.metadata.distributions())
+    """Into this environment: the checkout itself may hold the metadata of another one's installation."""
+    folder = [sysconfig.get_path("purelib")]
+    return any(one.metadata["Name"] == "symlab" for one in importlib.metadata.distributions(path=folder))
 
 
 installed = pytest.mark.skipif(not is_installed(), reason="symlab is not installed here: make test installs it")
