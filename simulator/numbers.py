@@ -136,12 +136,18 @@ def _odd_f64(total: Doubles, error: Doubles) -> Doubles:
     return bits.view(np.float64)
 
 
-def exact_sum(parts: list[Floats]) -> Doubles:
+def exact_sum(parts: list[Floats], significant_bits: int = 24) -> Doubles:
     """The sum over the list, exact but for one rounding to odd in float64; rounding it further to 51 bits or fewer is correct.
 
-    A running sum with its error terms; where an error term itself was not exact, Python's exact fsum takes over. Starts
+    parts hold values of significant_bits each. Where their exponents lie close enough, float64 holds every sum exactly. Else:
+    a running sum with its error terms; where an error term itself was not exact, Python's exact fsum takes over. Starts
     from +0, so -0 never comes out. Infinities and NaN follow IEEE addition.
     """
+    if _binades(parts) + significant_bits + len(parts).bit_length() <= 53:
+        plain = parts[0] + np.float64(0)
+        for part in parts[1:]:
+            plain += part
+        return plain
     total = np.zeros(parts[0].shape, np.float64)
     error = np.zeros(parts[0].shape, np.float64)
     lost = np.zeros(parts[0].shape, np.bool_)
@@ -164,6 +170,22 @@ def exact_sum(parts: list[Floats]) -> Doubles:
             plain = plain + part.astype(np.float64)
         out[special] = plain[special]
     return out
+
+
+def _binades(parts: list[Floats]) -> int:
+    """How many powers of two lie between the smallest non-zero and the largest magnitude, subnormals counted generously."""
+    sign = np.uint32(0x7FFFFFFF)
+    largest, smallest = 0, 0xFFFFFFFF
+    for part in parts:
+        magnitude = part.view(np.uint32) & sign
+        largest = max(largest, int(magnitude.max(initial=0)))
+        magnitude -= np.uint32(1)  # zero becomes the largest of all
+        smallest = min(smallest, int(magnitude.min(initial=0xFFFFFFFF)))
+    if largest >= 0x7F800000:
+        return 1 << 16
+    if smallest < 0x00800000:
+        return 1 << 8 if largest >= 0x00800000 else 24
+    return max(0, (largest >> 23) - (smallest >> 23)) + 1 if smallest < sign else 0
 
 
 def _fsum_to_odd(values: list[float]) -> float:

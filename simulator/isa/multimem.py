@@ -91,7 +91,7 @@ def _halves(parts: list[Lanes], brain: bool, accumulate: bool, model: str) -> La
     widen, narrow = (numbers.bf16_to_f32, numbers.f32_to_bf16) if brain else (numbers.f16_to_f32, numbers.f32_to_f16)
     values = [widen(part) for part in parts]
     if model == "exact":
-        return narrow(numbers.to_odd_f32(numbers.exact_sum(values)))
+        return narrow(numbers.to_odd_f32(numbers.exact_sum(values, 8 if brain else 11)))
     total = values[0] + np.float32(0)
     for value in values[1:]:
         total = total + value if accumulate else widen(narrow(total + value))
