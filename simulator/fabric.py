@@ -157,7 +157,9 @@ class SimulatedWorld:
             self._drive()
             while self.states[rank] == state and self.broken is None:
                 self.turn.wait(timeout=1.0)
-            self.check(rank)
+            # Who was let go has its answer, even if a faster rank has failed since: all ranks learn the same.
+            if self.states[rank] == state:
+                self.check(rank)
             answer, self.answers[rank] = self.answers[rank], None
             return answer
 
@@ -290,8 +292,14 @@ class SimulatorFabric:
             made = self._world.space.allocate(self._rank, size_bytes, alignment_bytes, name)
             address = self._world.space.address(self._rank, made)
             self._world.regions[self._rank][address] = made
-        self._together(f"mapped {name}")
-        return Region(name, address, size_bytes)
+        region = Region(name, address, size_bytes)
+        try:
+            self._together(f"mapped {name}")
+        except BaseException:
+            # The caller never gets to hold it, so it would stay.
+            self.drop(region)
+            raise
+        return region
 
     def _allocation(self, region: Region) -> Allocation:
         found = self._world.regions[self._rank].get(region.address)
@@ -306,7 +314,9 @@ class SimulatorFabric:
         self._release(region, found)
 
     def drop(self, region: Region) -> None:
-        self._release(region, self._allocation(region))
+        found = self._world.regions[self._rank].get(region.address)
+        if found is not None:
+            self._release(region, found)
 
     def _release(self, region: Region, found: Allocation) -> None:
         with self._world.turn:
