@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean
 
 demo: $(INSTALLED)
 	@$(RUN) runner +exp=allreduce_bf16
@@ -18,6 +18,10 @@ check: $(INSTALLED)
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
+
+bench: $(INSTALLED)
+	@.venv/bin/python -c 'import triton' 2>/dev/null || $(RUN) pip install -q -c constraints.txt -e '.[bench]'
+	@$(RUN) tests.benchmarks.bench_simulator
 
 # The stamp is younger than what it was made from: a second run installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt

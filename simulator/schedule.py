@@ -25,8 +25,8 @@ EARLY_RETURN = 0.5
 class Scheduler:
     """Runs batches until nothing can change. A function of policy and seed: trace is the same for the same ones.
 
-    fair: the first ready block in program order, so that lanes that went different ways meet again. random: any block, and
-    of its lanes all, one rank's, one block's or one warp's.
+    fair: the first ready block in program order, so that lanes that went different ways meet again. random: any
+    block, and of its lanes all, one rank's, one block's or one warp's.
     """
 
     space: Space
@@ -44,8 +44,8 @@ class Scheduler:
     def run(self, batches: list[Batch]) -> bool:
         """Run until every batch is done, asleep or waiting at barriers (True). Raises DeviceFault and DeadlineExceeded.
 
-        random: sometimes it stops as soon as some rank's kernel is done (False), so that this rank's host goes on while the
-        kernels of others are still under way, as it would on GPUs.
+        random: sometimes it stops as soon as some rank's kernel is done (False), so that this rank's host goes on
+        while the kernels of others are still under way, as it would on GPUs.
         """
         since_wake = 0
         done = _done(batches)
@@ -71,7 +71,9 @@ class Scheduler:
         late = self.deadline is not None and self.steps % 16 == 0 and time.monotonic() > self.deadline
         if self.steps < self.step_budget and not late:
             return
-        what = "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
+        what = (
+            "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
+        )
         places = [
             f"{batch.executable.name} on rank {{}}, block {{}}, thread {{}}".format(*batch.place(int(groups[0][0])))
             + f" runs at {batch.program.kernel.blocks[index].instructions[0].where()}"
@@ -103,7 +105,11 @@ class Scheduler:
         group = batch.take(index)
         unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
         lane = int(group[int(self.random.integers(len(group)))])
-        low = lane // unit * unit if unit != 32 else max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
+        low = (
+            lane // unit * unit
+            if unit != 32
+            else max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
+        )
         chosen, rest = _cut(group, low, low + unit)
         if rest is not None:
             batch.ready.setdefault(index, []).append(rest)

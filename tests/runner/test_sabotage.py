@@ -1,7 +1,7 @@
 """Kernels with a defect must be caught, correct ones never accused: the simulator, the check and both together.
 
-The programs here are less kind than the runner's: no host barrier between launches, another input for each. That is legal,
-because kernels begin and end with a barrier over ranks; it is what shows when they don't.
+The programs here are less kind than the runner's: no host barrier between launches, another input for each. That is
+legal, because kernels begin and end with a barrier over ranks; it is what shows when they don't.
 """
 
 from __future__ import annotations
