@@ -127,7 +127,7 @@ class SimulatedWorld:
         self.scheduler.deadline = monotonic_s
 
     def counters(self) -> dict[str, Any]:
-        """Since the first rank's fabric() call: lane instructions, steps, trace, accesses and bytes by kind and link."""
+        """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link."""
         return {
             "instructions": self.tally.instructions,
             "steps": self.scheduler.steps,
