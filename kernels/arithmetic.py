@@ -1,7 +1,8 @@
 """Device arithmetic of reductions: contributions as raw 32-bit words in, sums in a stated precision, words out.
 
-Additions are inline PTX with their rounding written out (`add.rn`), so that nothing is contracted, reassociated or flushed, and the
-result is a function of the order of the contributions alone: kernels/numerics.py folds the same way and finds the same bits.
+Additions are inline PTX with their rounding written out (`add.rn`), so that nothing is contracted, reassociated or
+flushed, and the result is a function of the order of the contributions alone: kernels/numerics.py folds the same way
+and finds the same bits.
 """
 
 from __future__ import annotations
@@ -51,17 +52,18 @@ def widen(word: Any, dtype: str, *, loc: Any = None, ip: Any = None) -> tuple[An
 
 @dsl_user_op
 def narrow(lower: Any, upper: Any, dtype: str, *, loc: Any = None, ip: Any = None) -> Any:
-    """Two float32 words rounded once, to nearest even, to the two 16-bit elements of a word; NaN becomes the canonical one."""
+    """Two float32 words rounded to nearest even to a word of two 16-bit elements; NaN becomes the canonical one."""
     text = f"cvt.rn.{PACKED_TYPES[dtype]}.f32 $0, $1, $2;"
     return Int32(assemble(text, "=r,r,r", [Int32(upper), Int32(lower)], T.i32(), memory=False, loc=loc, ip=ip))
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A running sum of words of dtype, in accumulator precision: start with one contribution, add others, finish to words.
+    """A running sum of words of dtype in the accumulator's precision: start with one, add others, finish.
 
-    The start is the first contribution itself, not zero plus it: so -0.0 survives, and one contribution alone comes out with its
-    own bits (a caller with a single contribution needs neither start nor finish). float32 sums in float32 under both names.
+    The start is the first contribution itself, not zero plus it: so -0.0 survives, and one contribution alone comes
+    out with its own bits (a caller with a single contribution needs neither start nor finish). float32 sums in
+    float32 under both names.
     """
 
     dtype: str

@@ -1,11 +1,13 @@
-"""From a spec's CuTe DSL object to an Executable, and a cache of that by content. The only file that drives cute.compile.
+"""From a spec's CuTe DSL object to an Executable, cached by content. The only file that drives cute.compile.
 
-Needs no GPU and no driver. A cache entry is one JSON file, named by the SHA-256 of all that decides what comes out: the spec's sources
-and this file, the compiler's version, the architecture, the variant. It's written under another name and then renamed, so readers
-see all or nothing and writers at the same time do no harm. It carries its own checksum: an entry that fails it is removed, with a
-warning, and compiled again. cutlass (more than a second to import) is imported only when something is compiled.
+Needs no GPU and no driver. A cache entry is one JSON file, named by the SHA-256 of all that decides what comes out:
+the spec's sources and this file, the compiler's version, the architecture, the variant. It's written under another
+name and then renamed, so readers see all or nothing and writers at the same time do no harm. It carries its own
+checksum: an entry that fails it is removed, with a warning, and compiled again. cutlass (more than a second to
+import) is imported only when something is compiled.
 
-The PTX carries line information, with paths relative to the project's root: so its digest is the same in every checkout.
+The PTX carries line information, with paths relative to the project's root: so its digest is the same in every
+checkout.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ _compiling = threading.Lock()  # cute.compile keeps global state
 def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
     """The compiled kernel for a case, from the cache if it's there, else compiled and put there.
 
-    Raises ValueError for an arch the spec does not name, RuntimeError when the compiler fails. A cache that can't be read or
-    written costs a warning and time, never the result.
+    Raises ValueError for an arch the spec does not name, RuntimeError when the compiler fails. A cache that can't be
+    read or written costs a warning and time, never the result.
     """
     if arch not in spec.archs:
         raise ValueError(f"{spec.name} is not built for {arch!r}: it is for {', '.join(spec.archs)}")
@@ -134,7 +136,7 @@ def _blocks() -> Any:
 
 
 def with_relative_paths(ptx: str) -> str:
-    """PTX whose `.file` lines name project files from the root, the compiler's as cutlass/.., others by their last part."""
+    """PTX whose `.file` lines name project files from the root, the compiler's as cutlass/.., others by name."""
 
     def relative(match: re.Match[str]) -> str:
         path = Path(match.group(2))
@@ -154,7 +156,7 @@ def _load(path: Path) -> Executable | None:
     """The entry at path, or None: there is none, or it can't be used (with a warning, and removed if it's corrupt)."""
     try:
         text = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         log.warning("the compile cache entry %s can't be read (%s): compiling instead", path, error)

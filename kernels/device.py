@@ -1,12 +1,14 @@
 """Device primitives on global memory: payload, signals, multimem. The only place where kernels write PTX for memory.
 
-Everything is inline PTX with side effects and a memory clobber, so that the text is what is written here: no access becomes
-`ld.global.nc` (outside the memory model, never right on symmetric memory), none is hoisted out of a loop or merged with another,
-and no scope is lost. Addresses are Int64 byte addresses; a "word" is an Int32 with raw bits, a "vector" a tuple of four.
+Everything is inline PTX with side effects and a memory clobber, so that the text is what is written here: no access
+becomes `ld.global.nc` (outside the memory model, never right on symmetric memory), none is hoisted out of a loop or
+merged with another, and no scope is lost. Addresses are Int64 byte addresses; a "word" is an Int32 with raw bits, a
+"vector" a tuple of four.
 
-Order. Payload accesses are weak: they are ordered by the barriers of kernels/barrier.py around them and by nothing else. Signals
-are release stores, release reductions and acquire loads at system scope, the only scope that holds threads of another GPU.
-Multimem payload is relaxed at system scope, because an access that reaches all GPUs' replicas is meant for threads there.
+Order. Payload accesses are weak: they are ordered by the barriers of kernels/barrier.py around them and by nothing
+else. Signals are release stores, release reductions and acquire loads at system scope, the only scope that holds
+threads of another GPU. Multimem payload is relaxed at system scope, because an access that reaches all GPUs' replicas
+is meant for threads there.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ PACKED_TYPES = {"float32": "f32", "float16": "f16x2", "bfloat16": "bf16x2"}
 def assemble(
     text: str, constraints: str, operands: list[Any], result: Any, *, memory: bool, loc: Any = None, ip: Any = None
 ) -> Any:
-    """Emit one PTX instruction. memory: it touches memory, so it stays where it is and clobbers; else it's pure arithmetic."""
+    """Emit one PTX instruction; memory says that it touches memory, so that it stays where it is."""
     return llvm.inline_asm(
         result,
         [operand.ir_value(loc=loc, ip=ip) for operand in operands],
@@ -117,7 +119,7 @@ def load_address(table: Any, index: Any, *, loc: Any = None, ip: Any = None) -> 
 
 @dsl_user_op
 def signal(address: Any, value: Any, *, loc: Any = None, ip: Any = None) -> None:
-    """Release store, system scope, of a flag anywhere: what this thread did or saw before is visible to who acquires it."""
+    """Release store, system scope, of a flag anywhere: who acquires it sees what this thread did or saw before."""
     text = "st.release.sys.global.u32 [$0], $1;"
     assemble(text, "l,r", [Int64(address), Int32(value)], None, memory=True, loc=loc, ip=ip)
 
@@ -138,7 +140,7 @@ def multimem_signal(address: Any, *, loc: Any = None, ip: Any = None) -> None:
 
 @dsl_user_op
 def fence_aliases(*, loc: Any = None, ip: Any = None) -> None:
-    """Proxy fence: orders this thread's accesses to the same bytes through different addresses (ordinary and multicast)."""
+    """Proxy fence: orders this thread's accesses to the same bytes through ordinary and multicast addresses."""
     assemble("fence.proxy.alias;", "", [], None, memory=True, loc=loc, ip=ip)
 
 
@@ -155,7 +157,8 @@ def multimem_sum_vector(
 ) -> Vector:
     """Relaxed, system scope: the switch's sum over all replicas of 16 bytes at a 16-byte aligned multicast address.
 
-    accumulate_float32 asks for at least float32 inside the sum (16-bit types only); the order of the addends is the switch's.
+    accumulate_float32 asks for at least float32 inside the sum (16-bit types only); the order of the addends is the
+    switch's.
     """
     operation = f"{_sum_suffix(accumulate_float32)}.v4.{PACKED_TYPES[dtype]}"
     text = f"multimem.ld_reduce.relaxed.sys.global.{operation} {{$0, $1, $2, $3}}, [$4];"

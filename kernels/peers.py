@@ -1,8 +1,9 @@
 """Reading a piece of a buffer from all ranks and writing it to all ranks, through a table of peers' addresses.
 
-The loads of up to BATCH ranks are issued before the first addition, because a load over a link takes a microsecond: eight in
-flight hide it, and eight times 16 bytes bound the registers. A world of up to BATCH ranks keeps the addresses in registers; a
-larger one goes through the ranks in batches and looks addresses up as it goes (72 of them would fill the registers alone).
+The loads of up to BATCH ranks are issued before the first addition, because a load over a link takes a microsecond:
+eight in flight hide it, and eight times 16 bytes bound the registers. A world of up to BATCH ranks keeps the
+addresses in registers; a larger one goes through the ranks in batches and looks addresses up as it goes (72 of them
+would fill the registers alone).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Peers:
         return cutlass.select_(rank >= self.count, rank - self.count, rank)
 
     def fold(self, total: Sum, offsets: Sequence[Any], load: Callable[[Any], Sequence[Any]]) -> list[list[Any]]:
-        """For each byte offset the sum, in this order, of what load gets from all ranks; all offsets' loads come first."""
+        """For each byte offset the sum, in this order, of what load gets from all ranks; all loads come first."""
         if self.count > BATCH:
             return [fold_in_batches(self, total, offset, load) for offset in offsets]
         loaded = [[load(address + offset) for address in self.addresses] for offset in offsets]

@@ -23,9 +23,9 @@ DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": torch.flo
 class Case:
     """One point of an experiment: everything that decides what runs and what must come out.
 
-    size_bytes has nccl-tests' meaning for the op (all_reduce: the buffer). accumulator is "float32" or "native" (the dtype
-    itself; for dtype float32 both names are allowed and mean the same). placement is "out_of_place" or "in_place"; inputs
-    "exact" or "normal".
+    size_bytes has nccl-tests' meaning for the op (all_reduce: the buffer). accumulator is "float32" or "native" (the
+    dtype itself; for dtype float32 both names are allowed and mean the same). placement is "out_of_place" or
+    "in_place"; inputs "exact" or "normal".
     """
 
     op: str
@@ -92,9 +92,10 @@ class Collective:
 class Parameter:
     """One kernel parameter, in order, and where its value comes from.
 
-    kind: "address" (own memory of buffer `of`), "peers" (address of a table in device memory: world_size int64, entry p is
-    where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address of `of`),
-    "numel" (Case.numel, int64), "rank" (int32). of: "input", "output" (in place: the input's buffer) or a workspace's name.
+    kind: "address" (own memory of buffer `of`), "peers" (address of a table in device memory: world_size int64, entry
+    p is where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address
+    of `of`), "numel" (Case.numel, int64), "rank" (int32). of: "input", "output" (in place: the input's buffer) or a
+    workspace's name.
     """
 
     kind: Literal["address", "peers", "multicast", "numel", "rank"]
@@ -122,13 +123,14 @@ class Launch:
 class KernelSpec:
     """One way to do an op, and what it needs. Data, so that a table, a refusal and a test can read it.
 
-    fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank" (owner+1,
-    owner+2, .. owner, where owner(numel, world_size, dtype) is an int64 tensor of numel ranks: who reduces each element), or
-    "unordered" (the switch decides: no bitwise promise).
+    fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank"
+    (owner+1, owner+2, .. owner, where owner(numel, world_size, dtype) is an int64 tensor of numel ranks: who reduces
+    each element), or "unordered" (the switch decides: no bitwise promise).
 
-    build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters` in their
-    order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files, relative to the
-    project's root, that its code depends on. multimem(case) is the exact set of multimem instructions in its PTX, without operands.
+    build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters`
+    in their order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files,
+    relative to the project's root, that its code depends on. multimem(case) is the exact set of multimem instructions
+    in its PTX, without operands.
     """
 
     op: str
@@ -155,7 +157,7 @@ class KernelSpec:
         return f"{self.op}/{self.algorithm}"
 
     def variant(self, case: Case) -> str:
-        """What the compiled code depends on beside the sources: sizes, ranks, seeds and addresses vary without another PTX."""
+        """What the compiled code depends on beside the sources; sizes, ranks and addresses need no other PTX."""
         block = self.launch(case).block
         return f"n{case.world_size}-{case.dtype}-{case.accumulator}-{case.reduction}-b{block}"
 

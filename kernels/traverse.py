@@ -1,4 +1,4 @@
-"""Which bytes of a buffer a thread and a rank work on: grid-stride loops over vectors, and slices of a buffer by rank."""
+"""Which bytes of a buffer a thread and a rank work on: grid-stride loops over vectors, and slices by rank."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def slice_of(
 ) -> tuple[cutlass.Int64, cutlass.Int64]:
     """Byte range (begin, end) of a rank's slice of the full vectors in size bytes.
 
-    Slices are contiguous, in rank order, and differ by one vector at most; kernels/all_reduce/shares.py says the same for the host.
+    Slices are contiguous, in rank order, and differ by one vector at most; kernels/all_reduce/shares.py says the same
+    for the host.
     """
     vectors = cutlass.Uint64(size) >> 4
     share = vectors // world_size

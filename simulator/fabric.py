@@ -169,25 +169,28 @@ class SimulatedWorld:
             return
         try:
             while True:
-                self._run_kernels()
+                quiet = self._run_kernels()
                 if self._release():
                     self.turn.notify_all()
                     return
-                if not self._start():
+                if quiet and not self._start():
                     self._stuck()
         except BaseException as error:
             self._break(error, getattr(error, "rank", None))
 
-    def _run_kernels(self) -> None:
+    def _run_kernels(self) -> bool:
+        """Run what is launched. False: stopped early, with work left that can go on."""
         self._start()
-        while self.batches:
-            self.scheduler.run(self.batches)
+        quiet = True
+        while self.batches and quiet:
+            quiet = self.scheduler.run(self.batches)
             for batch in self.batches:
                 self.tally.instructions += batch.instructions
                 batch.instructions = 0
             self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
-            if not self._start():
-                return
+            if quiet and not self._start():
+                return True
+        return quiet or not self.batches
 
     def _start(self) -> bool:
         """Make batches of the launches that are first in line, of ranks that run nothing. One batch for equal ones."""

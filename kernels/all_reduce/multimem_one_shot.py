@@ -1,20 +1,23 @@
 """all_reduce/multimem_one_shot: every rank lets the switch add all ranks' inputs, and stores the sum in its own output.
 
-When it wins: small buffers on GPUs whose switch does multicast: one load a vector instead of n, one barrier before it.
+When it wins: small buffers on GPUs whose switch does multicast: one load a vector instead of n, one barrier before
+it.
 
-Memory: reads the inputs through the multicast address, writes the own output. Full vectors of 16 bytes by multimem.ld_reduce of four
-32-bit words; then up to three words by the form of one word; a last odd 16-bit element lies in no 32-bit word inside the buffer
-and is folded here, in rank order and the accumulator's precision, through peers' addresses. Nothing outside [0, numel) is touched.
+Memory: reads the inputs through the multicast address, writes the own output. Full vectors of 16 bytes by
+multimem.ld_reduce of four 32-bit words; then up to three words by the form of one word; a last odd 16-bit element
+lies in no 32-bit word inside the buffer and is folded here, in rank order and the accumulator's precision, through
+peers' addresses. Nothing outside [0, numel) is touched.
 
-Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that the switch still reads
-for a peer). Both block by block, by a reduction on the multicast address of a counter, with proxy fences on both sides: inputs were
-written through ordinary addresses and are read through the multicast one, and a release and an acquire alone do not order
-accesses to aliases of the same bytes. (Vendor libraries leave that fence out; by PTX 8.6.1 only strong accesses are safe without it.)
-In place is refused: a rank would overwrite its input while the switch reads it for slower ones.
+Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that the
+switch still reads for a peer). Both block by block, by a reduction on the multicast address of a counter, with proxy
+fences on both sides: inputs were written through ordinary addresses and are read through the multicast one, and a
+release and an acquire alone do not order accesses to aliases of the same bytes. (Vendor libraries leave that fence
+out; by PTX 8.6.1 only strong accesses are safe without it.) In place is refused: a rank would overwrite its input
+while the switch reads it for slower ones.
 
-Numerics: the switch's. Order and, without `.acc::f32`, precision of the sum are its own; -0.0 may come out as 0.0. So there is no promise
-of bits, only of a bound (kernels/numerics.py), and equal bits on all ranks are to be expected, not promised. accumulator float32
-asks for `.acc::f32` where the type is of 16 bits; native asks for nothing.
+Numerics: the switch's. Order and, without `.acc::f32`, precision of the sum are its own; -0.0 may come out as 0.0. So
+there is no promise of bits, only of a bound (kernels/numerics.py), and equal bits on all ranks are to be expected,
+not promised. accumulator float32 asks for `.acc::f32` where the type is of 16 bits; native asks for nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
 class Tuning:
     """Not measured yet on hardware.
 
-    threads: 512, as the peer-to-peer kernels. max_blocks: others found 2 to 8 blocks enough on 8 GPUs. unroll: vectors under way before
-    the first store; four, though others take eight, because at 1 MiB a thread has 16 and below 128 KiB one.
+    threads: 512, as the peer-to-peer kernels. max_blocks: others found 2 to 8 blocks enough on 8 GPUs. unroll:
+    vectors under way before the first store; four, though others take eight, because at 1 MiB a thread has 16 and
+    below 128 KiB one.
     """
 
     threads: int = 512

@@ -16,7 +16,7 @@ from kernels.traverse import VECTOR_BYTES, each_vector
 
 
 class MultimemOneShot:
-    """Host choices of one compiled variant; the class attributes let a test take a part out and prove that it is missed."""
+    """Host choices of one compiled variant; a test may take a barrier out, to prove that it is missed."""
 
     entry_barrier = True
     exit_barrier = True
@@ -78,7 +78,7 @@ class MultimemOneShot:
         if offset < words_end:
             word = device.multimem_sum_word(input_multicast.toint() + offset, self.dtype, self.accumulate_float32)
             device.store_word(output.toint() + offset, word)
-        if cutlass.const_expr(self.itemsize == 2):
+        if cutlass.const_expr(self.itemsize == 2):  # noqa: SIM102 (decided while tracing, the next one on the device)
             if index == 0 and words_end < size:
                 self.reduce_element(Peers(input_peers.toint(), 0, self.world_size), output.toint(), words_end)
 
@@ -89,7 +89,7 @@ class MultimemOneShot:
             device.store_word(epoch_address, epoch)
 
     def reduce(self, inputs: Any, output: Any, offsets: Sequence[Any]) -> None:
-        """The switch's sum of one vector at each byte offset, to this rank's output; all are under way before the first store."""
+        """The switch's sum of one vector at each byte offset, to this rank's output; all loads come first."""
         sums = [device.multimem_sum_vector(inputs + at, self.dtype, self.accumulate_float32) for at in offsets]
         for offset, words in zip(offsets, sums, strict=True):
             device.store_vector(output + offset, words)

@@ -1,21 +1,25 @@
-"""all_reduce/multimem_two_shot: each rank loads the switch's sum of its slice and stores it to all ranks through the switch.
+"""all_reduce/multimem_two_shot: each rank gets the switch's sum of its slice and stores it to all through the switch.
 
-When it wins: large buffers on GPUs whose switch does multicast: the links carry each byte about once in each direction.
+When it wins: large buffers on GPUs whose switch does multicast: the links carry each byte about once in each
+direction.
 
-Memory: the full vectors of 16 bytes are divided into contiguous slices by rank, as in two_shot; each is a multimem.ld_reduce and a
-multimem.st of four 32-bit words. What fills no vector is the last rank's: up to three words by the forms of one word, and a last
-odd 16-bit element, which lies in no 32-bit word inside the buffer, folded in rank order and the accumulator's precision and
-stored through peers' addresses. Nothing outside [0, numel) is touched.
+Memory: the full vectors of 16 bytes are divided into contiguous slices by rank, as in two_shot; each is a
+multimem.ld_reduce and a multimem.st of four 32-bit words. What fills no vector is the last rank's: up to three words
+by the forms of one word, and a last odd 16-bit element, which lies in no 32-bit word inside the buffer, folded in
+rank order and the accumulator's precision and stored through peers' addresses. Nothing outside [0, numel) is touched.
 
-Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all outputs are
-complete). Both block by block, by a reduction on the multicast address of a counter, with proxy fences on both sides, before the
-release and after the acquire: payload crosses from ordinary addresses to the multicast one at entry, and back at exit. (Vendor
-libraries leave those out; by PTX 8.6.1 only strong accesses are safe without them.) In place is fine: an element of any rank's buffer
-is read and written by its owner only, by one thread, which has the sum before it stores it.
+Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
+outputs are complete). Both block by block, by a reduction on the multicast address of a counter, with proxy fences on
+both sides, before the release and after the acquire: payload crosses from ordinary addresses to the multicast one at
+entry, and back at exit. (Vendor libraries leave those out; by PTX 8.6.1 only strong accesses are safe without them.)
+In place is fine: an element of any rank's buffer is read and written by its owner only, by one thread, which has the
+sum before it stores it.
 
-Numerics: the switch's, as in multimem_one_shot. One owner an element stores the same bits to all ranks, so they are equal everywhere.
+Numerics: the switch's, as in multimem_one_shot. One owner an element stores the same bits to all ranks, so they are
+equal everywhere.
 
-All loads of a thread's turn are issued before its first store: each load with a store that depends on it is a round trip of its own.
+All loads of a thread's turn are issued before its first store: each load with a store that depends on it is a round
+trip of its own.
 """
 
 from __future__ import annotations
@@ -32,8 +36,9 @@ from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
 class Tuning:
     """Not measured yet on hardware.
 
-    threads: 512, as the peer-to-peer kernels. max_blocks: others found 2 to 8 blocks enough on 8 GPUs. unroll: vectors under way before
-    the first store; four, though others take eight, because at 1 MiB and 8 ranks a thread has two.
+    threads: 512, as the peer-to-peer kernels. max_blocks: others found 2 to 8 blocks enough on 8 GPUs. unroll:
+    vectors under way before the first store; four, though others take eight, because at 1 MiB and 8 ranks a thread
+    has two.
     """
 
     threads: int = 512

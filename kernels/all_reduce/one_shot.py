@@ -1,21 +1,22 @@
 """all_reduce/one_shot: every rank reads all ranks' whole inputs and folds them itself.
 
-When it wins: small buffers, where one trip over the links and one barrier before it are all the time there is. It moves n-1 buffers
-into each GPU, so two_shot overtakes it as the buffer grows.
+When it wins: small buffers, where one trip over the links and one barrier before it are all the time there is. It
+moves n-1 buffers into each GPU, so two_shot overtakes it as the buffer grows.
 
-Memory: reads all inputs through peers' addresses, writes the own output only. Vectors of 16 bytes by a grid-stride loop; the elements
-after the last full vector one by one, a thread each. Nothing outside [0, numel) is touched.
+Memory: reads all inputs through peers' addresses, writes the own output only. Vectors of 16 bytes by a grid-stride
+loop; the elements after the last full vector one by one, a thread each. Nothing outside [0, numel) is touched.
 
-Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that a peer still reads).
-Both block by block: kernels/barrier.py says how they order payload. Payload itself is weak. In place is refused: a rank would
-overwrite its input while slower ones read it.
+Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that a peer
+still reads). Both block by block: kernels/barrier.py says how they order payload. Payload itself is weak. In place is
+refused: a rank would overwrite its input while slower ones read it.
 
-Numerics: rank order 0, 1, .. n-1, on every rank, beginning with rank 0's contribution itself. So all ranks get the same bits. float32:
-16-bit types are widened, added by add.rn.f32 and rounded once; native: every addition rounds to the type.
+Numerics: rank order 0, 1, .. n-1, on every rank, beginning with rank 0's contribution itself. So all ranks get the
+same bits. float32: 16-bit types are widened, added by add.rn.f32 and rounded once; native: every addition rounds to
+the type.
 
-World sizes up to 8 have all loads of a vector under way before the first addition (kernels/peers.py), fewer ranks take more vectors
-at a time. The launch asks for one block an SM: without that ptxas, for the sake of occupancy, put the loads after the additions again
-(40 registers instead of 72, ptxas 13.0, 8 ranks, bfloat16).
+World sizes up to 8 have all loads of a vector under way before the first addition (kernels/peers.py), fewer ranks
+take more vectors at a time. The launch asks for one block an SM: without that ptxas, for the sake of occupancy, put
+the loads after the additions again (40 registers instead of 72, ptxas 13.0, 8 ranks, bfloat16).
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
 class Tuning:
     """Not measured yet on hardware.
 
-    threads: 512, as others use; a multiple of a warp that holds a thread for each of 72 ranks. max_blocks: others sweep 24 to 64, and
-    at 1 MiB and 8 ranks 32 blocks leave a thread four vectors. loads_in_flight: 16-byte loads of a thread before its first
-    addition; eight is the most that peers.BATCH allows one vector to have.
+    threads: 512, as others use; a multiple of a warp that holds a thread for each of 72 ranks. max_blocks: others
+    sweep 24 to 64, and at 1 MiB and 8 ranks 32 blocks leave a thread four vectors. loads_in_flight: 16-byte loads of
+    a thread before its first addition; eight is the most that peers.BATCH allows one vector to have.
     """
 
     threads: int = 512

@@ -29,13 +29,13 @@ def blocks(work: int, threads: int, max_blocks: int) -> int:
 
 
 def slice_vectors(count: int, world_size: int) -> list[int]:
-    """Vectors in each rank's slice: contiguous, in rank order, the first ranks have one more. As kernels/traverse.py."""
+    """Vectors in each rank's slice: contiguous, in rank order, the first ranks have one more (traverse.py)."""
     share, longer = divmod(count, world_size)
     return [share + (rank < longer) for rank in range(world_size)]
 
 
 def owner(numel: int, world_size: int, dtype: str) -> torch.Tensor:
-    """Who reduces each element in the two-shot algorithms: int64[numel] of ranks. The last rank has what fills no vector."""
+    """Who reduces each element in two_shot: int64[numel] of ranks. What fills no vector is the last rank's."""
     per_vector = VECTOR_BYTES // DTYPES[dtype].itemsize
     lengths = [length * per_vector for length in slice_vectors(numel // per_vector, world_size)]
     lengths[-1] += numel % per_vector

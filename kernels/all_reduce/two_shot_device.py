@@ -16,7 +16,7 @@ from kernels.traverse import VECTOR_BYTES, each_vector, slice_of
 
 
 class TwoShot:
-    """Host choices of one compiled variant; the class attributes let a test take a part out and prove that it is missed."""
+    """Host choices of one compiled variant; a test may take a barrier out, to prove that it is missed."""
 
     entry_barrier = True
     exit_barrier = True

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels import compile as compile_module
+from kernels.all_reduce import one_shot
+from kernels.catalogue import SPECS
+from kernels.compile import ROOT, cache_key, executable, source_digest, with_relative_paths
+from kernels.spec import Case
+from memory.fabric import Executable
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from kernels.catalogue import find
+from kernels.compile import executable
+from kernels.spec import Case
+case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1024, 2)
+print(executable(find(case.name), case, "sm_90a", Path(sys.argv[1])).digest)
+print("cutlass" in sys.modules)
+"""
+
+
+@pytest.fixture
+def case(case_of: Callable[..., Case]) -> Case:
+    return case_of("one_shot", world_size=2)
+
+
+@pytest.fixture
+def warm(case: Case, tmp_path: Path) -> Path:
+    """A cache folder with one good entry."""
+    folder = tmp_path / "cache"
+    executable(one_shot.SPEC, case, "sm_90a", folder)
+    return folder
+
+
+def run(checkout: Path, cache: Path, folder: Path) -> list[str]:
+    """PROGRAM's output lines, run in folder with a checkout's packages."""
+    command = [sys.executable, "-c", PROGRAM, str(cache)]
+    done = subprocess.run(
+        command, cwd=folder, env={"PYTHONPATH": str(checkout)}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_the_second_time_nothing_is_compiled_or_imported(tmp_path: Path) -> None:
+    cache, folder = tmp_path / "cache", tmp_path / "elsewhere"
+    folder.mkdir()
+    digest, imported = run(ROOT, cache, folder)
+    assert imported == "True"
+    assert run(ROOT, cache, folder) == [digest, "False"]
+    assert list(folder.iterdir()) == []
+    assert [path.suffix for path in cache.iterdir()] == [".json"]
+
+
+def test_another_checkout_gives_the_same_digest(tmp_path: Path, warm: Path, case: Case) -> None:
+    checkout = tmp_path / "another checkout"
+    for package in ("kernels", "memory"):
+        shutil.copytree(ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__"))
+    digest, imported = run(checkout, tmp_path / "other cache", tmp_path)
+    assert imported == "True"
+    found = executable(one_shot.SPEC, case, "sm_90a", warm)
+    assert found.digest == digest
+    assert str(ROOT) not in found.ptx
+
+
+def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> None:
+    found = executable(one_shot.SPEC, case, "sm_90a", warm)
+    assert found.name == "all_reduce/one_shot"
+    assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
+    files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', found.ptx, flags=re.MULTILINE)
+    assert "kernels/all_reduce/one_shot_device.py" in files
+    assert set(files) <= set(one_shot.SPEC.sources)
+    assert ".loc\t" in found.ptx
+
+
+def test_the_sources_are_all_that_the_code_is_made_of(tmp_path: Path) -> None:
+    for spec in SPECS:
+        program = f"import sys, kernels.{spec.op}.{spec.algorithm}_device; print(*sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        modules = [name for name in done.stdout.split() if name.startswith("kernels.")]
+        files = {f"{name.replace('.', '/')}.py" for name in modules if (ROOT / f"{name.replace('.', '/')}.py").exists()}
+        assert files <= set(spec.sources)
+        assert f"kernels/{spec.op}/{spec.algorithm}.py" in spec.sources
+
+
+def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = one_shot.SPEC
+    keys = {cache_key(spec, case, "sm_90a"), cache_key(spec, replace(case, size_bytes=64), "sm_90a")}
+    assert len(keys) == 1
+    keys.add(cache_key(spec, case, "sm_100a"))
+    keys.add(cache_key(spec, replace(case, accumulator="native"), "sm_90a"))
+    keys.add(cache_key(replace(spec, sources=spec.sources[1:]), case, "sm_90a"))
+    keys.add(cache_key(replace(spec, algorithm="other"), case, "sm_90a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(compile_module, "compiler_versions", lambda: {"nvidia-cutlass-dsl": "0"})
+        keys.add(cache_key(spec, case, "sm_90a"))
+    with monkeypatch.context() as patch:
+        patch.setenv("CUTE_DSL_ENABLE_ASSERTIONS", "1")
+        keys.add(cache_key(spec, case, "sm_90a"))
+    assert len(keys) == 7
+
+
+def test_a_changed_source_changes_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = source_digest(one_shot.SPEC)
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    monkeypatch.setattr(compile_module, "ROOT", tmp_path)
+    assert source_digest(one_shot.SPEC) == before
+    with (tmp_path / "kernels" / "barrier.py").open("a") as file:
+        file.write("\n")
+    assert source_digest(one_shot.SPEC) != before
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "garbage", "shape", "digest"])
+def test_a_corrupt_entry_is_replaced_with_a_warning(
+    warm: Path, case: Case, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    (path,) = warm.iterdir()
+    good = path.read_text()
+    bad = {
+        "cut": good[: len(good) // 2],
+        "flip": good.replace("ld.global.v4", "ld.global.v2", 1),
+        "garbage": "\ufffd\x00",
+        "shape": '["list"]',
+        "digest": good.replace('"digest": "sha256:', '"digest": "sha256:0', 1),
+    }[damage]
+    assert bad != good
+    path.write_text(bad)
+    with caplog.at_level(logging.INFO, logger="kernels.compile"):
+        found = executable(one_shot.SPEC, case, "sm_90a", warm)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert str(path) in warnings[0]
+    assert "\n" not in warnings[0]
+    assert path.read_text() == good
+    assert found.digest.startswith("sha256:")
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    case: Case, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("in the way")
+    found = executable(one_shot.SPEC, case, "sm_90a", folder)
+    assert found.entry == "all_reduce_one_shot_0"
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "can't be written" in message
+    assert str(folder) in message
+    assert folder.read_text() == "in the way"
+
+
+def test_threads_that_want_the_same_compile_it_once(
+    case: Case, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    found: list[Executable] = []
+    with caplog.at_level(logging.INFO, logger="kernels.compile"):
+        threads = [
+            threading.Thread(target=lambda: found.append(executable(one_shot.SPEC, case, "sm_90a", tmp_path)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(found) == 4
+    assert len({one.digest for one in found}) == 1
+    assert len([record for record in caplog.records if record.getMessage().startswith("compiled")]) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_architecture_that_the_spec_does_not_name_is_an_error(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"all_reduce/one_shot is not built for 'sm_80': it is for sm_90, sm_90a"):
+        executable(one_shot.SPEC, case, "sm_80", tmp_path)
+
+
+def test_a_kernel_that_does_not_compile_is_one_error(case: Case, tmp_path: Path) -> None:
+    spec = replace(one_shot.SPEC, parameters=one_shot.SPEC.parameters[:-1])
+    with pytest.raises(RuntimeError, match=r"compiling all_reduce/one_shot n2-bfloat16-float32-sum-b512 for sm_90a"):
+        executable(spec, case, "sm_90a", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_paths_become_relative() -> None:
+    lines = [
+        f'\t.file\t1 "{ROOT}/kernels/device.py"',
+        '\t.file\t2 "/opt/site-packages/nvidia/cutlass/cute/arch/x.py"',
+        '\t.file\t3 "/home/somebody/kernel.py"',
+    ]
+    assert with_relative_paths("\n".join(lines)) == "\n".join(
+        ['\t.file\t1 "kernels/device.py"', '\t.file\t2 "cutlass/cute/arch/x.py"', '\t.file\t3 "kernel.py"']
+    )

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
+from kernels.spec import Case, refuses
+from memory.fabric import Traits
+
+TRAITS = Traits("simulator", "sm_90a", world_size=8, heap_bytes=1 << 28, multicast=True, simulated=True)
+NO_MULTICAST = replace(TRAITS, multicast=False, multicast_reason="the machine has no NVSwitch")
+
+
+def test_a_fit_case_is_not_refused(case_of: Callable[..., Case]) -> None:
+    assert refuses(one_shot.SPEC, case_of("one_shot"), TRAITS) is None
+    assert refuses(one_shot.SPEC, case_of("one_shot"), NO_MULTICAST) is None
+    assert refuses(two_shot.SPEC, case_of("two_shot", placement="in_place"), TRAITS) is None
+    assert refuses(multimem_one_shot.SPEC, case_of("multimem_one_shot", size_bytes=2), TRAITS) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float64"}, ["dtype 'float64'", "float32, float16, bfloat16"]),
+        ({"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "float32, native"]),
+        ({"reduction": "max"}, ["reduction 'max'", "it has sum"]),
+        ({"placement": "in_place"}, ["placement 'in_place'", "it has out_of_place"]),
+        ({"world_size": 0}, ["1 to 72 ranks", "not on 0"]),
+        ({"world_size": 73}, ["1 to 72 ranks", "not on 73"]),
+        ({"world_size": 4}, ["wants 4 ranks", "has 8"]),
+        ({"size_bytes": 0}, ["no element", "2 bytes"]),
+        ({"size_bytes": -2}, ["no element", "2 bytes"]),
+        ({"size_bytes": 1}, ["no element", "2 bytes"]),
+        ({"size_bytes": 1023}, ["1023 bytes", "bfloat16 elements of 2 bytes"]),
+        ({"algorithm": "two_shot"}, ["all_reduce/two_shot"]),
+    ],
+)
+def test_an_unfit_case_is_refused_with_its_reason(
+    case_of: Callable[..., Case], changes: dict[str, object], words: list[str]
+) -> None:
+    reason = refuses(one_shot.SPEC, replace(case_of("one_shot"), **changes), TRAITS)  # type: ignore[arg-type]
+    assert reason is not None
+    assert [word for word in words if word not in reason] == []
+    assert "\n" not in reason
+
+
+def test_a_missing_multicast_is_refused_with_the_fabrics_reason(case_of: Callable[..., Case]) -> None:
+    reason = refuses(multimem_one_shot.SPEC, case_of("multimem_one_shot"), NO_MULTICAST)
+    assert reason is not None
+    assert reason.endswith("the machine has no NVSwitch")
+
+
+def test_an_architecture_without_the_instructions_is_refused(case_of: Callable[..., Case]) -> None:
+    reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, arch="sm_80"))
+    assert reason is not None
+    assert "sm_80" in reason
+    assert "sm_90a" in reason
+
+
+def test_what_needs_another_ptx_makes_another_variant(case_of: Callable[..., Case]) -> None:
+    case = case_of("one_shot")
+    variant = one_shot.SPEC.variant(case)
+    for same in ({"size_bytes": 64}, {"seed": 3}, {"inputs": "exact"}):
+        assert one_shot.SPEC.variant(replace(case, **same)) == variant  # type: ignore[arg-type]
+    for other in ({"world_size": 4}, {"dtype": "float16"}, {"accumulator": "native"}):
+        assert one_shot.SPEC.variant(replace(case, **other)) != variant  # type: ignore[arg-type]
+
+
+def test_cases_have_one_id_each(case_of: Callable[..., Case]) -> None:
+    case = case_of("one_shot")
+    others = [case_of("one_shot", placement="in_place"), case_of("one_shot", seed=1), case_of("two_shot")]
+    assert len({case.id, *(other.id for other in others)}) == 4
+    assert replace(case).id == case.id
+    assert case.numel == 1 << 19
