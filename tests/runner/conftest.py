@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from reports.record import Check, Mismatch
 from runner.__main__ import main
 from runner.config import FabricRequest, Request
 from runner.job import Means
+from runner.mirror import Connection, follow
 from runner.session import Tools
 from runner.world import WorldFailure
 
@@ -57,10 +60,14 @@ class Script:
     ran: list[str] = field(default_factory=list)
     worlds: list[StubWorld] = field(default_factory=list)
     captures: int = 0
+    connect: Callable[[], Connection] | None = None
 
     def tools(self) -> Tools:
         return Tools(
-            make_world=self._world, capture=self._capture, means=Means(self._refuses, self._compiled, self._run_case)
+            make_world=self._world,
+            capture=self._capture,
+            means=Means(self._refuses, self._compiled, self._run_case),
+            connect=self.connect,
         )
 
     def _world(self, fabric: FabricRequest, world_size: int) -> Any:
@@ -109,9 +116,18 @@ class Outcome:
         return sorted(record["status"] for record in self.records)
 
 
+def in_thread() -> Connection:
+    """A follower of a mirror in this process, where MLflow is imported once for all tests."""
+    read_message, write_message = os.pipe()
+    read_answer, write_answer = os.pipe()
+    ends = os.fdopen(read_message), os.fdopen(write_answer, "w")
+    threading.Thread(target=follow, args=ends, daemon=True).start()
+    return os.fdopen(write_message, "w"), os.fdopen(read_answer)
+
+
 @pytest.fixture
 def script() -> Script:
-    return Script()
+    return Script(connect=in_thread)
 
 
 @pytest.fixture

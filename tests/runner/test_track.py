@@ -14,11 +14,11 @@ import pytest
 
 from runner import track
 from runner.config import TrackRequest
-from runner.mirror import Mirror
+from runner.mirror import Connection, Mirror, in_process
 from runner.track import main as send_later
 from runner.track import metrics_of, open_command, resolved_uri
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, Outcome, Script
+from tests.runner.conftest import BAD, Outcome, Script, in_thread
 
 Symlab = Callable[..., Outcome]
 Runs = Callable[[str], dict[str, list[Any]]]
@@ -165,7 +165,7 @@ def test_a_failure_in_the_middle_ends_the_runs(
     assert done.code == 0
     assert "the server went away" in done.out
     runs = mlflow_runs("middle")
-    assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["FINISHED", "FINISHED"]
+    assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["FAILED", "FAILED"]
     monkeypatch.undo()
     assert send_later([str(done.folder / "records"), "--uri", database, "--experiment", "middle"]) == 0
     again = mlflow_runs("middle")
@@ -260,12 +260,15 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
     assert metrics["wrong"] == 3
 
 
-def test_abandoning_is_quick_and_ends_what_is_open(tmp_path: Path, database: str, mlflow_runs: Runs) -> None:
-    mirror = Mirror(TrackRequest("mlflow", database, "abandoned"), {"command": "c1"}, tmp_path)
-    mirror.start()
+@pytest.mark.parametrize("connect", [in_thread, in_process])
+def test_abandoning_is_quick_and_ends_what_is_open(
+    connect: Callable[[], Connection], database: str, mlflow_runs: Runs
+) -> None:
+    name = f"abandoned_{connect.__name__}"
+    mirror = Mirror(TrackRequest("mlflow", database, name), {"command": "c1"}, connect)
     deadline_s = time.monotonic() + 30
-    while not mlflow_runs("abandoned")["parents"] and time.monotonic() < deadline_s:
+    while not mlflow_runs(name)["parents"] and time.monotonic() < deadline_s:
         time.sleep(0.05)
     mirror.abandon()
-    (parent,) = mlflow_runs("abandoned")["parents"]
+    (parent,) = mlflow_runs(name)["parents"]
     assert parent.info.status == "KILLED"
