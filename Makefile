@@ -19,9 +19,8 @@ check: $(INSTALLED)
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
 
-bench: $(INSTALLED)
-	@.venv/bin/python -c 'import triton' 2>/dev/null || $(RUN) pip install -q -c constraints.txt -e '.[bench]'
-	@$(RUN) tests.benchmarks.bench_simulator
+bench: .venv/.bench
+	@.venv/bin/python tests/benchmarks/bench_simulator.py
 
 # The stamp is younger than what it was made from: a second run installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -31,6 +30,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo 'Installing the locked versions into .venv (a few minutes, once)'
 	@set -o pipefail; $(RUN) pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' \
 	  | { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
+	@touch $@
+
+.venv/.bench: $(INSTALLED)
+	@$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
 clean:
