@@ -14,7 +14,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +25,7 @@ from runner.track import CommandRun, Kept, run_status
 Connection = tuple[IO[str], IO[str]]
 """Where to write messages to a follower, and where to read its one answer from."""
 
+_UNNOTICED_S = 3.0
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.mirror import main; main()"
 
 
@@ -43,9 +43,14 @@ class Mirror:
         """The records of a job, in their order. Returns at once."""
         self._tell({"send": [str(path) for path in paths], "interrupted": interrupted})
 
-    def finish(self, folder: Path, interrupted: bool, patience_s: float = 120.0) -> str:
-        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else ""."""
+    def finish(self, folder: Path, interrupted: bool, waiting: Callable[[], None], patience_s: float = 120.0) -> str:
+        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else "".
+
+        waiting() is called once if it takes longer than a user would wait without asking.
+        """
         self._tell({"finish": str(folder), "interrupted": interrupted})
+        if not self._answered(_UNNOTICED_S):
+            waiting()
         if not self._answered(patience_s):
             self.abandon()
             return f"no answer within {patience_s:.0f} s"
@@ -63,8 +68,7 @@ class Mirror:
         self._answered(patience_s)
 
     def _answered(self, patience_s: float) -> bool:
-        ends_s = time.monotonic() + patience_s
-        ready, _, _ = select.select([self._answers], [], [], max(0.0, ends_s - time.monotonic()))
+        ready, _, _ = select.select([self._answers], [], [], patience_s)
         return bool(ready)
 
     def _tell(self, message: dict[str, Any]) -> None:

@@ -237,7 +237,11 @@ class _Session:
         if self._mirror is None:
             return
         uri = self._command.jobs[0].request.track.uri
-        if problem := self._mirror.finish(self._store.folder, interrupted):
+
+        def waiting() -> None:
+            self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
+
+        if problem := self._mirror.finish(self._store.folder, interrupted, waiting):
             self._console.say(
                 f"symlab: warning: MLflow at {uri} is not reachable: {problem}; the results are in {self._folder}; "
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"

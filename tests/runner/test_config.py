@@ -166,7 +166,7 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
         (["~sizes"], ["key 'sizes' was removed"]),
         (["+exp=allreduce_bf61"], ["unknown exp 'allreduce_bf61' (exp)", "allreduce_bf16"]),
         (["+exp="], ["unknown exp ''", "accumulator_study"]),
-        (["+exp=allreduce_bf16", "+exp=allreduce_fp16"], ["exp"]),
+        (["+exp=allreduce_bf16", "+exp=allreduce_fp16"], ["several values of one group (exp)", "-m +exp=a,b"]),
         (["+exp=allreduce_bf16,allreduce_fp16"], ["several experiments", "add -m"]),
         (["fabric=simulater"], ["unknown fabric 'simulater'", "did you mean simulator?"]),
         (["fabric.name=gpu"], ["unknown name 'gpu' (fabric.name)", "simulator"]),

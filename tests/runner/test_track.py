@@ -61,7 +61,9 @@ def test_metrics_are_curves_over_bytes_and_artifacts_are_there(
     history = client.get_metric_history(child, "instructions")
     assert sorted((one.step, one.value) for one in history) == [(8, 2000.0), (16, 2000.0), (64, 2000.0)]
     assert sorted(one.step for one in client.get_metric_history(child, "max_ulp_error")) == [8, 16, 64]
-    assert "bytes/peer read _own_" in runs["children"][0].data.metrics
+    assert "bytes/read _own_" in runs["children"][0].data.metrics
+    assert runs["children"][0].data.metrics["link_bytes_busiest"] == 9
+    assert not any("links" in key for key in runs["children"][0].data.metrics)
     assert len(client.list_artifacts(child, "records")) == 3
     assert [one.path.endswith(".ptx") for one in client.list_artifacts(child, "ptx")] == [True]
     (configuration,) = client.list_artifacts(runs["parents"][0].info.run_id, "configuration")
