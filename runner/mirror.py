@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,7 +101,7 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
     kept: list[Kept] = []
     problem, ending = "", "KILLED"
     try:
-        for line in messages:
+        for line in _drained(messages):
             message = json.loads(line)
             if "open" in message:
                 run = CommandRun(**message["open"])
@@ -119,6 +121,21 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
     with contextlib.suppress(OSError, ValueError):
         answers.write(json.dumps({"problem": problem}) + "\n")
         answers.flush()
+
+
+def _drained(messages: IO[str]) -> Iterator[str]:
+    """The lines, read by a thread as they come: a slow server must not fill the pipe and hold up the work."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def drain() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in messages:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=drain, name="symlab-mirror-drain", daemon=True).start()
+    while (line := lines.get()) is not None:
+        yield line
 
 
 def main() -> None:

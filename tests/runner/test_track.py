@@ -148,6 +148,15 @@ def test_a_server_that_never_answers_costs_seconds(symlab: Symlab, monkeypatch: 
     assert "is not reachable: timed out" in done.out
 
 
+def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
+    done = symlab("sizes=[8]", "track.uri=http://me:hunter2@127.0.0.1:9", track=True)
+    assert done.code == 0
+    assert "hunter2" not in done.out
+    kept = [path.read_text() for path in done.folder.glob("records/*/*.*")]
+    assert len(kept) == 3
+    assert not any("hunter2" in text for text in kept)
+
+
 def test_a_database_that_can_not_be_made_costs_a_warning(symlab: Symlab, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/file/mlflow.db", track=True)
