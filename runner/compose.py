@@ -202,6 +202,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OverrideParseException):
         return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
     text = str(error)
+    if text.startswith("Multiple values for "):
+        group = text.removeprefix("Multiple values for ").partition(".")[0]
+        return f"several values of one group ({group}), give one, or sweep over them: -m +{group}=a,b"
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     if isinstance(error, OmegaConfBaseException):
         cause = error
@@ -220,6 +223,8 @@ def explain(error: BaseException) -> str:
 def _siblings(key: str) -> tuple[str, list[str]]:
     """The last part of a key, and the keys that the schema has beside it."""
     section, _, name = key.rpartition(".")
+    if section.partition(".")[0] == "hydra":
+        return name, ["hydra.mode", "hydra.sweeper.params"]
     schema = SECTIONS.get(section)
     return name, [member.name for member in dataclasses.fields(schema)] if schema else []
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,7 @@ from runner.track import CommandRun, Kept, run_status
 Connection = tuple[IO[str], IO[str]]
 """Where to write messages to a follower, and where to read its one answer from."""
 
+_UNNOTICED_S = 3.0
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.mirror import main; main()"
 
 
@@ -43,9 +45,14 @@ class Mirror:
         """The records of a job, in their order. Returns at once."""
         self._tell({"send": [str(path) for path in paths], "interrupted": interrupted})
 
-    def finish(self, folder: Path, interrupted: bool, patience_s: float = 120.0) -> str:
-        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else ""."""
+    def finish(self, folder: Path, interrupted: bool, waiting: Callable[[], None], patience_s: float = 120.0) -> str:
+        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else "".
+
+        waiting() is called once if it takes longer than a user would wait without asking.
+        """
         self._tell({"finish": str(folder), "interrupted": interrupted})
+        if not self._answered(_UNNOTICED_S):
+            waiting()
         if not self._answered(patience_s):
             self.abandon()
             return f"no answer within {patience_s:.0f} s"
@@ -63,8 +70,7 @@ class Mirror:
         self._answered(patience_s)
 
     def _answered(self, patience_s: float) -> bool:
-        ends_s = time.monotonic() + patience_s
-        ready, _, _ = select.select([self._answers], [], [], max(0.0, ends_s - time.monotonic()))
+        ready, _, _ = select.select([self._answers], [], [], patience_s)
         return bool(ready)
 
     def _tell(self, message: dict[str, Any]) -> None:
@@ -95,7 +101,7 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
     kept: list[Kept] = []
     problem, ending = "", "KILLED"
     try:
-        for line in messages:
+        for line in _drained(messages):
             message = json.loads(line)
             if "open" in message:
                 run = CommandRun(**message["open"])
@@ -115,6 +121,21 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
     with contextlib.suppress(OSError, ValueError):
         answers.write(json.dumps({"problem": problem}) + "\n")
         answers.flush()
+
+
+def _drained(messages: IO[str]) -> Iterator[str]:
+    """The lines, read by a thread as they come: a slow server must not fill the pipe and hold up the work."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def drain() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in messages:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=drain, name="symlab-mirror-drain", daemon=True).start()
+    while (line := lines.get()) is not None:
+        yield line
 
 
 def main() -> None:

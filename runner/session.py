@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from runner.compose import ComposedJob
 from runner.config import CONF, FabricRequest, Request, RequestError
 from runner.console import Console, failures, summary
+from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of
 from runner.store import Store, StoreError
@@ -60,19 +61,12 @@ class Command:
         return sum(len(job.cases) for job in self.jobs)
 
 
-def capture_environment(root: Path) -> dict[str, Any]:
-    """The machine and the software, once a command."""
-    from runner.environment import capture
-
-    return capture(root)
-
-
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What a command works with. Tests put their own in; None is the usual: job.usual_means(), mirror.in_process."""
 
     make_world: WorldMaker = make_world
-    capture: Callable[[Path], dict[str, Any]] = capture_environment
+    capture: Callable[[Path], dict[str, Any]] = capture
     means: Means | None = None
     connect: Callable[[], Connection] | None = None
 
@@ -206,19 +200,21 @@ class _Session:
 
     def _asked(self, job: PreparedJob) -> dict[str, Any]:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
+        configuration = job.composed.configuration
+        track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
         return {
             "command": self._store.folder.name,
-            "command_line": ["symlab", *self._command.arguments],
+            "command_line": ["symlab", *map(without_passwords, self._command.arguments)],
             "experiment": job.composed.experiment,
             "job": job.composed.number,
             "jobs": len(self._command.jobs),
-            "overrides": list(job.composed.overrides),
-            "configuration": job.composed.configuration,
+            "overrides": [without_passwords(line) for line in job.composed.overrides],
+            "configuration": {**configuration, "track": track},
         }
 
     def _write_configuration(self, job: PreparedJob) -> None:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
-        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(job.composed.configuration)), name)
+        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job)["configuration"])), name)
 
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
@@ -236,8 +232,12 @@ class _Session:
     def _finish_mirror(self, interrupted: bool) -> None:
         if self._mirror is None:
             return
-        uri = self._command.jobs[0].request.track.uri
-        if problem := self._mirror.finish(self._store.folder, interrupted):
+        uri = without_passwords(self._command.jobs[0].request.track.uri)
+
+        def waiting() -> None:
+            self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
+
+        if problem := self._mirror.finish(self._store.folder, interrupted, waiting):
             self._console.say(
                 f"symlab: warning: MLflow at {uri} is not reachable: {problem}; the results are in {self._folder}; "
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"

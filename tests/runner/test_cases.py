@@ -59,7 +59,7 @@ def test_the_catalogue_can_do_every_experiment(name: str) -> None:
         ),
         (["sizes=1"], "1 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4"),
         (["sizes=1G"], "1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)"),
-        (["sizes=4", "fabric.heap_bytes=1K"], "nothing fits"),
+        (["sizes=4", "world_size=72", "fabric.heap_bytes=4K"], "nothing fits"),
     ],
 )
 def test_what_the_catalogue_refuses(arguments: list[str], message: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.config import CONF, RequestError, Schema, format_bytes, parse_bytes
+from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, Schema, format_bytes, parse_bytes
+from simulator.fabric import SimulatorOptions
 
 
 def composed(*arguments: str, multirun: bool = False) -> tuple[ComposedJob, ...]:
@@ -166,7 +167,7 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
         (["~sizes"], ["key 'sizes' was removed"]),
         (["+exp=allreduce_bf61"], ["unknown exp 'allreduce_bf61' (exp)", "allreduce_bf16"]),
         (["+exp="], ["unknown exp ''", "accumulator_study"]),
-        (["+exp=allreduce_bf16", "+exp=allreduce_fp16"], ["exp"]),
+        (["+exp=allreduce_bf16", "+exp=allreduce_fp16"], ["several values of one group (exp)", "-m +exp=a,b"]),
         (["+exp=allreduce_bf16,allreduce_fp16"], ["several experiments", "add -m"]),
         (["fabric=simulater"], ["unknown fabric 'simulater'", "did you mean simulator?"]),
         (["fabric.name=gpu"], ["unknown name 'gpu' (fabric.name)", "simulator"]),
@@ -198,6 +199,14 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
 def test_what_composition_refuses(arguments: list[str], parts: list[str]) -> None:
     message = refusal(*arguments)
     assert [part for part in parts if part not in message] == [], message
+
+
+def test_the_limits_of_the_heap_are_the_simulators() -> None:
+    for heap_bytes in (MIN_HEAP_BYTES, MAX_HEAP_BYTES):
+        assert SimulatorOptions(heap_bytes=heap_bytes).heap_bytes == heap_bytes
+    for heap_bytes in (MIN_HEAP_BYTES - 1, MAX_HEAP_BYTES + 1):
+        with pytest.raises(ValueError, match="heap_bytes"):
+            SimulatorOptions(heap_bytes=heap_bytes)
 
 
 def test_an_impossible_value_in_the_last_job_of_a_sweep_is_found_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 import runner
+from reports.record import load
 from runner.console import Console
 from runner.interrupt import Interrupted
 from runner.world import WorldFailure
@@ -294,3 +296,39 @@ def test_a_reader_that_leaves_does_not_stop_the_work() -> None:
     for _ in range(3):
         console.say("a line")
     stream.close()
+
+
+REAL = """
+    import json, sys
+    from runner.__main__ import main
+    code = main(sys.argv[1:])
+    print(json.dumps({"code": code, "cutlass": "cutlass" in sys.modules, "mlflow": "mlflow" in sys.modules}))
+"""
+
+
+def test_real_kernels_on_the_simulator_and_the_second_time_from_the_cache(tmp_path: Path) -> None:
+    arguments = ["dtype=bfloat16", "sizes=[2,1K]", "algorithms=[one_shot,multimem_two_shot]", "inputs=exact"]
+    seen = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(REAL), *arguments, "cache_dir=cache", "track=none", "world_size=3"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "4 cases: 4 passed" in run.stdout, run.stdout + run.stderr
+        seen.append(json.loads(run.stdout.splitlines()[-1]))
+    assert seen == [
+        {"code": 0, "cutlass": True, "mlflow": False},
+        {"code": 0, "cutlass": False, "mlflow": False},
+    ]
+    for path in tmp_path.glob("records/*/*.json"):
+        record = load(path)
+        assert record.verified
+        assert record.counters["instructions"] > 0
+        assert record.check is not None
+        assert record.check.method == "bitwise"
+        assert record.kernel is not None
+        assert (path.parent / "ptx" / f"{record.kernel.ptx_digest.removeprefix('sha256:')}.ptx").is_file()

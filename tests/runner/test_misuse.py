@@ -37,6 +37,8 @@ Symlab = Callable[..., Outcome]
         (["sizes=[1K,3]"], ["3 bytes are no whole number of float32 elements (sizes)", "multiple of 4"]),
         (["sizes=1G"], ["1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)", "at most", "bytes fit"]),
         (["fabric.heap_bytes=16K", "sizes=[1M]"], ["1M is beyond the heap of 16K a rank", "at most"]),
+        (["fabric.heap_bytes=8G"], ["a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"]),
+        (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 4G"]),
         (["dtype=bfloat16", "accumulator=float64"], ["bfloat16 has no accumulator 'float64' (accumulator)", "float32"]),
         (["sizes.min=1M", "sizes.max=1K"], ["the smallest size, 1M, is above the largest, 1K (sizes.min, sizes.max)"]),
         (["sizes.factor=1"], ["sizes would never grow with factor 1 (sizes.factor), give 2 or more"]),

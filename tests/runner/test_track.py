@@ -61,7 +61,9 @@ def test_metrics_are_curves_over_bytes_and_artifacts_are_there(
     history = client.get_metric_history(child, "instructions")
     assert sorted((one.step, one.value) for one in history) == [(8, 2000.0), (16, 2000.0), (64, 2000.0)]
     assert sorted(one.step for one in client.get_metric_history(child, "max_ulp_error")) == [8, 16, 64]
-    assert "bytes/peer read _own_" in runs["children"][0].data.metrics
+    assert "bytes/read _own_" in runs["children"][0].data.metrics
+    assert runs["children"][0].data.metrics["link_bytes_busiest"] == 9
+    assert not any("links" in key for key in runs["children"][0].data.metrics)
     assert len(client.list_artifacts(child, "records")) == 3
     assert [one.path.endswith(".ptx") for one in client.list_artifacts(child, "ptx")] == [True]
     (configuration,) = client.list_artifacts(runs["parents"][0].info.run_id, "configuration")
@@ -144,6 +146,15 @@ def test_a_server_that_never_answers_costs_seconds(symlab: Symlab, monkeypatch: 
         done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{silent.getsockname()[1]}", track=True)
     assert done.code == 0
     assert "is not reachable: timed out" in done.out
+
+
+def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
+    done = symlab("sizes=[8]", "track.uri=http://me:hunter2@127.0.0.1:9", track=True)
+    assert done.code == 0
+    assert "hunter2" not in done.out
+    kept = [path.read_text() for path in done.folder.glob("records/*/*.*")]
+    assert len(kept) == 3
+    assert not any("hunter2" in text for text in kept)
 
 
 def test_a_database_that_can_not_be_made_costs_a_warning(symlab: Symlab, tmp_path: Path) -> None:
