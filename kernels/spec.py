@@ -5,18 +5,37 @@ Kernels are data: the runner binds memory and arguments from a spec's declaratio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from memory.fabric import Traits
 
+if TYPE_CHECKING:
+    import torch
+
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
 
-DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-"""Data types by the names that configurations and records use."""
+ITEMSIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of an element, by the names that configurations and records use."""
+
+
+class _Dtypes(Mapping[str, "torch.dtype"]):
+    """Torch's types of those names. Torch, seconds to import, is imported when one is asked for, not before."""
+
+    def __getitem__(self, name: str) -> torch.dtype:
+        import torch
+
+        return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ITEMSIZES)
+
+    def __len__(self) -> int:
+        return len(ITEMSIZES)
+
+
+DTYPES: Mapping[str, torch.dtype] = _Dtypes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,7 @@ class Case:
 
     @property
     def itemsize(self) -> int:
-        return DTYPES[self.dtype].itemsize
+        return ITEMSIZES[self.dtype]
 
     @property
     def numel(self) -> int:
@@ -125,7 +144,8 @@ class KernelSpec:
 
     fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank"
     (owner+1, owner+2, .. owner, where owner(numel, world_size, dtype) is an int64 tensor of numel ranks: who reduces
-    each element), or "unordered" (the switch decides: no bitwise promise).
+    each element), or "unordered" (the switch decides: no bitwise promise). one_owner says that even then an element is
+    summed once and stored to all ranks, so that they agree to the bit whatever the order was.
 
     build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters`
     in their order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files,
@@ -151,6 +171,7 @@ class KernelSpec:
     owner: Callable[[int, int, str], torch.Tensor] | None = None
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72
+    one_owner: bool = False
 
     @property
     def name(self) -> str:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
+import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from runner.config import RequestError, first_line
 from runner.interrupt import exit_code_of, interruptible
+
+if TYPE_CHECKING:
+    from runner.compose import ComposedJob
+    from runner.session import Command, Tools
 
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
@@ -22,12 +29,15 @@ class _Parser(argparse.ArgumentParser):
         raise RequestError(f"{message} (command line), see symlab --help")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what a command line asks for. Gives the exit code; wrong requests are one line on stderr and 2."""
+def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> int:
+    """Do what a command line asks for. Gives the exit code; wrong requests are one line on stderr and 2.
+
+    tools are what it's done with; tests put their own in.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     with interruptible():
         try:
-            return _dispatch(given)
+            return _dispatch(given, tools)
         except RequestError as error:
             print(f"symlab: error: {_one_line(error)}", file=sys.stderr)
             return 2
@@ -36,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return exit_code_of(interrupt)
 
 
-def _dispatch(given: list[str]) -> int:
+def _dispatch(given: list[str], tools: Tools | None) -> int:
     options = _options(given)
     if options.version:
         print(f"symlab {_version()}")
@@ -56,13 +66,14 @@ def _dispatch(given: list[str]) -> int:
             return 0
         if options.info:
             compose_jobs(options.overrides, options.multirun)
-            hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
+            with _logging_restored():
+                hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
             return 0
         jobs = compose_jobs(options.overrides, options.multirun)
-    return _run(given, jobs)
+    return _run(given, jobs, tools)
 
 
-def _run(given: list[str], jobs: Sequence[Any]) -> int:
+def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None) -> int:
     from runner.console import Console
     from runner.session import prepare, run_command
 
@@ -70,10 +81,10 @@ def _run(given: list[str], jobs: Sequence[Any]) -> int:
     console = Console()
     for line in headline(command):
         console.say(line)
-    return run_command(command, console)
+    return run_command(command, console, tools)
 
 
-def headline(command: Any) -> list[str]:
+def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
     request = command.jobs[0].request
     sweep = f"{len(command.jobs)} jobs, " if len(command.jobs) > 1 else ""
@@ -127,6 +138,18 @@ def _show_configuration(options: argparse.Namespace) -> None:
         raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from error
 
 
+@contextlib.contextmanager
+def _logging_restored() -> Iterator[None]:
+    """Hydra's --info prints through handlers that it leaves in the root logger."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 def _plain(overrides: list[str]) -> list[str]:
     """Overrides as Hydra itself takes them."""
     return [f"+{one}" if one.startswith("exp=") else one for one in overrides]
@@ -143,5 +166,14 @@ def _one_line(error: RequestError) -> str:
     return " ".join(str(error).split())
 
 
+def command() -> NoReturn:
+    """The console script. Leaves at once when all is done: taking down torch's modules would take half a second."""
+    code = main()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -5,6 +5,8 @@ Sizes are the outer loop and algorithms the inner one, so that what is compared 
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 
 from kernels.catalogue import OPS, SPECS, collective
@@ -12,7 +14,7 @@ from kernels.spec import Case, KernelSpec
 from runner.config import Request, RequestError, format_bytes, near
 
 GUARD_BYTES = 256
-"""Poisoned bytes on either side of a buffer; the check looks whether they were written to."""
+"""What runner.program keeps on either side of every buffer and workspace."""
 
 ALIGNMENT_BYTES = 256
 
@@ -68,8 +70,10 @@ def heap_bytes_needed(case: Case, spec: KernelSpec) -> int:
     sizes = [input_numel * case.itemsize + 2 * GUARD_BYTES]
     if case.placement == "out_of_place":
         sizes.append(output_numel * case.itemsize + 2 * GUARD_BYTES)
-    sizes += [8 * workspace.numel for workspace in spec.workspaces(case)]
-    sizes += [8 * case.world_size for parameter in spec.parameters if parameter.kind == "peers"]
+    for workspace in spec.workspaces(case):
+        itemsize = int(re.sub(r"\D", "", workspace.dtype)) // 8
+        sizes.append(workspace.numel * itemsize + 2 * GUARD_BYTES)
+    sizes += [8 * case.world_size] * len({parameter.of for parameter in spec.parameters if parameter.kind == "peers"})
     return sum(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)
 
 
@@ -99,16 +103,11 @@ def largest_fitting(case: Case, spec: KernelSpec, heap_bytes: int) -> int:
     low, high = 0, heap_bytes // case.itemsize
     while low < high:
         middle = (low + high + 1) // 2
-        if heap_bytes_needed(_resized(case, middle * case.itemsize), spec) <= heap_bytes:
+        if heap_bytes_needed(dataclasses.replace(case, size_bytes=middle * case.itemsize), spec) <= heap_bytes:
             low = middle
         else:
             high = middle - 1
     return low * case.itemsize
-
-
-def _resized(case: Case, size_bytes: int) -> Case:
-    values = {name: getattr(case, name) for name in Case.__dataclass_fields__}
-    return Case(**{**values, "size_bytes": size_bytes})
 
 
 def _union(groups: Iterable[Sequence[str]]) -> list[str]:

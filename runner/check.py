@@ -24,6 +24,7 @@ from typing import Generic, TypeVar
 
 import torch
 
+from kernels.catalogue import collective as find_collective
 from kernels.numerics import FORMATS, Bound, ExactSum, bound, exact_sum, fold, round_to, same_bits, ulp_distance
 from kernels.spec import DTYPES, Case, Collective, KernelSpec
 from reports.record import Check, Mismatch
@@ -31,6 +32,12 @@ from runner.inputs import make_input
 
 KEPT_REFERENCES = 4
 """References of the latest cases that are kept: the algorithms of a job run one after another on the same data."""
+
+KEPT_ELEMENTS = 8 * 1024 * 1024
+"""As many elements as kept references may have together, but for the latest: some 50 bytes each."""
+
+KEPT_OUTPUTS = 2
+"""Outputs that a reference keeps, with what was found of them."""
 
 Made = TypeVar("Made")
 
@@ -66,6 +73,7 @@ class Comparison:
     max_ulp_error: int
     squared_ulp_error: float
     bound_used: float | None
+    digest: str
 
 
 @dataclass(slots=True)
@@ -73,8 +81,7 @@ class Reference:
     """What a rank's output must be. nearest is the exact sum rounded once to the dtype, from which errors are
     counted.
 
-    expected holds the bits demanded by a bitwise method, limit the interval of method "bound": one of the two. Ranks
-    of one process often bring the same output: seen keeps what was found, by digest.
+    expected holds the bits demanded by a bitwise method, limit the interval of method "bound": one of the two.
     """
 
     method: str
@@ -82,8 +89,21 @@ class Reference:
     nearest: torch.Tensor
     expected: torch.Tensor | None
     limit: Bound | None
-    seen: dict[str, Comparison] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    bound_value: float | None = None
+    _seen: list[tuple[torch.Tensor, Comparison]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look_at(self, output: torch.Tensor) -> Comparison:
+        """Compare an output. Ranks and launches mostly bring the same bits, so the latest findings are kept with
+        theirs."""
+        with self._lock:
+            for bits, comparison in self._seen:
+                if torch.equal(bits, _bits(output)):
+                    return comparison
+            comparison = _compare(self, output)
+            self._seen[KEPT_OUTPUTS - 1 :] = []
+            self._seen.insert(0, (_bits(output).clone(), comparison))
+            return comparison
 
 
 def check_rank(
@@ -101,23 +121,15 @@ def check_rank(
     collective stands in for the catalogue's, inputs (one 1-D tensor a rank) for what make_input gives: tests bring
     theirs.
     """
-    collective = collective or _collective(case.op)
+    collective = collective or find_collective(case.op)
     reference = _reference(case, spec, collective, rank, inputs)
-    digests: list[str] = []
     found: list[Comparison] = []
-    for launch, output in enumerate(outputs):
+    for output in outputs:
         if output.dtype != reference.nearest.dtype or output.shape != reference.nearest.shape:
             raise AssertionError(
                 f"rank {rank}: output is {output.dtype} {tuple(output.shape)}, not what {case.id} gives"
             )
-        if launch and torch.equal(_bits(output), _bits(outputs[0])):
-            digests.append(digests[0])
-        else:
-            digests.append(_digest(output))
-        with reference.lock:
-            if digests[-1] not in reference.seen:
-                reference.seen[digests[-1]] = _compare(reference, output)
-            found.append(reference.seen[digests[-1]])
+        found.append(reference.look_at(output))
     wrong_launch = next((launch for launch, one in enumerate(found) if one.wrong), None)
     limit = reference.limit
     return RankCheck(
@@ -131,12 +143,12 @@ def check_rank(
         max_absolute_error=_largest(one.max_absolute_error for one in found),
         max_ulp_error=max(one.max_ulp_error for one in found),
         squared_ulp_error=sum(one.squared_ulp_error for one in found),
-        digest=digests[0],
+        digest=found[0].digest,
         launches=len(outputs),
-        launches_equal=len(set(digests)) == 1,
+        launches_equal=len({one.digest for one in found}) == 1,
         guard_faults=tuple(guard_faults),
         bound=limit.formula if limit else "",
-        bound_value=limit.largest_error if limit else None,
+        bound_value=reference.bound_value,
         bound_used=max(one.bound_used or 0.0 for one in found) if limit else None,
     )
 
@@ -146,7 +158,7 @@ def merge(case: Case, spec: KernelSpec, checks: Sequence[RankCheck], *, collecti
 
     For an op whose ranks get different outputs, ranks_equal is True and not promised: there is nothing to compare.
     """
-    collective = collective or _collective(case.op)
+    collective = collective or find_collective(case.op)
     checks = sorted(checks, key=lambda one: one.rank)
     promised = case.inputs == "exact" or spec.fold != "unordered"
     same = collective.same_on_all_ranks
@@ -163,7 +175,7 @@ def merge(case: Case, spec: KernelSpec, checks: Sequence[RankCheck], *, collecti
         ranks_equal=not same or len({one.digest for one in checks}) == 1,
         launches=checks[0].launches,
         launches_equal=all(one.launches_equal for one in checks),
-        ranks_equal_promised=same and promised,
+        ranks_equal_promised=same and (promised or spec.one_owner),
         launches_equal_promised=promised,
         first_mismatch=next((one.first_mismatch for one in checks if one.first_mismatch), None),
         bound=checks[0].bound,
@@ -171,12 +183,6 @@ def merge(case: Case, spec: KernelSpec, checks: Sequence[RankCheck], *, collecti
         bound_used=max(shares) if shares else None,
         guard_faults=tuple(f"rank {one.rank}: {fault}" for one in checks for fault in one.guard_faults),
     )
-
-
-def _collective(op: str) -> Collective:
-    from kernels import catalogue
-
-    return catalogue.collective(op)
 
 
 def _reference(
@@ -210,7 +216,8 @@ def _make_reference(
         assert torch.equal(nearest.to(torch.float64), total.value), f"{case.id}: the exact inputs' sums are not exact"
         return Reference("bitwise", total, nearest, nearest, None)
     if spec.fold == "unordered":
-        return Reference("bound", total, nearest, None, bound(parts, case.accumulator, total))
+        limit = bound(parts, case.accumulator, total)
+        return Reference("bound", total, nearest, None, limit, limit.largest_error)
     first = None
     if spec.fold == "from_next_rank":
         if spec.owner is None:
@@ -236,6 +243,7 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
         max_ulp_error=int(ulps.max()),
         squared_ulp_error=float(ulps.to(torch.float64).square().sum()),
         bound_used=reference.limit.largest_share(output) if reference.limit else None,
+        digest=hashlib.sha256(_bits(output).contiguous().numpy().data).hexdigest(),
     )
 
 
@@ -262,10 +270,6 @@ def _bit_text(value: torch.Tensor) -> str:
     return f"0x{int(_bits(value)) & ((1 << width) - 1):0{width // 4}x}"
 
 
-def _digest(value: torch.Tensor) -> str:
-    return hashlib.sha256(_bits(value.contiguous()).numpy().tobytes()).hexdigest()
-
-
 def _largest(values: Iterable[float]) -> float:
     """The largest value; NaN when there is one."""
     listed = list(values)
@@ -275,8 +279,8 @@ def _largest(values: Iterable[float]) -> float:
 class _Kept(Generic[Made]):
     """The latest few results by key. What several threads ask for at once is made once: the others wait."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, weigh: Callable[[Made], int]) -> None:
+        self._weigh = weigh
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, Made] = OrderedDict()
 
@@ -285,10 +289,13 @@ class _Kept(Generic[Made]):
             if key not in self._results:
                 self._results[key] = make()
             self._results.move_to_end(key)
-            while len(self._results) > self._most:
+            while len(self._results) > 1 and (len(self._results) > KEPT_REFERENCES or self._weight() > KEPT_ELEMENTS):
                 self._results.popitem(last=False)
             return self._results[key]
 
+    def _weight(self) -> int:
+        return sum(self._weigh(result) for result in self._results.values())
 
-_totals: _Kept[ExactSum] = _Kept(KEPT_REFERENCES)
-_references: _Kept[Reference] = _Kept(KEPT_REFERENCES)
+
+_totals: _Kept[ExactSum] = _Kept(lambda total: total.value.numel())
+_references: _Kept[Reference] = _Kept(lambda reference: reference.nearest.numel())

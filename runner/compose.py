@@ -63,10 +63,10 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
         overrides = _parsed(_with_plus(argument) for argument in arguments)
         jobs: list[ComposedJob] = []
         for chosen in _by_experiment(overrides, multirun):
-            for line in _expanded(chosen, multirun):
+            for lines, config in _expanded(chosen, multirun):
                 if len(jobs) >= MAX_JOBS:
                     raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
-                jobs.append(_job(len(jobs), line))
+                jobs.append(_job(len(jobs), lines, config))
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
     if not jobs:
@@ -139,11 +139,13 @@ def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[O
         yield [chosen if one is swept[0] else one for one in overrides]
 
 
-def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
-    """The override lines of each job: the product of the experiment's sweep and the command line's, which wins."""
+def _expanded(overrides: list[Override], multirun: bool) -> Iterator[tuple[list[str], DictConfig]]:
+    """Each job's override lines and configuration: the product of the experiment's sweep and the command line's, which
+    wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
     fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
-    settings = _compose(fixed).hydra
+    config = _compose(fixed)
+    settings = config.hydra
     mode = RunMode.MULTIRUN if multirun else settings.mode
     if mode != RunMode.MULTIRUN:
         if swept:
@@ -151,7 +153,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
             raise RequestError(
                 f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them"
             )
-        yield fixed
+        yield fixed, config
         return
     parameters = settings.sweeper.params or {}
     lines = {
@@ -159,7 +161,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
         for one in [*_parsed(f"{key}={value}" for key, value in parameters.items()), *overrides]
     }
     for combination in itertools.product(*lines.values()):
-        yield list(combination)
+        yield list(combination), _compose(list(combination))
 
 
 def _compose(lines: list[str]) -> DictConfig:
@@ -171,8 +173,7 @@ def _compose(lines: list[str]) -> DictConfig:
         raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
 
 
-def _job(number: int, lines: list[str]) -> ComposedJob:
-    config = _compose(lines)
+def _job(number: int, lines: list[str], config: DictConfig) -> ComposedJob:
     experiment = str(config.hydra.runtime.choices.get("exp") or "")
     with open_dict(config):
         del config["hydra"]
@@ -201,6 +202,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OverrideParseException):
         return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
     text = str(error)
+    if text.startswith("Multiple values for "):
+        group = text.removeprefix("Multiple values for ").partition(".")[0]
+        return f"several values of one group ({group}), give one, or sweep over them: -m +{group}=a,b"
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     if isinstance(error, OmegaConfBaseException):
         cause = error
@@ -219,6 +223,8 @@ def explain(error: BaseException) -> str:
 def _siblings(key: str) -> tuple[str, list[str]]:
     """The last part of a key, and the keys that the schema has beside it."""
     section, _, name = key.rpartition(".")
+    if section.partition(".")[0] == "hydra":
+        return name, ["hydra.mode", "hydra.sweeper.params"]
     schema = SECTIONS.get(section)
     return name, [member.name for member in dataclasses.fields(schema)] if schema else []
 

@@ -24,6 +24,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 """Where the configuration lies: beside the packages, whatever the working folder is."""
 
 MAX_WORLD_SIZE = 72
+MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 FABRICS = ("auto", "simulator", "nvshmem")
 TRACKERS = ("mlflow", "none")
 PLACEMENTS = ("out_of_place", "in_place")
@@ -314,8 +315,9 @@ def _sizes(values: dict[str, Any]) -> tuple[int, ...]:
 
 def _fabric(values: dict[str, Any]) -> FabricRequest:
     heap_bytes = parse_bytes(values["heap_bytes"], "fabric.heap_bytes")
-    if heap_bytes > 1 << 36:
-        raise RequestError(f"a heap of {format_bytes(heap_bytes)} a rank (fabric.heap_bytes), give 64G or less")
+    if not MIN_HEAP_BYTES <= heap_bytes <= MAX_HEAP_BYTES:
+        limits = f"{format_bytes(MIN_HEAP_BYTES)} to {format_bytes(MAX_HEAP_BYTES)}"
+        raise RequestError(f"a heap of {format_bytes(heap_bytes)} a rank (fabric.heap_bytes), give {limits}")
     budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")

@@ -1,75 +1,145 @@
-"""Tracking beside the work: a thread that imports MLflow while the simulation runs and sends what is finished.
+"""Tracking beside the work, in a process of its own that imports MLflow while the simulation runs.
 
-Nothing that happens here can hurt the results: a problem is told once, at the end, and records can be sent later.
+Another process, because importing and writing would take turns with the simulation in this one; in a session of its
+own, because a Ctrl-C in the terminal is not meant for it. It gets messages, one JSON line each, and reads what it sends
+from the records on disk. When its input ends without a word, whatever the reason, it ends the runs that are open: none
+is left RUNNING, even if the main process was killed. Nothing that happens here can hurt the results.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import queue
+import select
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from reports.record import load
 from runner.config import TrackRequest, first_line
 from runner.track import CommandRun, Kept, run_status
 
-_Work = Callable[[CommandRun], None]
+Connection = tuple[IO[str], IO[str]]
+"""Where to write messages to a follower, and where to read its one answer from."""
+
+_UNNOTICED_S = 3.0
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.mirror import main; main()"
 
 
 class Mirror:
-    """A command's way to MLflow. start, send after each job, finish once; never raises for a tracking server's sake."""
+    """A command's way to MLflow: send after each job, finish once. Never raises for a tracking server's sake."""
 
-    def __init__(self, track: TrackRequest, request: dict[str, Any], folder: Path) -> None:
-        self._track = track
-        self._request = request
-        self._folder = folder
-        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._kept: list[Kept] = []
-        self._last_status = "FAILED"
-        self._hurry = threading.Event()
-        self._ended = threading.Event()
-        self.problem = ""
-        self._thread = threading.Thread(target=self._follow, name="symlab-mirror", daemon=True)
+    def __init__(
+        self, track: TrackRequest, request: dict[str, Any], connect: Callable[[], Connection] | None = None
+    ) -> None:
+        """Begin: in the background MLflow is imported and the parent run opened."""
+        self._messages, self._answers = (connect or in_process)()
+        self._tell({"open": {"uri": track.uri, "experiment": track.experiment, "request": request}})
 
-    def start(self) -> None:
-        """Begin: import, connect, open the parent run, all in the background."""
-        self._thread.start()
+    def send(self, paths: Sequence[Path], interrupted: bool = False) -> None:
+        """The records of a job, in their order. Returns at once."""
+        self._tell({"send": [str(path) for path in paths], "interrupted": interrupted})
 
-    def send(self, kept: Sequence[Kept], interrupted: bool = False) -> None:
-        """A job's records, in the order in which they were made. Returns at once."""
-        self._kept.extend(kept)
-        self._work.put(lambda run: run.send(kept, interrupted))
+    def finish(self, folder: Path, interrupted: bool, waiting: Callable[[], None], patience_s: float = 120.0) -> str:
+        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else "".
 
-    def finish(self, interrupted: bool = False, patience_s: float = 120.0) -> str:
-        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else ""."""
-        status = run_status([one.record for one in self._kept], interrupted)
-        self._last_status = status
-        self._work.put(lambda run: run.finish(self._kept, status, self._folder))
-        self._work.put(None)
-        if not self._ended.wait(patience_s):
-            self.problem = self.problem or f"no answer within {patience_s:.0f} s"
-        return self.problem
+        waiting() is called once if it takes longer than a user would wait without asking.
+        """
+        self._tell({"finish": str(folder), "interrupted": interrupted})
+        if not self._answered(_UNNOTICED_S):
+            waiting()
+        if not self._answered(patience_s):
+            self.abandon()
+            return f"no answer within {patience_s:.0f} s"
+        answer = self._answers.readline()
+        with contextlib.suppress(OSError):
+            self._messages.close()
+        if not answer:
+            return "the process that sends to it ended without a word"
+        return str(json.loads(answer)["problem"])
 
     def abandon(self, patience_s: float = 2.0) -> None:
-        """Don't send what is left; end the open runs as KILLED, within patience_s."""
-        self._last_status = "KILLED"
-        self._hurry.set()
-        self._work.put(None)
-        if self._thread.ident is not None:
-            self._ended.wait(patience_s)
+        """Don't send what is left. The open runs end as KILLED; that is waited for no longer than patience_s."""
+        with contextlib.suppress(OSError):
+            self._messages.close()
+        self._answered(patience_s)
 
-    def _follow(self) -> None:
-        run: CommandRun | None = None
-        try:
-            run = CommandRun(self._track.uri, self._track.experiment, self._request)
-            while (work := self._work.get()) is not None and not self._hurry.is_set():
-                work(run)
-        except Exception as error:
-            self.problem = first_line(error)
-        finally:
-            if run is not None:
-                with contextlib.suppress(Exception):
-                    run.close("KILLED" if self._hurry.is_set() else self._last_status)
-            self._ended.set()
+    def _answered(self, patience_s: float) -> bool:
+        ready, _, _ = select.select([self._answers], [], [], patience_s)
+        return bool(ready)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        # A follower that has given up has said why: its answer is read at the end.
+        with contextlib.suppress(OSError, ValueError):
+            self._messages.write(json.dumps(message) + "\n")
+            self._messages.flush()
+
+
+def in_process() -> Connection:
+    """A follower in a new process of this interpreter, with this project's packages."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).resolve().parent.parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
+
+
+def follow(messages: IO[str], answers: IO[str]) -> None:
+    """Do what the messages say until they end; answer once, with the problem or ""."""
+    run: CommandRun | None = None
+    kept: list[Kept] = []
+    problem, ending = "", "KILLED"
+    try:
+        for line in _drained(messages):
+            message = json.loads(line)
+            if "open" in message:
+                run = CommandRun(**message["open"])
+            elif "send" in message and run is not None:
+                some = [Kept(Path(path), load(path)) for path in message["send"]]
+                kept += some
+                run.send(some, message["interrupted"])
+            elif "finish" in message and run is not None:
+                ending = run_status([one.record for one in kept], message["interrupted"])
+                run.finish(kept, ending, Path(message["finish"]))
+                break
+    except Exception as error:
+        problem, ending = first_line(error), "FAILED"
+    finally:
+        if run is not None:
+            run.close(ending)
+    with contextlib.suppress(OSError, ValueError):
+        answers.write(json.dumps({"problem": problem}) + "\n")
+        answers.flush()
+
+
+def _drained(messages: IO[str]) -> Iterator[str]:
+    """The lines, read by a thread as they come: a slow server must not fill the pipe and hold up the work."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def drain() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in messages:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=drain, name="symlab-mirror-drain", daemon=True).start()
+    while (line := lines.get()) is not None:
+        yield line
+
+
+def main() -> None:
+    """The follower's process. What MLflow prints is kept away from the answer."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    follow(sys.stdin, answers)

@@ -17,17 +17,18 @@ from omegaconf import OmegaConf
 from runner.compose import ComposedJob
 from runner.config import CONF, FabricRequest, Request, RequestError
 from runner.console import Console, failures, summary
+from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of
 from runner.store import Store, StoreError
-from runner.track import Kept, open_command
+from runner.track import open_command
 
 if TYPE_CHECKING:
     from kernels.spec import Case
     from memory.fabric import Executable
     from reports.record import Record
     from runner.job import Means
-    from runner.mirror import Mirror
+    from runner.mirror import Connection, Mirror
     from runner.world import World
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
@@ -60,20 +61,14 @@ class Command:
         return sum(len(job.cases) for job in self.jobs)
 
 
-def capture_environment(root: Path) -> dict[str, Any]:
-    """The machine and the software, once a command."""
-    from runner.environment import capture
-
-    return capture(root)
-
-
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a command works with. Tests put their own in; means None is job.usual_means()."""
+    """What a command works with. Tests put their own in; None is the usual: job.usual_means(), mirror.in_process."""
 
     make_world: WorldMaker = make_world
-    capture: Callable[[Path], dict[str, Any]] = capture_environment
+    capture: Callable[[Path], dict[str, Any]] = capture
     means: Means | None = None
+    connect: Callable[[], Connection] | None = None
 
 
 def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob]) -> Command:
@@ -133,7 +128,7 @@ class _Session:
         self._tools = tools
         self._environment = functools.cache(lambda: _captured(tools.capture))
         self._records: list[Record] = []
-        self._unsent: list[Kept] = []
+        self._unsent: list[Path] = []
         self._job = command.jobs[0]
         self._world: World | None = None
         self._world_key: tuple[FabricRequest, int] | None = None
@@ -142,10 +137,11 @@ class _Session:
 
     def run(self) -> None:
         """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
-        from runner.job import run_job
-
         self._start_mirror()
         self._console.begin(self._command.case_count)
+        # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
+        from runner.job import run_job
+
         for job in self._command.jobs:
             self._job = job
             try:
@@ -175,7 +171,7 @@ class _Session:
         number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
         path = self._store.write(record, number)
         self._records.append(record)
-        self._unsent.append(Kept(path, record))
+        self._unsent.append(path)
         self._console.finished(record)
 
     def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
@@ -204,19 +200,21 @@ class _Session:
 
     def _asked(self, job: PreparedJob) -> dict[str, Any]:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
+        configuration = job.composed.configuration
+        track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
         return {
             "command": self._store.folder.name,
-            "command_line": ["symlab", *self._command.arguments],
+            "command_line": ["symlab", *map(without_passwords, self._command.arguments)],
             "experiment": job.composed.experiment,
             "job": job.composed.number,
             "jobs": len(self._command.jobs),
-            "overrides": list(job.composed.overrides),
-            "configuration": job.composed.configuration,
+            "overrides": [without_passwords(line) for line in job.composed.overrides],
+            "configuration": {**configuration, "track": track},
         }
 
     def _write_configuration(self, job: PreparedJob) -> None:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
-        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(job.composed.configuration)), name)
+        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job)["configuration"])), name)
 
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
@@ -224,8 +222,7 @@ class _Session:
             return
         from runner.mirror import Mirror
 
-        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._store.folder)
-        self._mirror.start()
+        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._tools.connect)
 
     def _send(self, interrupted: bool) -> None:
         unsent, self._unsent = self._unsent, []
@@ -235,8 +232,12 @@ class _Session:
     def _finish_mirror(self, interrupted: bool) -> None:
         if self._mirror is None:
             return
-        uri = self._command.jobs[0].request.track.uri
-        if problem := self._mirror.finish(interrupted):
+        uri = without_passwords(self._command.jobs[0].request.track.uri)
+
+        def waiting() -> None:
+            self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
+
+        if problem := self._mirror.finish(self._store.folder, interrupted, waiting):
             self._console.say(
                 f"symlab: warning: MLflow at {uri} is not reachable: {problem}; the results are in {self._folder}; "
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"

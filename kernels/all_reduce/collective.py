@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from kernels.spec import Collective
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _counts(numel: int, world_size: int) -> tuple[int, int]:

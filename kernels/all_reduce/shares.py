@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
-from kernels.spec import DTYPES, Case
+from kernels.spec import ITEMSIZES, Case
+
+if TYPE_CHECKING:
+    import torch
 
 VECTOR_BYTES = 16
 
@@ -36,7 +39,9 @@ def slice_vectors(count: int, world_size: int) -> list[int]:
 
 def owner(numel: int, world_size: int, dtype: str) -> torch.Tensor:
     """Who reduces each element in two_shot: int64[numel] of ranks. What fills no vector is the last rank's."""
-    per_vector = VECTOR_BYTES // DTYPES[dtype].itemsize
+    import torch  # takes seconds, and the catalogue is asked before anything runs
+
+    per_vector = VECTOR_BYTES // ITEMSIZES[dtype]
     lengths = [length * per_vector for length in slice_vectors(numel // per_vector, world_size)]
     lengths[-1] += numel % per_vector
     return torch.repeat_interleave(torch.arange(world_size), torch.tensor(lengths))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -95,9 +96,15 @@ def test_a_full_heap_says_what_would_fit_and_the_pool_goes_on(make_world: Make, 
     def program(fabric: Any) -> None:
         with SymmetricPool(fabric) as pool:
             pool.tensor(1 << 14, torch.uint8, name="a quarter")
-            with pytest.raises(HeapFull, match=r"too much(.|\n)*49[,_]?152"):
+            with pytest.raises(HeapFull, match="too much") as caught:
                 pool.tensor(49153, torch.uint8, name="too much")
-            pool.tensor(49152, torch.uint8, name="the rest")
+            fits = re.search(r"([\d,]+)( bytes)? would", str(caught.value))
+            assert fits is not None
+            fits_bytes = int(fits[1].replace(",", ""))
+            assert fits_bytes > 1 << 15
+            pool.tensor(fits_bytes, torch.uint8, name="the rest")
+            with pytest.raises(HeapFull, match="one more"):
+                pool.tensor(1, torch.uint8, name="one more")
 
     check(on_ranks(world, program))
     assert held(world) == []

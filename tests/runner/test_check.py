@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from kernels.catalogue import SPECS
 from kernels.numerics import FORMATS, ExactSum, exact_sum, fold, nan_distance, round_to
 from kernels.spec import DTYPES, Case, Collective, Fold, KernelSpec, Launch
 from reports.record import Check
@@ -321,6 +322,39 @@ def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPa
     assert len(found) == 16
     assert all(one_rank.wrong == 0 for one_rank in found)
     assert sorted(calls) == ["fold", "sum"]
+
+
+def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(numel: int) -> None:
+        one = case(numel=numel)
+        check_rank(one, spec(), 0, [right(one, "rank_order")], (), collective=ALL_REDUCE)
+
+    for numel in range(100, 110):
+        look(numel)
+    assert len(check._references._results) == check.KEPT_REFERENCES
+    monkeypatch.setattr(check, "KEPT_ELEMENTS", 250)
+    look(110)
+    assert len(check._references._results) == 2
+    look(1000)
+    assert len(check._references._results) == len(check._totals._results) == 1
+
+
+@pytest.mark.parametrize("kernel", SPECS, ids=lambda one: one.name)
+@pytest.mark.parametrize("inputs", ["exact", "normal"])
+@pytest.mark.parametrize("numel", [1, 7, 1000])
+def test_every_spec_of_the_catalogue_can_be_checked(kernel: KernelSpec, inputs: str, numel: int) -> None:
+    for dtype in kernel.dtypes:
+        for accumulator in kernel.accumulators:
+            size_bytes = numel * DTYPES[dtype].itemsize
+            one = Case(kernel.op, kernel.algorithm, dtype, accumulator, "sum", size_bytes, 3, inputs=inputs)
+            parts = contributions(one)
+            first = (kernel.owner(numel, 3, dtype) + 1) % 3 if kernel.owner and "next" in kernel.fold else None
+            result = fold(parts, accumulator, first)
+            checks = [check_rank(one, kernel, rank, [result], ()) for rank in range(3)]
+            assert merge(one, kernel, checks).faults == ()
+            dropped = fold(parts[:2], accumulator)
+            wrong = check_rank(one, kernel, 0, [dropped], ()).wrong
+            assert wrong == numel if inputs == "exact" else wrong > 0.9 * numel  # tiny numbers drop out unseen
 
 
 def test_outputs_of_a_wrong_shape_are_our_own_error() -> None:

@@ -1,4 +1,4 @@
-"""Worlds for the memory tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
+"""Worlds for tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from memory.fabric import (
+    DeviceFault,
     Disagreement,
     Executable,
     FabricError,
@@ -19,6 +20,7 @@ from memory.fabric import (
     Region,
     Traits,
 )
+from simulator.fabric import SimulatedWorld, SimulatorOptions
 
 WAIT_S = 20.0
 
@@ -32,6 +34,8 @@ class DictionaryWorld:
         self.multicast = multicast
         self.condition = threading.Condition()
         self.heaps: list[dict[int, tuple[Region, torch.Tensor]]] = [{} for _ in range(world_size)]
+        # Peers' kernels may still run when a failed rank gives up its memory.
+        self.dropped: dict[int, tuple[Region, torch.Tensor]] = {}
         self.kernels: dict[str, Callable[..., None]] = {}
         self.round = 0
         self.arrived: dict[int, tuple[str, str]] = {}
@@ -41,6 +45,14 @@ class DictionaryWorld:
 
     def fabric(self, rank: int) -> DictionaryFabric:
         return DictionaryFabric(self, rank)
+
+    def at(self, address: int, size_bytes: int) -> torch.Tensor:
+        """What kernels see: the bytes at an address, which must lie in one region."""
+        for heap in [*self.heaps, self.dropped]:
+            for region, content in list(heap.values()):
+                if region.address <= address and address + size_bytes <= region.address + region.size_bytes:
+                    return content[address - region.address :][:size_bytes]
+        raise DeviceFault(f"{size_bytes} bytes at {address:#x} belong to no tensor")
 
     def meet(self, rank: int, kind: str, note: str) -> tuple[str, ...]:
         """Everybody's note, once all are here; kinds that differ are a Disagreement."""
@@ -141,10 +153,12 @@ class DictionaryFabric:
 
     def free(self, region: Region) -> None:
         self.world.meet(self.rank, "free", region.name)
-        self.drop(region)
+        del self.world.heaps[self.rank][region.address]
 
     def drop(self, region: Region) -> None:
-        self.world.heaps[self.rank].pop(region.address, None)
+        held = self.world.heaps[self.rank].pop(region.address, None)
+        if held is not None:
+            self.world.dropped[region.address] = held
 
     def peer_address(self, region: Region, peer: int) -> int:
         return region.address - self.window(self.rank) + self.window(peer)
@@ -175,10 +189,14 @@ class DictionaryFabric:
 
 
 class InterruptedFabric:
-    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do."""
+    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do.
 
-    def __init__(self, fabric: Any, at_call: int, error: BaseException | None) -> None:
+    at_call counts from 1: calls of the method named, or of all methods.
+    """
+
+    def __init__(self, fabric: Any, at_call: int, error: BaseException | None, method: str = "") -> None:
         self.fabric = fabric
+        self.method = method
         self.at_call = at_call
         self.error = error
         self.calls: list[str] = []
@@ -189,8 +207,9 @@ class InterruptedFabric:
             return attribute
 
         def call(*arguments: Any) -> Any:
-            self.calls.append(name)
-            if self.error is not None and len(self.calls) == self.at_call:
+            if self.method in ("", name):
+                self.calls.append(name)
+            if self.error is not None and self.method in ("", name) and len(self.calls) == self.at_call:
                 raise self.error
             return attribute(*arguments)
 
@@ -221,12 +240,19 @@ def run_ranks(
     return outcomes
 
 
-@pytest.fixture(params=["dictionary"])
+@pytest.fixture
+def dictionary_world() -> type[DictionaryWorld]:
+    return DictionaryWorld
+
+
+@pytest.fixture(params=["dictionary", "simulator"])
 def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """make_world(world_size, heap_bytes=, multicast=) -> a world of the kind that the test is run for."""
 
     def make(world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> Any:
-        return DictionaryWorld(world_size, heap_bytes, multicast)
+        if request.param == "dictionary":
+            return DictionaryWorld(world_size, heap_bytes, multicast)
+        return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
 
     return make
 

@@ -1,0 +1,179 @@
+"""The Fabric contract itself, on every kind of world: what the pool and the program count on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from memory.fabric import Disagreement, FabricError, HeapFull, PeerLost, Region
+
+Make = Callable[..., Any]
+OnRanks = Callable[..., list[Any]]
+
+
+def good(outcomes: list[Any]) -> list[Any]:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+def test_everybody_gets_everybodys_note_each_time(make_world: Make, on_ranks: OnRanks) -> None:
+    def program(fabric: Any) -> list[tuple[str, ...]]:
+        return [fabric.exchange(f"{fabric.rank} says {turn}") for turn in range(20)]
+
+    expected = [tuple(f"{rank} says {turn}" for rank in range(5)) for turn in range(20)]
+    assert good(on_ranks(make_world(5), program)) == [expected] * 5
+
+
+def test_nobody_passes_a_barrier_before_all_are_there(make_world: Make, on_ranks: OnRanks) -> None:
+    arrived: list[int] = []
+
+    def program(fabric: Any) -> int:
+        if fabric.rank == 2:
+            time.sleep(0.1)
+        arrived.append(fabric.rank)
+        fabric.barrier()
+        return len(arrived)
+
+    assert good(on_ranks(make_world(3), program)) == [3, 3, 3]
+
+
+def test_a_world_runs_one_program_after_another(make_world: Make, on_ranks: OnRanks) -> None:
+    world = make_world(2)
+    for turn in range(3):
+        outcomes = on_ranks(world, lambda fabric, turn=turn: fabric.exchange(str(turn)))
+        assert good(outcomes) == [(str(turn), str(turn))] * 2
+
+
+def test_fresh_memory_reads_as_poison_and_bytes_keep_their_place(make_world: Make, on_ranks: OnRanks) -> None:
+    def program(fabric: Any) -> None:
+        region = fabric.allocate(40, 64, "data")
+        assert (region.name, region.size_bytes, region.address % 64) == ("data", 40, 0)
+        assert fabric.read(region, 0, 40).tolist() == [0xFF] * 40
+        fabric.write(region, 3, torch.tensor([1, 2, 3], dtype=torch.uint8))
+        assert fabric.read(region, 2, 5).tolist() == [0xFF, 1, 2, 3, 0xFF]
+        view = fabric.view(region)
+        assert (view.dtype, tuple(view.shape)) == (torch.uint8, (40,))
+        view[39] = 9
+        assert fabric.read(region, 38, 2).tolist() == [0xFF, 9]
+        fabric.free(region)
+
+    good(on_ranks(make_world(2), program))
+
+
+def test_a_written_tensor_can_be_changed_afterwards(make_world: Make, on_ranks: OnRanks) -> None:
+    def program(fabric: Any) -> list[int]:
+        region = fabric.allocate(4, 16, "data")
+        data = torch.tensor([1, 2, 3, 4], dtype=torch.uint8)
+        fabric.write(region, 0, data)
+        data.zero_()
+        content: list[int] = fabric.read(region, 0, 4).tolist()
+        fabric.free(region)
+        return content
+
+    assert good(on_ranks(make_world(1), program)) == [[1, 2, 3, 4]]
+
+
+def test_memory_lies_at_one_offset_on_all_ranks(make_world: Make, on_ranks: OnRanks) -> None:
+    def program(fabric: Any) -> list[list[int]]:
+        regions = [fabric.allocate(size, 256, f"of {size}") for size in (1, 1000, 70)]
+        seen = [[fabric.peer_address(one, peer) - one.address for peer in range(3)] for one in regions]
+        for region in reversed(regions):
+            fabric.free(region)
+        return seen
+
+    for rank, distances in enumerate(good(on_ranks(make_world(3), program))):
+        assert distances[0] == distances[1] == distances[2]
+        assert distances[0][rank] == 0
+        assert len(set(distances[0])) == 3
+
+
+def test_a_full_heap_leaves_nothing_behind(make_world: Make, on_ranks: OnRanks) -> None:
+    world = make_world(2, heap_bytes=1 << 16)
+
+    def program(fabric: Any) -> None:
+        with pytest.raises(HeapFull, match="big"):
+            fabric.allocate(1 << 17, 256, "big")
+
+    good(on_ranks(world, program))
+    assert [world.live_regions(rank) for rank in range(2)] == [(), ()]
+
+
+def test_different_collective_calls_are_a_disagreement(make_world: Make, on_ranks: OnRanks) -> None:
+    world = make_world(3)
+
+    def program(fabric: Any) -> None:
+        if fabric.rank == 1:
+            fabric.allocate(64, 256, "data")
+        else:
+            fabric.barrier()
+
+    outcomes = on_ranks(world, program)
+    assert all(isinstance(outcome, Disagreement) for outcome in outcomes), outcomes
+    assert [world.live_regions(rank) for rank in range(3)] == [(), (), ()]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("its own fault")])
+def test_who_waits_for_a_rank_that_has_left_is_told_who(
+    make_world: Make, on_ranks: OnRanks, error: Exception | None
+) -> None:
+    def program(fabric: Any) -> None:
+        fabric.barrier()
+        if fabric.rank == 2:
+            if error is not None:
+                raise error
+            return
+        fabric.barrier()
+
+    outcomes = on_ranks(make_world(3), program)
+    assert outcomes[2] is error
+    for outcome in outcomes[:2]:
+        assert isinstance(outcome, PeerLost)
+        assert "rank 2" in str(outcome)
+        assert error is None or "its own fault" in str(outcome)
+
+
+def test_an_abort_reaches_who_waits_and_who_comes_later(make_world: Make, on_ranks: OnRanks) -> None:
+    world = make_world(2)
+    aborted = threading.Event()
+
+    def program(fabric: Any) -> None:
+        if fabric.rank == 0:
+            fabric.barrier()
+        aborted.wait(10)
+        fabric.synchronize()
+        fabric.barrier()
+
+    def abort() -> None:
+        time.sleep(0.1)
+        world.abort(FabricError("no more of this"))
+        aborted.set()
+
+    threading.Thread(target=abort, daemon=True).start()
+    for outcome in on_ranks(world, program):
+        assert isinstance(outcome, FabricError)
+        assert "no more of this" in str(outcome)
+
+
+def test_drop_waits_for_nobody_and_never_raises(make_world: Make, on_ranks: OnRanks) -> None:
+    world = make_world(2)
+
+    def program(fabric: Any) -> Region:
+        region = fabric.allocate(64, 256, "data")
+        if fabric.rank == 0:
+            raise ValueError("its own fault")
+        with pytest.raises(PeerLost):
+            fabric.barrier()
+        fabric.drop(region)
+        fabric.drop(region)
+        return region
+
+    on_ranks(world, program)
+    assert len(world.live_regions(0)) == 1, "this rank did not drop its memory"
+    assert world.live_regions(1) == ()

@@ -1,0 +1,178 @@
+"""A command line that runs in a folder of its own, on a world that computes nothing, and a database for MLflow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable, Traits
+from reports.record import Check, Mismatch
+from runner.__main__ import main
+from runner.config import FabricRequest, Request
+from runner.job import Means
+from runner.mirror import Connection, follow
+from runner.session import Tools
+from runner.world import WorldFailure
+
+PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
+
+GOOD = Check("bitwise", 64, 0, 0.0, 0, 0.0, True, 2, True)
+BAD = Check("bitwise", 64, 3, 2.5, 7, 1.25, True, 2, True, first_mismatch=Mismatch(1, 0, 5, 1.0, 3.5, "0x1", "0x2"))
+
+
+class StubWorld:
+    """A world whose programs do nothing but tell the traits."""
+
+    def __init__(self, fabric: FabricRequest, world_size: int) -> None:
+        self.fabric = fabric
+        self.world_size = world_size
+        self.healthy = True
+        self.closed = False
+
+    def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
+        fabric = self.fabric
+        reason = "" if fabric.multicast else "switched off"
+        traits = Traits("simulator", fabric.arch, self.world_size, fabric.heap_bytes, fabric.multicast, reason, True)
+        return [traits] * self.world_size
+
+    def counters(self) -> dict[str, Any]:
+        return {"instructions": 1000 * self.world_size, "bytes": {"read [own]": 64}, "links": {"0->1": 5, "1->0": 9}}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Script:
+    """What happens to cases: by a part of their id, an exception or a check; else they pass. And what has happened."""
+
+    outcomes: dict[str, BaseException | Check | None] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    worlds: list[StubWorld] = field(default_factory=list)
+    captures: int = 0
+    connect: Callable[[], Connection] | None = None
+
+    def tools(self) -> Tools:
+        return Tools(
+            make_world=self._world,
+            capture=self._capture,
+            means=Means(self._refuses, self._compiled, self._run_case),
+            connect=self.connect,
+        )
+
+    def _world(self, fabric: FabricRequest, world_size: int) -> Any:
+        self.worlds.append(StubWorld(fabric, world_size))
+        return self.worlds[-1]
+
+    def _capture(self, root: Path) -> dict[str, Any]:
+        self.captures += 1
+        return {"git": {"commit": "0123abc", "dirty": True}}
+
+    def _refuses(self, spec: KernelSpec, case: Case, traits: Traits) -> str | None:
+        return "no multicast here" if spec.needs_multicast and not traits.multicast else None
+
+    def _compiled(self, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
+        return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")
+
+    def _run_case(self, world: Any, case: Case, executable: Executable, request: Request) -> Check | None:
+        self.ran.append(case.id)
+        for part, outcome in self.outcomes.items():
+            if part not in case.id:
+                continue
+            if isinstance(outcome, BaseException):
+                world.healthy = not isinstance(outcome, WorldFailure)
+                raise outcome
+            return outcome
+        return GOOD if request.check else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command line ended, and what it left in its folder."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """All records, in the order in which they were made."""
+        found = [json.loads(path.read_text()) for path in self.folder.glob("records/**/*.json")]
+        return sorted(found, key=lambda record: (record["started"], record["id"]))
+
+    @property
+    def statuses(self) -> list[str]:
+        return sorted(record["status"] for record in self.records)
+
+
+def in_thread() -> Connection:
+    """A follower of a mirror in this process, where MLflow is imported once for all tests."""
+    read_message, write_message = os.pipe()
+    read_answer, write_answer = os.pipe()
+    ends = os.fdopen(read_message), os.fdopen(write_answer, "w")
+    threading.Thread(target=follow, args=ends, daemon=True).start()
+    return os.fdopen(write_message, "w"), os.fdopen(read_answer)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(connect=in_thread)
+
+
+@pytest.fixture
+def symlab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Script
+) -> Callable[..., Outcome]:
+    """symlab("+exp=allreduce_bf16"): the command line in tmp_path, on stub worlds, untracked unless it says so."""
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+
+    def run(*arguments: str, track: bool = False) -> Outcome:
+        own = track or any((one[0] == "-" and one != "-m") or one.startswith("track") for one in arguments)
+        more = [] if own else ["track=none"]
+        code = main([*arguments, *more], script.tools())
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err, tmp_path)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _no_hydra_left() -> Iterator[None]:
+    yield
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URI of an MLflow database that all tests share: making one takes a second and more."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.fixture
+def mlflow_runs(database: str) -> Callable[[str], dict[str, list[Any]]]:
+    """mlflow_runs(experiment): the runs there, {"parents": [..], "children": [..]}, oldest first."""
+
+    def runs(experiment: str) -> dict[str, list[Any]]:
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=database)
+        found = client.get_experiment_by_name(experiment)
+        every = client.search_runs([found.experiment_id], order_by=["attributes.start_time ASC"]) if found else []
+        return {
+            "parents": [run for run in every if "mlflow.parentRunId" not in run.data.tags],
+            "children": [run for run in every if "mlflow.parentRunId" in run.data.tags],
+        }
+
+    return runs

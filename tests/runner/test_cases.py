@@ -1,0 +1,95 @@
+"""From a request to cases, and what only the catalogue can refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kernels.catalogue import find
+from runner.cases import GUARD_BYTES, cases_of, check_against_catalogue, heap_bytes_needed, largest_fitting
+from runner.compose import compose_jobs, hydra_over
+from runner.config import Request, RequestError
+from runner.program import Plan
+
+
+def request(*arguments: str) -> Request:
+    with hydra_over():
+        return compose_jobs(arguments, multirun=False)[0].request
+
+
+def test_sizes_outside_algorithms_inside() -> None:
+    cases = cases_of(request("+exp=allreduce_bf16", "sizes=[4K,1K]", "seed=7", "inputs=exact"))
+    assert [(case.size_bytes, case.algorithm) for case in cases] == [
+        (size_bytes, algorithm)
+        for size_bytes in (4096, 1024)
+        for algorithm in ("one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot")
+    ]
+    assert {(case.seed, case.inputs, case.world_size, case.dtype) for case in cases} == {(7, "exact", 8, "bfloat16")}
+
+
+def test_ids_are_stable_and_tell_cases_apart() -> None:
+    wanted = request("+exp=allreduce_fp16")
+    cases = cases_of(wanted)
+    assert cases == cases_of(wanted)
+    assert len({case.id for case in cases}) == len(cases) == 24
+    assert cases[0].id == "all_reduce-one_shot-float16-float32-sum-n8-1024B-out_of_place-normal-s0"
+
+
+@pytest.mark.parametrize("name", ["allreduce_bf16", "allreduce_fp16", "allreduce_fp32", "accumulator_study"])
+def test_the_catalogue_can_do_every_experiment(name: str) -> None:
+    with hydra_over():
+        for job in compose_jobs([f"+exp={name}"], multirun=False):
+            check_against_catalogue(job.request)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["op=allreduce"], "unknown op 'allreduce' (op), did you mean all_reduce?"),
+        (["op=x"], "unknown op 'x' (op), known: all_reduce"),
+        (["algorithms=[one_shoot]"], "unknown algorithm 'one_shoot' of all_reduce (algorithms), did you mean one_shot"),
+        (["dtype=bf16"], "unknown dtype 'bf16' (dtype), did you mean bfloat16"),
+        (["reduction=max"], "unknown reduction 'max' (reduction), known: sum"),
+        (["dtype=bfloat16", "accumulator=float16"], "bfloat16 has no accumulator 'float16' (accumulator), known: "),
+        (["accumulator=float64"], "float32 has no accumulator 'float64' (accumulator), known: "),
+        (
+            ["sizes=[1K,6]"],
+            "6 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4 or",
+        ),
+        (["sizes=1"], "1 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4"),
+        (["sizes=1G"], "1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)"),
+        (["sizes=4", "world_size=72", "fabric.heap_bytes=4K"], "nothing fits"),
+    ],
+)
+def test_what_the_catalogue_refuses(arguments: list[str], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_against_catalogue(request(*arguments))
+    assert str(caught.value).startswith(message) or message in str(caught.value)
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_what_is_said_to_fit_fits_and_one_element_more_does_not(placement: str) -> None:
+    heap_bytes = 1 << 20
+    arguments = ("algorithms=two_shot", f"placement={placement}", f"fabric.heap_bytes={heap_bytes}")
+    with pytest.raises(RequestError) as caught:
+        check_against_catalogue(request(*arguments, "sizes=2M"))
+    most = int(str(caught.value).partition("at most ")[2].partition(" bytes")[0])
+    assert most > heap_bytes // (4 if placement == "out_of_place" else 2)
+    check_against_catalogue(request(*arguments, f"sizes={most}"))
+    with pytest.raises(RequestError):
+        check_against_catalogue(request(*arguments, f"sizes={most + 4}"))
+
+
+def test_the_need_is_counted_with_guards_and_in_place_once() -> None:
+    (case,) = cases_of(request("algorithms=one_shot", "sizes=4K"))
+    spec = find(case.name)
+    both = heap_bytes_needed(case, spec)
+    one = heap_bytes_needed(dataclasses.replace(case, placement="in_place"), spec)
+    assert both - one == 4096 + 2 * GUARD_BYTES
+    assert largest_fitting(case, spec, both) == 4096
+    assert largest_fitting(case, spec, both - 1) < 4096
+
+
+def test_the_guards_are_those_of_the_program() -> None:
+    assert Plan.__dataclass_fields__["guard_bytes"].default == GUARD_BYTES

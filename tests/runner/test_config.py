@@ -1,0 +1,222 @@
+"""The schema, its values, and Hydra's sweeps: what a command line means, before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
+from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, Schema, format_bytes, parse_bytes
+from simulator.fabric import SimulatorOptions
+
+
+def composed(*arguments: str, multirun: bool = False) -> tuple[ComposedJob, ...]:
+    with hydra_over():
+        return compose_jobs(arguments, multirun)
+
+
+def refusal(*arguments: str, multirun: bool = False) -> str:
+    with hydra_over(), pytest.raises(RequestError) as caught:
+        compose_jobs(arguments, multirun)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_the_default_is_small() -> None:
+    (job,) = composed()
+    assert job.request.op == "all_reduce"
+    assert job.request.algorithms == ("one_shot", "two_shot")
+    assert job.request.world_size == 2
+    assert job.request.sizes_bytes == (1024, 8192, 65536)
+    assert job.experiment == ""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "exp").glob("*.yaml")))
+def test_every_experiment_composes(name: str) -> None:
+    jobs = composed(f"+exp={name}")
+    assert {job.experiment for job in jobs} == {name}
+    assert all(len(job.request.algorithms) == 4 for job in jobs)
+    assert experiments()[name], "the first comment of an experiment is its description in --help"
+
+
+def test_allreduce_bf16_is_what_the_readme_says() -> None:
+    (job,) = composed("+exp=allreduce_bf16")
+    assert (job.request.dtype, job.request.accumulator, job.request.world_size) == ("bfloat16", "float32", 8)
+    assert job.request.sizes_bytes == tuple(1024 * 4**power for power in range(6))
+
+
+def test_the_study_is_a_sweep_of_its_own() -> None:
+    jobs = composed("+exp=accumulator_study")
+    assert [(job.request.accumulator, job.request.world_size) for job in jobs] == [
+        (accumulator, world_size) for accumulator in ("native", "float32") for world_size in (2, 4, 8)
+    ]
+    assert [job.number for job in jobs] == list(range(6))
+
+
+def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
+    (job,) = composed("+exp=allreduce_bf16", "world_size=3", "sizes.max=4K")
+    assert (job.request.world_size, job.request.sizes_bytes) == (3, (1024, 4096))
+    jobs = composed("+exp=accumulator_study", "world_size=3")
+    assert [job.request.world_size for job in jobs] == [3, 3]
+    (one,) = composed("+exp=accumulator_study", "hydra.mode=RUN", "accumulator=native")
+    assert one.request.accumulator == "native"
+
+
+def test_a_sweep_over_experiments_keeps_the_sweep_of_each() -> None:
+    jobs = composed("+exp=accumulator_study,allreduce_fp16", "seed=1,2", multirun=True)
+    assert [job.experiment for job in jobs] == ["accumulator_study"] * 12 + ["allreduce_fp16"] * 2
+    assert [job.request.seed for job in jobs[:4]] == [1, 2, 1, 2]
+    assert {job.request.world_size for job in jobs[:12]} == {2, 4, 8}
+
+
+def test_sweeps_of_lists_ranges_and_sizes() -> None:
+    jobs = composed("world_size=range(2,5)", "sizes=[1K],[2K,4K]", "algorithms=[one_shot],[two_shot]", multirun=True)
+    assert [(job.request.world_size, job.request.sizes_bytes, job.request.algorithms) for job in jobs[:3]] == [
+        (2, (1024,), ("one_shot",)),
+        (2, (1024,), ("two_shot",)),
+        (2, (2048, 4096), ("one_shot",)),
+    ]
+    assert len(jobs) == 12
+
+
+def test_exp_needs_no_plus() -> None:
+    assert composed("exp=allreduce_fp16")[0].request == composed("+exp=allreduce_fp16")[0].request
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("sizes=[1K,4K]", (1024, 4096)),
+        ("sizes=[6,2]", (6, 2)),
+        ("sizes=4k", (4096,)),
+        ("sizes=2", (2,)),
+        ("sizes.list=[1M]", (1 << 20,)),
+        ("sizes.list=1G", (1 << 30,)),
+        ("sizes={min:1K,max:17K,factor:4}", (1024, 4096, 16384)),
+        ("sizes={list:[1KiB,2MB]}", (1024, 2 << 20)),
+    ],
+)
+def test_forms_of_sizes(argument: str, expected: tuple[int, ...]) -> None:
+    assert composed(argument)[0].request.sizes_bytes == expected
+
+
+def test_a_single_algorithm_may_be_a_word() -> None:
+    assert composed("algorithms=two_shot")[0].request.algorithms == ("two_shot",)
+
+
+def test_an_experiment_in_another_folder(tmp_path: Path) -> None:
+    for path in CONF.rglob("*.yaml"):
+        target = tmp_path / path.relative_to(CONF)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(path.read_text())
+    text = "# @package _global_\n# my own\nsizes: {list: [12, 1K]}\nworld_size: 5\n"
+    (tmp_path / "exp" / "mine.yaml").write_text(text)
+    with hydra_over(tmp_path):
+        (job,) = compose_jobs(["+exp=mine"], multirun=False)
+        with pytest.raises(RequestError, match=r"'sizes\.max=1M' has no effect beside a list of sizes"):
+            compose_jobs(["+exp=mine", "sizes.max=1M"], multirun=False)
+        (ranged,) = compose_jobs(["+exp=mine", "sizes.list=null", "sizes.max=2K"], multirun=False)
+    assert (job.request.world_size, job.request.sizes_bytes) == (5, (12, 1024))
+    assert ranged.request.sizes_bytes == (1024,)
+    assert experiments(tmp_path)["mine"] == "my own"
+
+
+def test_the_schema_and_the_file_agree() -> None:
+    written = yaml.safe_load((CONF / "config.yaml").read_text())
+    keys = set(written) - {"defaults", "hydra"} | {"fabric", "track"}
+    assert keys == {member.name for member in dataclasses.fields(Schema)}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, 1), ("1", 1), ("4K", 4096), ("3m", 3 << 20), ("2GiB", 2 << 30), (" 8 ", 8), ("7B", 7)],
+)
+def test_parse_bytes(value: object, expected: int) -> None:
+    assert parse_bytes(value, "sizes.min") == expected
+
+
+@pytest.mark.parametrize("value", [0, -1, "0", "0K", "-4", "K", "1T", "1.5K", "", "1 K x", True, None, 1.0, [1]])
+def test_what_is_no_number_of_bytes(value: object) -> None:
+    with pytest.raises(RequestError, match=r"\(sizes\.min\), give a positive number of bytes"):
+        parse_bytes(value, "sizes.min")
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"), [(1, "1"), (1024, "1K"), (1536, "1536"), (1 << 20, "1M"), (3 << 30, "3G")]
+)
+def test_format_bytes(size_bytes: int, text: str) -> None:
+    assert format_bytes(size_bytes) == text
+    assert parse_bytes(text, "x") == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["world_sise=4"], ["unknown key 'world_sise'", "did you mean world_size?"]),
+        (["+foo=1"], ["unknown key 'foo'", "world_size"]),
+        (["++world_siz=2"], ["unknown key 'world_siz'", "world_size"]),
+        (["sizes.mni=1K"], ["unknown key 'sizes.mni'", "min"]),
+        (["fabric.nme=x"], ["unknown key 'fabric.nme'", "did you mean name?"]),
+        (["sizes={min:1K,mox:2K}"], ["unknown key 'sizes.mox'", "did you mean max?"]),
+        (["hydra.foo=1"], ["unknown key 'hydra.foo'"]),
+        (["~op"], ["key 'op' was removed"]),
+        (["~sizes"], ["key 'sizes' was removed"]),
+        (["+exp=allreduce_bf61"], ["unknown exp 'allreduce_bf61' (exp)", "allreduce_bf16"]),
+        (["+exp="], ["unknown exp ''", "accumulator_study"]),
+        (["+exp=allreduce_bf16", "+exp=allreduce_fp16"], ["several values of one group (exp)", "-m +exp=a,b"]),
+        (["+exp=allreduce_bf16,allreduce_fp16"], ["several experiments", "add -m"]),
+        (["fabric=simulater"], ["unknown fabric 'simulater'", "did you mean simulator?"]),
+        (["fabric.name=gpu"], ["unknown name 'gpu' (fabric.name)", "simulator"]),
+        (["world_size=two"], ["two", "(world_size)", "whole number"]),
+        (["world_size=2.5"], ["2.5", "(world_size)"]),
+        (["world_size="], ["(world_size)", "whole number"]),
+        (["world_size=null"], ["(world_size)", "whole number"]),
+        (["world_size=2,4"], ["several values", "add -m"]),
+        (["check=maybe"], ["maybe", "(check)", "true or false"]),
+        (["deadline_s=soon"], ["soon", "(deadline_s)", "a number"]),
+        (["op=[1]"], ["(op)", "a word"]),
+        (["op=${nowhere}"], ["nowhere", "(op)"]),
+        (["a b"], ["can't read 'a b'"]),
+        (["world_size"], ["can't read 'world_size'", "key=value"]),
+        (["fabric=null"], ["fabric=null"]),
+        (["hydra.mode=FAST"], ["(hydra.mode)", "MULTIRUN"]),
+        (["fabric.step_budget=0"], ["fabric.step_budget", "1 or more"]),
+        (["fabric.arch=hopper"], ["'hopper' is no architecture (fabric.arch)", "sm_90a"]),
+        (["fabric.multimem=other"], ["(fabric.multimem)", "exact, stated"]),
+        (["fabric.schedule=randm"], ["(fabric.schedule)", "random"]),
+        (["fabric.heap_bytes=-1"], ["(fabric.heap_bytes)", "positive"]),
+        (["fabric.seed=-1"], ["(fabric.seed)", "0 or more"]),
+        (["track.uri=./mlruns"], ["'./mlruns' is no tracking URI (track.uri)", "sqlite:///mlflow.db"]),
+        (["track.uri=file:///tmp/x"], ["is no tracking URI (track.uri)"]),
+        (["track.uri='sqlite:///'"], ["names no database file"]),
+        (["track.experiment=''"], ["(track.experiment)"]),
+    ],
+)
+def test_what_composition_refuses(arguments: list[str], parts: list[str]) -> None:
+    message = refusal(*arguments)
+    assert [part for part in parts if part not in message] == [], message
+
+
+def test_the_limits_of_the_heap_are_the_simulators() -> None:
+    for heap_bytes in (MIN_HEAP_BYTES, MAX_HEAP_BYTES):
+        assert SimulatorOptions(heap_bytes=heap_bytes).heap_bytes == heap_bytes
+    for heap_bytes in (MIN_HEAP_BYTES - 1, MAX_HEAP_BYTES + 1):
+        with pytest.raises(ValueError, match="heap_bytes"):
+            SimulatorOptions(heap_bytes=heap_bytes)
+
+
+def test_an_impossible_value_in_the_last_job_of_a_sweep_is_found_first() -> None:
+    assert "world of 99 ranks" in refusal("world_size=2,4,99", multirun=True)
+
+
+def test_a_sweep_without_end_is_refused() -> None:
+    assert "has no end of values" in refusal("world_size=interval(1,4)", multirun=True)
+
+
+def test_the_uris_of_servers_and_databases_are_taken() -> None:
+    for uri in ("http://localhost:5000", "postgresql+psycopg2://h/db", "'sqlite:////tmp/a b.db'"):
+        assert composed(f"track.uri={uri}")[0].request.track.uri == uri.strip("'")

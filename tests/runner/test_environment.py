@@ -1,0 +1,169 @@
+"""The environment: what is there is told, what is not is said so, and secrets stay out."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import environment
+from runner.environment import WITHHELD, capture, without_passwords
+
+REPOSITORY = Path(__file__).parents[2]
+
+SECRETS = {
+    "NCCL_PLUGIN_TOKEN": "plain",
+    "SLURM_JWT": "x",
+    "CUDA_HELPER_PASSWORD": "hunter2",
+    "TORCH_HUB_URL": "https://somebody:pa55@models.example/x",
+    "TORCH_MIRROR": "postgres://root@db/x",
+    "TORCH_HUB": "ghp_" + "a1" * 18,
+    "NVSHMEM_REMARK": "use token=abcdef please",
+    "CUTE_REMARK": "Bearer abcdefghijkl",
+    "SLURM_REMARK": "0123456789abcdef0123456789abcdef",
+    "NCCL_REMARK": "eyJhbGciOiJIUzI1NiJ9.e30.abc",
+    "TORCH_PEM": "-----BEGIN RSA",
+}
+HARMLESS = {
+    "NCCL_DEBUG": "INFO",
+    "NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1",
+    "CUDA_VISIBLE_DEVICES": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,1",
+    "TORCH_CUDA_ARCH_LIST": "9.0a;10.0a",
+    "CUDA_HOME": "/usr/local/cuda-13.0/targets/x86_64-linux",
+    "NVSHMEM_SYMMETRIC_SIZE": "1G",
+    "CUTE_DSL_ARCH": "sm_90a",
+    "SLURM_JOB_NODELIST": "node[001-016]",
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> Iterator[None]:
+    environment._kept.clear()
+    yield
+    environment._kept.clear()
+
+
+def git(root: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_what_is_captured_is_json_and_true() -> None:
+    found = capture(REPOSITORY)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["python"]["version"] == platform.python_version()
+    assert found["packages"]["torch"] == metadata.version("torch")
+    assert found["packages"]["nvidia-cutlass-dsl"] == metadata.version("nvidia-cutlass-dsl")
+    assert found["host"]["cores"] == os.cpu_count()
+    assert found["host"]["kernel"] == platform.release()
+    for name in ("git", "gpus"):
+        assert (found[name] is None) == (name in found["not_captured"])
+
+
+def test_no_driver_is_said_and_not_taken_for_no_gpu() -> None:
+    if Path("/proc/driver/nvidia").is_dir():
+        pytest.skip("this machine has an NVIDIA driver")
+    found = capture(REPOSITORY)
+    assert found["gpus"] is None
+    assert found["not_captured"]["gpus"] == "no driver"
+
+
+def test_git_states(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "trunk")
+    (tmp_path / "file").write_text("one\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+
+    def look() -> dict[str, Any]:
+        environment._kept.clear()
+        found: dict[str, Any] = capture(tmp_path)["git"]
+        return found
+
+    clean = look()
+    assert clean == {
+        "commit": commit,
+        "branch": "trunk",
+        "dirty": False,
+        "changed_files": 0,
+        "untracked_files": 0,
+        "diff_digest": "",
+    }
+    (tmp_path / "other").write_text("new\n")
+    assert look() == clean | {"dirty": True, "untracked_files": 1}
+    (tmp_path / "file").write_text("two\n")
+    first = look()
+    assert first["changed_files"] == 1
+    assert first["diff_digest"].startswith("sha256:")
+    git(tmp_path, "add", "file")
+    assert look()["diff_digest"] == first["diff_digest"]
+    (tmp_path / "file").write_text("three\n")
+    assert look()["diff_digest"] != first["diff_digest"]
+
+
+def test_no_repository_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    found = capture(tmp_path)
+    assert found["git"] is None
+    assert "not a git repository" in found["not_captured"]["git"]
+    environment._kept.clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = capture(tmp_path)
+    assert found["git"] is None
+    assert found["not_captured"]["git"]
+    environment._kept.clear()
+    assert capture(tmp_path / "gone")["git"] is None
+
+
+def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(environment.ALLOWED):
+            monkeypatch.delenv(name)
+    others = len(os.environ)
+    for name, value in (SECRETS | HARMLESS).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("UNRELATED_THING", "xyzzy-plugh")
+    monkeypatch.setenv("TORCH_HOME", os.path.expanduser("~/models"))
+    found = capture(REPOSITORY)
+    expected = dict.fromkeys(SECRETS, WITHHELD) | HARMLESS | {"TORCH_HOME": "~/models"}
+    assert found["variables"] == {"allowed": expected, "withheld": others + 1}
+    text = json.dumps(found)
+    for value in (*SECRETS.values(), "xyzzy", "UNRELATED_THING", "hunter2"):
+        if len(value) > 5:
+            assert value not in text
+
+
+def test_passwords_leave_urls() -> None:
+    text = "track.uri=http://me:pa55@host:5000/x track.uri=sqlite:///mlflow.db a@b"
+    assert without_passwords(text) == "track.uri=http://withheld@host:5000/x track.uri=sqlite:///mlflow.db a@b"
+
+
+def test_once_a_process_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    durations = []
+    for _ in range(3):
+        environment._kept.clear()
+        start = time.perf_counter()
+        first = capture(REPOSITORY)
+        durations.append(time.perf_counter() - start)
+    assert min(durations) < 0.3
+    monkeypatch.setattr(environment, "_capture", lambda root: pytest.fail("captured twice"))
+    assert capture(str(REPOSITORY)) is first
+
+
+def test_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from runner.environment import capture; capture('.'); "
+        "print([name for name in ('torch', 'cutlass', 'mlflow', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

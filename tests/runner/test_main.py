@@ -1,0 +1,334 @@
+"""The command line from end to end on stub worlds: what it prints, what it keeps, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import runner
+from reports.record import load
+from runner.console import Console
+from runner.interrupt import Interrupted
+from runner.world import WorldFailure
+from tests.runner.conftest import BAD, Outcome, Script
+
+ROOT = Path(runner.__file__).parent.parent
+Symlab = Callable[..., Outcome]
+
+
+def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
+    done = symlab("+exp=allreduce_bf16")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "symlab: all_reduce bfloat16/float32 sum, 8 ranks, 6 sizes x 4 algorithms = 24 cases"
+    assert lines[1].startswith("fabric: simulator (")
+    assert lines[2] == "[1/24] one_shot 1K n8 PASSED"
+    assert "24 cases: 24 passed" in lines
+    assert done.statuses == ["PASSED"] * 24
+    (folder,) = (done.folder / "records").iterdir()
+    assert lines[-1] == f"records: records/{folder.name}"
+    assert "\x1b" not in done.out
+
+
+def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
+    done = symlab("-m", "+exp=allreduce_fp16", "world_size=2,4", "sizes=[8]", "algorithms=[one_shot]")
+    first, second = (record["request"] for record in done.records)
+    assert first["command"] == second["command"]
+    assert (first["job"], second["job"], first["jobs"], first["experiment"]) == (0, 1, 2, "allreduce_fp16")
+    assert first["command_line"][:3] == ["symlab", "-m", "+exp=allreduce_fp16"]
+    assert second["overrides"] == [
+        "+exp=allreduce_fp16",
+        "world_size=4",
+        "sizes.list=[8]",
+        "algorithms=[one_shot]",
+        "track=none",
+    ]
+    assert second["configuration"]["world_size"] == 4
+    written = sorted((done.folder / "records" / first["command"]).glob("*.yaml"))
+    assert [path.name for path in written] == ["00-configuration.yaml", "01-configuration.yaml"]
+    assert yaml.safe_load(written[1].read_text()) == second["configuration"]
+
+
+def test_the_configuration_can_be_run_again(symlab: Symlab) -> None:
+    done = symlab("sizes=[8]")
+    record = done.records[0]
+    again = symlab(*record["request"]["overrides"])
+    assert again.records[-1]["request"]["configuration"] == record["request"]["configuration"]
+
+
+def test_nothing_but_records_is_written(symlab: Symlab) -> None:
+    done = symlab("sizes=[8]")
+    assert [path.name for path in done.folder.iterdir()] == ["records"]
+
+
+def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symlab: Symlab, script: Script) -> None:
+    script.outcomes = {
+        "one_shot-float32-float32-sum-n2": WorldFailure("DEADLOCK", None, "nobody can go on\nrank 0 waits"),
+        "two_shot-float32-float32-sum-n3": BAD,
+    }
+    done = symlab("-m", "world_size=2,3,4", "sizes=[8]")
+    assert done.code == 1
+    assert done.statuses == ["DEADLOCK"] + ["PASSED"] * 4 + ["WRONG"]
+    failed = done.out.partition("failed:\n")[2].splitlines()[:2]
+    assert failed[0].startswith("  job 0 (world_size=2 sizes.list=[8]")
+    assert "all_reduce-one_shot-float32-float32-sum-n2-8B-out_of_place-normal-s0" in failed[0]
+    assert failed[0].endswith(": DEADLOCK: nobody can go on")
+    assert "job 1 (world_size=3" in failed[1]
+    assert "WRONG: 3 of 64 elements are wrong" in failed[1]
+    assert "6 cases: 4 passed, 1 deadlock, 1 wrong" in done.out
+
+
+def test_a_world_is_kept_between_jobs_of_one_size_and_always_closed(symlab: Symlab, script: Script) -> None:
+    assert symlab("-m", "world_size=2,3", "seed=1,2", "sizes=[8]").code == 0
+    assert [world.world_size for world in script.worlds] == [2, 3]
+    assert all(world.closed for world in script.worlds)
+    assert script.captures == 1
+
+
+def test_some_refused_is_fine_and_all_refused_is_not(symlab: Symlab) -> None:
+    some = symlab("algorithms=[one_shot,multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
+    assert some.code == 0
+    assert "2 cases: 1 passed, 1 refused" in some.out
+    every = symlab("algorithms=[multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
+    assert every.code == 1
+    assert "every case was refused" in every.out
+    assert "no multicast here" in every.out
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (Interrupted(signal.SIGTERM), 143)])
+def test_an_interrupt_keeps_and_shows_what_is_done(
+    symlab: Symlab, script: Script, error: BaseException, code: int
+) -> None:
+    script.outcomes = {"two_shot-float32-float32-sum-n3": error}
+    done = symlab("-m", "world_size=2,3,4", "sizes=[8]")
+    assert done.code == code
+    assert done.statuses == ["PASSED"] * 3
+    assert "interrupted" in done.out
+    assert "6 cases: 3 passed, 3 not run" in done.out
+    assert "one_shot" in done.out.partition("interrupted")[2], "the table of what was done"
+    assert all(world.closed for world in script.worlds)
+
+
+def test_an_interrupt_before_the_first_case_ends(symlab: Symlab, script: Script) -> None:
+    script.outcomes = {"": KeyboardInterrupt()}
+    done = symlab("sizes=[8]")
+    assert (done.code, done.records) == (130, [])
+    assert "2 cases: 2 not run" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--help"], ["usage:", "+exp=allreduce_bf16", "accumulator_study", "world_size", "exit codes", "--multirun"]),
+        (["--cfg", "job", "+exp=allreduce_fp16"], ["dtype: float16", "world_size: 8"]),
+        (["--cfg", "job", "-p", "fabric"], ["name: auto"]),
+        (["--cfg", "hydra", "-p", "job.name"], ["symlab"]),
+        (["--cfg", "job", "--resolve"], ["op: all_reduce"]),
+        (["--info", "searchpath"], ["conf"]),
+        (["--info", "defaults"], ["schema", "fabric/auto"]),
+        (["--version"], ["symlab"]),
+    ],
+)
+def test_looking_without_running(symlab: Symlab, arguments: list[str], parts: list[str]) -> None:
+    done = symlab(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert [part for part in parts if part not in done.out] == []
+    assert list(done.folder.iterdir()) == []
+
+
+def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from runner.__main__ import main
+        for arguments in (["--help"], ["--cfg", "job"], ["--info", "config"]):
+            assert main(arguments) == 0
+        heavy = {"torch", "mlflow", "cutlass", "numpy", "pandas"} & set(sys.modules)
+        assert not heavy, heavy
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+STUBBORN = """
+    import sys, time
+    sys.path.insert(0, {tests!r})
+    from conftest import GOOD, Script
+    from runner.__main__ import main
+
+    class Slow(Script):
+        def _run_case(self, world, case, executable, request):
+            self.ran.append(case.id)
+            if len(self.ran) == 2:
+                print("waiting", flush=True)
+                time.sleep(60)
+            return GOOD
+
+    class SlowToClose(Slow):
+        def _world(self, fabric, world_size):
+            world = super()._world(fabric, world_size)
+            world.close = lambda: (print("closing", flush=True), time.sleep(60))
+            return world
+
+    sys.exit(main(sys.argv[2:], (SlowToClose if sys.argv[1] == "slow" else Slow)().tools()))
+"""
+
+
+class Started:
+    """A command line in a process of its own whose second case takes a minute."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        code = textwrap.dedent(STUBBORN).format(tests=str(Path(__file__).parent))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.out = ""
+
+    def until(self, text: str) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.out += line
+            if text in line:
+                return
+        raise AssertionError(f"'{text}' never came: {self.out}")
+
+    def end(self) -> int:
+        try:
+            self.out += self.process.communicate(timeout=60)[0]
+        finally:
+            self.process.kill()
+        return self.process.returncode
+
+
+def test_ctrl_c_in_a_process(tmp_path: Path, database: str, mlflow_runs: Callable[[str], Any]) -> None:
+    started = Started(tmp_path, "quick", "sizes=[8]", f"track.uri={database}", "track.experiment=ctrl_c")
+    started.until("waiting")
+    started.process.send_signal(signal.SIGINT)
+    assert started.end() == 130
+    assert "2 cases: 1 passed, 1 not run" in started.out
+    assert "Traceback" not in started.out
+    assert len(list(tmp_path.glob("records/*/*.json"))) == 1
+    runs = mlflow_runs("ctrl_c")
+    assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["KILLED", "KILLED"]
+
+
+def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_runs: Callable[[str], Any]) -> None:
+    started = Started(tmp_path, "slow", "sizes=[8]", f"track.uri={database}", "track.experiment=ctrl_c_twice")
+    started.until("waiting")
+    started.process.send_signal(signal.SIGINT)
+    started.until("closing")
+    began_s = time.monotonic()
+    started.process.send_signal(signal.SIGINT)
+    assert started.end() == 130
+    assert time.monotonic() - began_s < 10
+    assert "Traceback" not in started.out
+    assert len(list(tmp_path.glob("records/*/*.json"))) == 1
+    runs = mlflow_runs("ctrl_c_twice")
+    assert "RUNNING" not in [run.info.status for run in [*runs["parents"], *runs["children"]]]
+
+
+def test_sigterm_is_143(tmp_path: Path) -> None:
+    started = Started(tmp_path, "quick", "sizes=[8]", "track=none")
+    started.until("waiting")
+    started.process.send_signal(signal.SIGTERM)
+    assert started.end() == 143
+    assert "2 cases: 1 passed, 1 not run" in started.out
+
+
+class Terminal:
+    """A stream that says it's a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_bar_and_the_failures(monkeypatch: pytest.MonkeyPatch, symlab: Symlab, script: Script) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    script.outcomes = {"two_shot": BAD}
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    symlab("sizes=[8]")
+    assert "[2/2] two_shot 8 n2 WRONG: 3 of 64" in terminal.text
+    assert "[1/2]" not in terminal.text
+    assert terminal.text.rstrip().splitlines()[-1].startswith("records: records/")
+
+
+def test_a_reader_that_leaves_does_not_stop_the_work() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    console = Console(stream)
+    for _ in range(3):
+        console.say("a line")
+    stream.close()
+
+
+REAL = """
+    import json, sys
+    from runner.__main__ import main
+    code = main(sys.argv[1:])
+    print(json.dumps({"code": code, "cutlass": "cutlass" in sys.modules, "mlflow": "mlflow" in sys.modules}))
+"""
+
+
+def test_real_kernels_on_the_simulator_and_the_second_time_from_the_cache(tmp_path: Path) -> None:
+    arguments = ["dtype=bfloat16", "sizes=[2,1K]", "algorithms=[one_shot,multimem_two_shot]", "inputs=exact"]
+    seen = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(REAL), *arguments, "cache_dir=cache", "track=none", "world_size=3"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "4 cases: 4 passed" in run.stdout, run.stdout + run.stderr
+        seen.append(json.loads(run.stdout.splitlines()[-1]))
+    assert seen == [
+        {"code": 0, "cutlass": True, "mlflow": False},
+        {"code": 0, "cutlass": False, "mlflow": False},
+    ]
+    for path in tmp_path.glob("records/*/*.json"):
+        record = load(path)
+        assert record.verified
+        assert record.counters["instructions"] > 0
+        assert record.check is not None
+        assert record.check.method == "bitwise"
+        assert record.kernel is not None
+        assert (path.parent / "ptx" / f"{record.kernel.ptx_digest.removeprefix('sha256:')}.ptx").is_file()

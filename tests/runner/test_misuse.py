@@ -1,0 +1,144 @@
+"""Wrong requests: one line that says what, where and what would be right; exit code 2; nothing written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import runner
+from runner.store import Store, StoreError
+from tests.runner.conftest import Outcome, Script
+
+ROOT = Path(runner.__file__).parent.parent
+Symlab = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["op=all_reduse"], ["unknown op 'all_reduse' (op)", "all_reduce"]),
+        (["dtype=float61"], ["unknown dtype 'float61' (dtype)", "float16"]),
+        (["algorithms=[one_shot,two_shots]"], ["unknown algorithm 'two_shots'", "(algorithms)", "two_shot"]),
+        (["+exp=allreduce_bf17"], ["unknown exp 'allreduce_bf17' (exp)", "allreduce_bf16"]),
+        (["world_size=0"], ["a world of 0 ranks is not possible (world_size), give 1 to 72"]),
+        (["world_size=73"], ["a world of 73 ranks is not possible (world_size), give 1 to 72"]),
+        (["world_size=-1"], ["(world_size), give 1 to 72"]),
+        (["sizes=[-4]"], ["-4 bytes (sizes.list[0])"]),
+        (["sizes.min=-1K"], ["'-1K' is no size (sizes.min)"]),
+        (["sizes=[]"], ["no sizes in the list (sizes.list)"]),
+        (["sizes=[0]"], ["0 bytes (sizes.list[0])"]),
+        (["sizes=[4K,4096]"], ["4K is listed twice (sizes.list)"]),
+        (["sizes=[1K,3]"], ["3 bytes are no whole number of float32 elements (sizes)", "multiple of 4"]),
+        (["sizes=1G"], ["1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)", "at most", "bytes fit"]),
+        (["fabric.heap_bytes=16K", "sizes=[1M]"], ["1M is beyond the heap of 16K a rank", "at most"]),
+        (["fabric.heap_bytes=8G"], ["a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"]),
+        (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 4G"]),
+        (["dtype=bfloat16", "accumulator=float64"], ["bfloat16 has no accumulator 'float64' (accumulator)", "float32"]),
+        (["sizes.min=1M", "sizes.max=1K"], ["the smallest size, 1M, is above the largest, 1K (sizes.min, sizes.max)"]),
+        (["sizes.factor=1"], ["sizes would never grow with factor 1 (sizes.factor), give 2 or more"]),
+        (["sizes.factor=1.5"], ["1.5", "(sizes.factor)"]),
+        (["placement=inplace"], ["unknown placement 'inplace' (placement), did you mean in_place"]),
+        (["inputs=ones"], ["unknown inputs 'ones' (inputs)", "exact"]),
+        (["reduction=avg"], ["unknown reduction 'avg' (reduction)", "sum"]),
+        (["seed=-1"], ["seed is -1 (seed), give 0 or more"]),
+        (["launches=0"], ["0 launches of a case (launches)"]),
+        (["deadline_s=0"], ["(deadline_s)", "give seconds"]),
+        (["deadline_s=-3"], ["(deadline_s)", "give seconds"]),
+        (["algorithms=[]"], ["no list of algorithms", "(algorithms)"]),
+        (["algorithms=[one_shot,one_shot]"], ["one_shot is listed twice (algorithms)"]),
+        (["wurld_size=2"], ["unknown key 'wurld_size'", "world_size"]),
+        (["fabric=nvshmem"], ["the NVSHMEM fabric is not in this version (fabric=nvshmem)", "fabric=simulator"]),
+        (["fabric=cuda"], ["unknown fabric 'cuda' (fabric)", "simulator"]),
+        (["track.uri=mlruns"], ["'mlruns' is no tracking URI (track.uri)"]),
+        (["records=/dev/null/here"], ["/dev/null is not a folder (records=/dev/null/here)"]),
+        (["records=''"], ["no records given (records)"]),
+        (["cache_dir=/dev/null"], ["/dev/null is not a folder (cache_dir=/dev/null)"]),
+        (["--cgf", "job"], ["unrecognized arguments: --cgf"]),
+        (["--cfg", "jobs"], ["jobs"]),
+        (["--cfg", "job", "-p", "nowhere"], ["no 'nowhere' in the configuration (--package)"]),
+        (["--config-dir", "/nowhere"], ["no config.yaml in /nowhere (--config-dir)"]),
+        (["-m", "world_size=2,99"], ["a world of 99 ranks"]),
+        (["-m", "sizes=[8],[7]"], ["7 bytes are no whole number", "in job 1 of 2: sizes.list=[7]"]),
+        (["-m", "records=a,b"], ["one value of records", "leave it out"]),
+    ],
+)
+def test_one_line_two_and_nothing_written(
+    symlab: Symlab, script: Script, arguments: list[str], parts: list[str]
+) -> None:
+    done = symlab(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("symlab: error: ")
+    assert done.err.count("\n") == 1
+    assert [part for part in parts if part not in done.err] == [], done.err
+    assert list(done.folder.iterdir()) == []
+    assert script.ran == []
+
+
+def test_a_records_folder_without_permission(symlab: Symlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: False if Path(path) == locked else real(path, mode))
+    done = symlab("records=locked/here")
+    assert done.code == 2
+    assert f"no permission to write in {locked} (records=locked/here)" in done.err
+    assert list(locked.iterdir()) == []
+
+
+def test_a_records_folder_that_only_fails_when_it_is_made(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(root: Path, label: str) -> Store:
+        raise StoreError(f"records: can't be written in {root}: Read-only file system; name another folder")
+
+    monkeypatch.setattr(Store, "create", refused)
+    done = symlab("sizes=[8]")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "Read-only file system; name another folder (records)" in done.err
+
+
+def test_a_full_disk_while_storing(symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.fsync
+    calls = 0
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if len(script.ran) >= 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = symlab("-m", "world_size=2,3", "sizes=[8,16]")
+    assert done.code == 1
+    lines = [line for line in done.out.splitlines() if line.startswith("symlab: error: ")]
+    assert len(lines) == 1
+    assert "No space left on device" in lines[0]
+    assert done.statuses == ["PASSED"]
+    assert len(script.ran) == 2, "the rest stops"
+    assert "8 cases: 1 passed, 7 not run" in done.out
+    assert [path for path in done.folder.glob("records/*/*") if path.name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize(
+    "module", [["-m", "runner"], ["-c", "from runner.__main__ import main; raise SystemExit(main())"]]
+)
+def test_a_process_ends_with_two_and_without_a_traceback(tmp_path: Path, module: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, *module, "world_size=two"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.count("\n") == 1
+    assert run.stderr.startswith("symlab: error: ")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,152 @@
+"""The real program with real kernels on the simulator: right results, and an empty heap however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import Case
+from memory.fabric import FabricError
+from memory.pool import SymmetricPool
+from runner.check import merge
+from runner.interrupt import Interrupted, interruptible
+from runner.program import Plan, run_case
+from runner.world import ThreadWorld, WorldFailure
+from simulator.fabric import SimulatedWorld, SimulatorOptions
+
+OPTIONS = SimulatorOptions(heap_bytes=1 << 22)
+CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def plan_of(case: Case, cache: Path) -> Plan:
+    return Plan(case, executable(catalogue.find(case.name), case, OPTIONS.arch, cache))
+
+
+def held(machine: SimulatedWorld) -> list[str]:
+    return [f"rank {rank}: {one.name}" for rank in range(machine.world_size) for one in machine.live_regions(rank)]
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
+def test_a_kept_world_runs_case_after_case(cache: Path, algorithm: str) -> None:
+    machine = SimulatedWorld(3, OPTIONS)
+    world = ThreadWorld(3, machine=machine)
+    for size_bytes in (2, 70, 4096):
+        for placement in catalogue.find(f"all_reduce/{algorithm}").placements:
+            case = replace(CASE, algorithm=algorithm, size_bytes=size_bytes, placement=placement)
+            outcomes = world.run(run_case, plan_of(case, cache), 60.0)
+            check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+            assert (check.wrong, check.guard_faults, check.launches) == (0, (), 2)
+            assert check.elements == 2 * 3 * case.numel  # launches, ranks
+            assert world.counters()["instructions"] > 0
+            assert held(machine) == []
+    assert world.healthy
+
+
+class InterruptedMachine:
+    """A simulated world whose rank 1 is interrupted at the count-th call of a method of its fabric."""
+
+    def __init__(self, machine: Any, interrupted: Any, method: str, count: int, error: BaseException) -> None:
+        self.machine = machine
+        self.interrupted = interrupted
+        self.at = (method, count, error)
+
+    def fabric(self, rank: int) -> Any:
+        fabric = self.machine.fabric(rank)
+        if rank != 1:
+            return fabric
+        method, count, error = self.at
+        return self.interrupted(fabric, count, error, method)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    ("method", "counts"),
+    [("allocate", 6), ("launch", 2), ("free", 6), ("exchange", 7), ("write", 15), ("synchronize", 4), ("barrier", 4)],
+)
+def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
+    cache: Path, interrupted: Any, method: str, counts: int, kind: type[BaseException]
+) -> None:
+    plan = plan_of(CASE, cache)
+    for count in range(1, counts + 1):
+        machine = SimulatedWorld(3, OPTIONS)
+        world = ThreadWorld(3, machine=InterruptedMachine(machine, interrupted, method, count, kind("injected")))
+        began = time.monotonic()
+        with pytest.raises(WorldFailure, match=f"^rank 1: .*{kind.__name__}|^rank 1: injected") as caught:
+            world.run(run_case, plan, 30.0)
+        assert time.monotonic() - began < 5
+        assert held(machine) == [], f"{method} {count}"
+        assert (caught.value.status, caught.value.rank) == ("FAILED", 1)
+        assert not world.healthy
+        assert all("rank 1" in str(error) for rank, error in caught.value.errors.items() if rank != 1)
+    beyond = InterruptedMachine(SimulatedWorld(3, OPTIONS), interrupted, method, counts + 1, kind("injected"))
+    ThreadWorld(3, machine=beyond).run(run_case, plan, 30.0)  # counts were all calls that there are
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals) -> None:
+    machine = SimulatedWorld(2, OPTIONS)
+    world = ThreadWorld(2, machine=machine)
+    running = threading.Event()
+
+    def program(fabric: Any, argument: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            pool.tensor(100, torch.float32, name="data", fill=1)
+            with pool.scope():
+                pool.tensor(100, torch.float32, name="inner")
+                while True:
+                    fabric.barrier()
+                    running.set()
+
+    def send() -> None:
+        if running.wait(10):
+            os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(Interrupted), interruptible():
+        world.run(program, None, 60.0)
+    assert time.monotonic() - began < 10
+    assert held(machine) == []
+    assert not world.healthy
+
+
+def test_memory_left_behind_fails_the_run_and_names_tensor_and_rank() -> None:
+    def program(fabric: Any, argument: None) -> None:
+        region = fabric.allocate(64, 256, "forgotten")
+        if fabric.rank == 0:
+            fabric.drop(region)
+
+    with pytest.raises(WorldFailure, match='rank 1: leak: symmetric tensor "forgotten"') as caught:
+        ThreadWorld(2, OPTIONS).run(program, None, 10.0)
+    assert isinstance(caught.value.__cause__, FabricError)
+
+
+def test_ranks_that_run_different_sizes_are_told(cache: Path) -> None:
+    plans = [plan_of(CASE, cache), plan_of(replace(CASE, size_bytes=72), cache)]
+
+    def program(fabric: Any, argument: None) -> None:
+        run_case(fabric, plans[fabric.rank == 2])
+
+    with pytest.raises(WorldFailure, match='the ranks disagree about symmetric tensor "input"') as caught:
+        ThreadWorld(3, OPTIONS).run(program, None, 30.0)
+    assert caught.value.rank is None
+    assert "ranks 0, 1 want to" in caught.value.message
+    assert "rank 2 wants to" in caught.value.message

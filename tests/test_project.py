@@ -1,0 +1,178 @@
+"""The project as a whole: whose packages these are, what is locked, who imports whom, how long files are."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("runner", "kernels", "memory", "reports", "simulator")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SOURCES = sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+
+def is_installed() -> bool:
+    """Into this environment: the checkout itself may hold the metadata of another one's installation."""
+    folder = [sysconfig.get_path("purelib")]
+    return any(one.metadata["Name"] == "symlab" for one in importlib.metadata.distributions(path=folder))
+
+
+installed = pytest.mark.skipif(not is_installed(), reason="symlab is not installed here: make test installs it")
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_imported_packages_are_this_projects(name: str) -> None:
+    assert Path(importlib.import_module(name).__path__[0]).resolve() == ROOT / name
+
+
+@installed
+def test_they_are_this_projects_from_any_folder(tmp_path: Path) -> None:
+    code = f"import {', '.join(PACKAGES)}\nfor one in ({', '.join(PACKAGES)}): print(*one.__path__)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert [Path(line).resolve() for line in found.stdout.split()] == [ROOT / name for name in PACKAGES]
+
+
+@installed
+@pytest.mark.parametrize("name", PACKAGES)
+def test_no_other_installed_distribution_has_the_name(name: str) -> None:
+    assert set(importlib.metadata.packages_distributions().get(name, ["symlab"])) == {"symlab"}
+
+
+def locks() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    assert all(len(pair) == 2 for pair in pairs), "every line is name==version"
+    return {name: version for name, version in pairs}
+
+
+def closure(wanted: list[str]) -> dict[str, str]:
+    """Name and version of all installed distributions that the requirements bring, directly or not."""
+    found: dict[str, str] = {}
+    seen: set[tuple[str, frozenset[str]]] = set()
+    todo = [(Requirement(text), "") for text in wanted]
+    while todo:
+        requirement, extra = todo.pop()
+        key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        if key in seen or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
+            continue
+        seen.add(key)
+        distribution = importlib.metadata.distribution(requirement.name)
+        found[key[0]] = distribution.version
+        for text in distribution.requires or []:
+            todo += [(Requirement(text), one) for one in ("", *requirement.extras)]
+    return found
+
+
+@installed
+def test_constraints_lock_every_installed_version() -> None:
+    project = PROJECT["project"]
+    brought = closure(project["dependencies"] + project["optional-dependencies"]["dev"])
+    assert {"torch", "mlflow", "cuda-bindings", "jinja2", "pytest"} <= set(brought)
+    brought.pop("nvidia-nvshmem-cu13", None)  # torch for CUDA pins its own
+    locked = locks()
+    assert {name: version.split("+")[0] for name, version in brought.items()} == {
+        name: locked.get(name, "not locked") for name in brought
+    }
+
+
+def test_constraints_are_whole_and_in_order() -> None:
+    locked = locks()
+    assert list(locked) == sorted(locked)
+    assert all(name == canonicalize_name(name) and Version(version) for name, version in locked.items())
+    assert locked["torch"] == "2.13.0"
+    assert "nvshmem4py-cu13" in locked
+    assert "nvidia-nvshmem-cu13" not in locked, "each torch for CUDA pins its own"
+    assert PROJECT["build-system"]["requires"] == [f"setuptools=={locked['setuptools']}"]
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_import_rules_hold() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "rule"),
+    [
+        ("memory/pool.py", "import kernels.spec", "runner knows everybody"),
+        ("simulator/parse.py", "import kernels.spec", "runner knows everybody"),
+        ("reports/record.py", "import torch", "reports read records"),
+        ("reports/record.py", "import memory.fabric", "reports read records"),
+        ("kernels/spec.py", "import cutlass", "import cutlass"),
+        ("runner/program.py", "import mlflow", "only runner.track imports mlflow"),
+        ("runner/world.py", "import nvshmem.core", "only memory.nvshmem imports nvshmem"),
+        ("simulator/fabric.py", "import omegaconf", "only the runner reads configurations"),
+    ],
+)
+def test_each_import_rule_can_break(tmp_path: Path, file: str, line: str, rule: str) -> None:
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / file).open("a", encoding="utf-8") as source:
+        source.write(f"\n{line}\n")
+    result = lint_imports(tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    broken = re.findall(r"^(.*(?:\n.*)?) BROKEN", result.stdout, re.MULTILINE)
+    assert any(rule in " ".join(one.split()) for one in broken), result.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("reports.record", {"torch", "numpy", "mlflow", "cutlass"}),
+        ("runner.__main__", {"mlflow", "cutlass"}),
+        ("runner.program", {"mlflow", "cutlass", "hydra"}),
+        ("simulator.fabric", {"mlflow", "cutlass", "hydra", "kernels", "runner"}),
+        ("kernels.catalogue", {"mlflow", "cutlass", "hydra", "simulator"}),
+    ],
+)
+def test_what_is_not_needed_is_not_imported(module: str, unwanted: set[str]) -> None:
+    code = f"import sys, {module}; print(*sorted({unwanted!r} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_and_functions_stay_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
+
+
+def test_file_names_of_tests_are_unique() -> None:
+    names = [path.name for path in SOURCES if path.is_relative_to(ROOT / "tests") and path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first = re.search(r"^## (\S+?),? ", changelog, re.MULTILINE)
+    assert first is not None
+    assert first[1] == PROJECT["project"]["version"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
