@@ -93,9 +93,13 @@ class Finding:
 class Bench:
     """Vectors of a family in one kernel; results by shape are kept."""
 
-    def __init__(self, vectors: Sequence[Vector], shared: str = "") -> None:
+    def __init__(
+        self, vectors: Sequence[Vector], shared: str = "", parameters: Sequence[tuple[str, str, int]] = ()
+    ) -> None:
+        """shared: declarations. parameters: type, name and value of further kernel parameters."""
         self.vectors = list(vectors)
         self.shared = shared
+        self.parameters = parameters
         self.blob_at: dict[bytes, int] = {}
         self.blobs: list[Array] = []
         self.input_bytes = 0
@@ -130,7 +134,8 @@ class Bench:
         parts += [self._section(vector) for vector in self.vectors]
         parts.append("END:\n")
         registers = "".join(f"  .reg .b64 %in{size}, %out{size};\n" for size in (2, 4, 8)) + self.shared
-        return module("".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask"], registers=registers)
+        more = [f"{kind} {name}" for kind, name, _ in self.parameters]
+        return module("".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], registers=registers)
 
     def _section(self, vector: Vector) -> str:
         places: dict[str, int] = {name: self._blob(values) for name, values in vector.blobs.items()}
@@ -189,7 +194,8 @@ class Bench:
         def program(fabric: SimulatorFabric) -> npt.NDArray[np.uint8]:
             source = put(fabric, "in", data)
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
-            arguments = [source.address, out.address, fabric.rank * each, 3 if shape.skip else 0]
+            more = [value for _, _, value in self.parameters]
+            arguments = [source.address, out.address, fabric.rank * each, 3 if shape.skip else 0, *more]
             fabric.launch(code, each // shape.block, shape.block, arguments)
             fabric.synchronize()
             return fabric.read(out, 0, out.size_bytes).numpy()

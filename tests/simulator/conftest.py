@@ -15,6 +15,10 @@ MODULES = (
     "vectors_float",
     "vectors_convert",
     "vectors_move",
+    "vectors_memory",
+    "vectors_atomic",
+    "vectors_control",
+    "vectors_multimem",
     "families",
 )
 """In the order of their imports of each other."""
