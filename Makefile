@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean
 
 demo: $(INSTALLED)
 	@$(RUN) runner +exp=allreduce_bf16
@@ -19,6 +19,9 @@ check: $(INSTALLED)
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
 
+bench: .venv/.bench
+	@.venv/bin/python tests/benchmarks/bench_simulator.py
+
 # The stamp is younger than what it was made from: a second run installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
@@ -27,6 +30,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo 'Installing the locked versions into .venv (a few minutes, once)'
 	@set -o pipefail; $(RUN) pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' \
 	  | { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
+	@touch $@
+
+.venv/.bench: $(INSTALLED)
+	@$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
 clean:

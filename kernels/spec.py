@@ -144,7 +144,8 @@ class KernelSpec:
 
     fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank"
     (owner+1, owner+2, .. owner, where owner(numel, world_size, dtype) is an int64 tensor of numel ranks: who reduces
-    each element), or "unordered" (the switch decides: no bitwise promise).
+    each element), or "unordered" (the switch decides: no bitwise promise). one_owner says that even then an element is
+    summed once and stored to all ranks, so that they agree to the bit whatever the order was.
 
     build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters`
     in their order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files,
@@ -170,6 +171,7 @@ class KernelSpec:
     owner: Callable[[int, int, str], torch.Tensor] | None = None
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72
+    one_owner: bool = False
 
     @property
     def name(self) -> str:

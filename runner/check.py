@@ -175,7 +175,7 @@ def merge(case: Case, spec: KernelSpec, checks: Sequence[RankCheck], *, collecti
         ranks_equal=not same or len({one.digest for one in checks}) == 1,
         launches=checks[0].launches,
         launches_equal=all(one.launches_equal for one in checks),
-        ranks_equal_promised=same and promised,
+        ranks_equal_promised=same and (promised or spec.one_owner),
         launches_equal_promised=promised,
         first_mismatch=next((one.first_mismatch for one in checks if one.first_mismatch), None),
         bound=checks[0].bound,

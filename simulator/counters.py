@@ -1,4 +1,7 @@
-"""The first observer: counts accesses and bytes by kind and by link. Others (races, timing) listen at the same place."""
+"""The first observer: counts accesses and bytes by kind and by link.
+
+Others (races, timing) listen at the same place.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _SIGNAL = frozenset({"acquire", "release", "acq_rel"})
 class Counters:
     """instructions: PTX instructions times lanes. A signal is an access with acquire or release order, or an atomic.
 
-    Links are counted as rank viewer to rank target ("0->3"), in bytes that viewer read from or wrote to target's memory; the
-    switch is counted from the viewer's side: bytes reduced, and bytes stored, once.
+    Links are counted as rank viewer to rank target ("0->3"), in bytes that viewer read from or wrote to target's
+    memory; the switch is counted from the viewer's side: bytes reduced, and bytes stored, once.
     """
 
     world_size: int

@@ -1,14 +1,13 @@
-"""A parsed kernel made ready to run: slots for registers, functions for instructions, what each basic block reads and writes.
+"""A parsed kernel made ready to run: slots for registers, functions for instructions, what each block reads and writes.
 
-Registers that live across basic blocks are kept in arrays over all lanes. The others exist only while a chunk of lanes runs
-through their block: they share a few scratch arrays that stay in the cache.
+Registers that live across basic blocks are kept in arrays over all lanes. The others exist only while a chunk of
+lanes runs through their block: they share a few scratch arrays that stay in the cache.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -18,17 +17,33 @@ from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
 from simulator.parse import parse_kernel
 
 CHUNK_LANES = 16384
-"""Lanes run together at most: with 8 KiB lanes the scratch of a block stays in the second-level cache (measured, tests/benchmarks)."""
+"""Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
 _CLASS_DTYPE = {"pred": "?", "b16": "u2", "b32": "u4", "b64": "u8"}
-_NO_TARGET = frozenset({"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"})
+_NO_TARGET = frozenset(
+    {"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"}
+)
 SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid"}
-_UNIFORM = {"%tid.y", "%tid.z", "%ctaid.y", "%ctaid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"}
+_UNIFORM = {
+    "%tid.y",
+    "%tid.z",
+    "%ctaid.y",
+    "%ctaid.z",
+    "%ntid.x",
+    "%ntid.y",
+    "%ntid.z",
+    "%nctaid.x",
+    "%nctaid.y",
+    "%nctaid.z",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a block ends. kind: "jump" (to taken), "branch" (by predicate slot), "barrier" (then taken), "return" (where the predicate holds)."""
+    """How a block ends.
+
+    kind: "jump" (to taken), "branch" (by predicate slot), "barrier" (then taken), "return" (where the predicate holds).
+    """
 
     kind: str
     taken: int = -1
@@ -56,7 +71,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A decoded kernel. slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers."""
+    """A decoded kernel.
+
+    slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers.
+    """
 
     kernel: Kernel
     slots: int
@@ -177,12 +195,16 @@ class _Decoder:
             runs=tuple(runs),
             count=len(block.instructions),
             exit=last,
-            kept_reads=tuple(sorted({self._register(n) for n in reads | writes if n not in names and n not in _UNIFORM})),
+            kept_reads=tuple(
+                sorted({self._register(n) for n in reads | writes if n not in names and n not in _UNIFORM})
+            ),
             kept_writes=tuple(sorted({self._register(n) for n in writes if n not in names})),
             local=tuple((self._register(name), dtype, number) for name, dtype, number in local),
             instructions=tuple(body),
             reads_memory=any(one.opcode in ("ld", "atom", "multimem") for one in body),
-            writes_memory=any(one.opcode in ("st", "red") or one.mnemonic.startswith(("multimem.st", "multimem.red")) for one in body),
+            writes_memory=any(
+                one.opcode in ("st", "red") or one.mnemonic.startswith(("multimem.st", "multimem.red")) for one in body
+            ),
         )
 
     def _run(self, instruction: Instruction) -> Run:
@@ -299,8 +321,8 @@ def _seen_as_bits(kernel: Kernel) -> set[str]:
     seen: set[str] = set()
     for block in kernel.blocks:
         for instruction in block.instructions:
-            float_only = instruction.opcode in ("add", "sub", "mul", "fma", "setp", "cvt") and instruction.qualifiers[-1] in ("f32", "f64")
-            if not float_only:
+            arithmetic = instruction.opcode in ("add", "sub", "mul", "fma", "setp", "cvt")
+            if not arithmetic or instruction.qualifiers[-1] not in ("f32", "f64"):
                 seen.update(_sources(instruction))
     return seen
 

@@ -1,7 +1,8 @@
 """SimulatorFabric, a Fabric on the CPU, and the SimulatedWorld behind the fabrics of all ranks.
 
-Ranks are threads that run ordinary code. The world advances only when every rank that is still there is blocked in one of
-its fabric's calls: the last one to block runs the kernels of all. So a run is a function of its seed and of nothing else.
+Ranks are threads that run ordinary code. The world advances only when every rank that is still there is blocked in
+one of its fabric's calls: the last one to block runs the kernels of all. So a run is a function of its seed and of
+nothing else.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ MAX_THREADS_PER_BLOCK = 1024
 class SimulatorOptions:
     """How a simulated world is made.
 
-    multimem: "exact" (the switch sums exactly and rounds once) or "stated" (it folds in the precision of the instruction).
-    schedule: "fair" or "random" by seed. step_budget: basic-block steps of all groups of lanes in one run.
+    multimem: "exact" (the switch sums exactly and rounds once) or "stated" (it folds in the precision of the
+    instruction). schedule: "fair" or "random" by seed. step_budget: basic-block steps of all groups of lanes in one
+    run.
     """
 
     arch: str = "sm_90a"
@@ -105,7 +107,10 @@ class SimulatedWorld:
         self.tally.reset()
 
     def leave(self, rank: int, error: BaseException | None) -> None:
-        """The rank's thread is done. With an error the world breaks: the others get PeerLost from their next fabric call."""
+        """The rank's thread is done.
+
+        With an error the world breaks: the others get PeerLost from their next fabric call.
+        """
         with self.turn:
             self.states[rank] = "left"
             if error is not None and self.broken is None:
@@ -122,7 +127,7 @@ class SimulatedWorld:
         self.scheduler.deadline = monotonic_s
 
     def counters(self) -> dict[str, Any]:
-        """Since the first rank's fabric() call: lane instructions, steps, trace, and accesses and bytes by kind and link."""
+        """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link."""
         return {
             "instructions": self.tally.instructions,
             "steps": self.scheduler.steps,
@@ -169,25 +174,28 @@ class SimulatedWorld:
             return
         try:
             while True:
-                self._run_kernels()
+                quiet = self._run_kernels()
                 if self._release():
                     self.turn.notify_all()
                     return
-                if not self._start():
+                if quiet and not self._start():
                     self._stuck()
         except BaseException as error:
             self._break(error, getattr(error, "rank", None))
 
-    def _run_kernels(self) -> None:
+    def _run_kernels(self) -> bool:
+        """Run what is launched. False: stopped early, with work left that can go on."""
         self._start()
-        while self.batches:
-            self.scheduler.run(self.batches)
+        quiet = True
+        while self.batches and quiet:
+            quiet = self.scheduler.run(self.batches)
             for batch in self.batches:
                 self.tally.instructions += batch.instructions
                 batch.instructions = 0
             self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
-            if not self._start():
-                return
+            if quiet and not self._start():
+                return True
+        return quiet or not self.batches
 
     def _start(self) -> bool:
         """Make batches of the launches that are first in line, of ranks that run nothing. One batch for equal ones."""
@@ -203,14 +211,25 @@ class SimulatedWorld:
             one = launches[0]
             arguments = [launch.arguments for launch in launches]
             self.batches.append(
-                Batch(self.space, self.scratch, one.executable, ranks, one.grid, one.block, arguments, self.options.multimem)
+                Batch(
+                    self.space,
+                    self.scratch,
+                    one.executable,
+                    ranks,
+                    one.grid,
+                    one.block,
+                    arguments,
+                    self.options.multimem,
+                )
             )
         return bool(first)
 
     def _release(self) -> bool:
         """Let ranks go on whose wait is over. An exchange is over when every rank is in one."""
         busy = {rank for batch in self.batches for rank, alive in batch.rank_alive.items() if alive}
-        free = [r for r, state in enumerate(self.states) if state == "synchronize" and r not in busy and not self.queues[r]]
+        free = [
+            r for r, state in enumerate(self.states) if state == "synchronize" and r not in busy and not self.queues[r]
+        ]
         for rank in free:
             self.states[rank] = "running"
         if all(state == "exchange" for state in self.states):
@@ -230,9 +249,12 @@ class SimulatedWorld:
             report = waiting_report(self.space, self.batches)
             lines = "\n  ".join([report, *hosts[:8]])
             raise Deadlock(
-                f"deadlock in {self.batches[0].executable.name} after {self.scheduler.steps:,} steps: nothing can change any more\n  {lines}"
+                f"deadlock in {self.batches[0].executable.name} after {self.scheduler.steps:,} steps: "
+                f"nothing can change any more\n  {lines}"
             )
-        raise PeerLost(f"ranks {', '.join(map(str, waiting))} wait for all in {self.notes[waiting[0]]!r}, but {'; '.join(hosts[len(waiting) :])}")
+        raise PeerLost(
+            f"{_ranks(waiting)} wait for all in {self.notes[waiting[0]]!r}, but {'; '.join(hosts[len(waiting) :])}"
+        )
 
 
 class SimulatorFabric:
@@ -259,9 +281,11 @@ class SimulatorFabric:
             world_size=self.world_size,
             heap_bytes=options.heap_bytes,
             multicast=options.multicast,
-            multicast_reason="" if options.multicast else "the simulated switch was made without multicast (fabric.multicast=false)",
+            multicast_reason=""
+            if options.multicast
+            else "the simulated switch was made without multicast (fabric.multicast=false)",
             simulated=True,
-            description=f"PTX interpreter, multimem {options.multimem}, schedule {options.schedule}, seed {options.seed}",
+            description=f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}",
         )
 
     def exchange(self, note: str) -> tuple[str, ...]:
@@ -283,7 +307,9 @@ class SimulatorFabric:
 
     def allocate(self, size_bytes: int, alignment_bytes: int, name: str) -> Region:
         if size_bytes < 1 or alignment_bytes < 1 or alignment_bytes & (alignment_bytes - 1):
-            raise ValueError(f"{name}: {size_bytes} bytes aligned to {alignment_bytes}; sizes are positive, alignments powers of two")
+            raise ValueError(
+                f"{name}: {size_bytes} bytes aligned to {alignment_bytes}; sizes are positive, alignments powers of two"
+            )
         self._together(f"allocate {name}: {size_bytes} bytes aligned to {alignment_bytes}")
         with self._world.turn:
             made = self._world.space.allocate(self._rank, size_bytes, alignment_bytes, name)
@@ -301,7 +327,9 @@ class SimulatorFabric:
     def _allocation(self, region: Region) -> Allocation:
         found = self._world.regions[self._rank].get(region.address)
         if found is None:
-            raise ValueError(f"rank {self._rank}: {region.name} is not allocated here (freed already, or another rank's)")
+            raise ValueError(
+                f"rank {self._rank}: {region.name} is not allocated here (freed already, or another rank's)"
+            )
         return found
 
     def free(self, region: Region) -> None:
@@ -322,7 +350,9 @@ class SimulatorFabric:
 
     def peer_address(self, region: Region, peer: int) -> int:
         if not 0 <= peer < self.world_size:
-            raise ValueError(f"{region.name}: rank {peer} does not exist; the world has ranks 0 to {self.world_size - 1}")
+            raise ValueError(
+                f"{region.name}: rank {peer} does not exist; the world has ranks 0 to {self.world_size - 1}"
+            )
         space = self._world.space
         return region.address + (peer - self._rank) * space.capacity if self._allocation(region) else 0
 
@@ -353,12 +383,16 @@ class SimulatorFabric:
     def _inside(self, region: Region, offset_bytes: int, size_bytes: int) -> Allocation:
         found = self._allocation(region)
         if offset_bytes < 0 or offset_bytes + size_bytes > region.size_bytes:
-            raise ValueError(f"{region.name}: bytes {offset_bytes} to {offset_bytes + size_bytes} of {region.size_bytes}")
+            raise ValueError(
+                f"{region.name}: bytes {offset_bytes} to {offset_bytes + size_bytes} of {region.size_bytes}"
+            )
         return found
 
     def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
         if grid < 1 or not 1 <= block <= MAX_THREADS_PER_BLOCK:
-            raise ValueError(f"{executable.name}: {grid} blocks of {block} threads; blocks have 1 to {MAX_THREADS_PER_BLOCK} threads")
+            raise ValueError(
+                f"{executable.name}: {grid} blocks of {block} threads; blocks have 1 to {MAX_THREADS_PER_BLOCK} threads"
+            )
         world = self._world
         with world.turn:
             world.check(self._rank)

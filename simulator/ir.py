@@ -17,7 +17,10 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A literal. bits is the two's complement or IEEE pattern; width_bits is 0 for an integer (the type decides), else 32 or 64."""
+    """A literal.
+
+    bits is the two's complement or IEEE pattern; width_bits is 0 for an integer (the type decides), else 32 or 64.
+    """
 
     bits: int
     width_bits: int = 0
@@ -50,7 +53,7 @@ Operand = Register | Immediate | Symbol | Vector | Address
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where in the kernel's Python an instruction comes from: "file.py:12", innermost first when functions were inlined."""
+    """Where in the kernel's Python an instruction comes from: "file.py:12", innermost first of inlined functions."""
 
     places: tuple[str, ...]
 

@@ -1,12 +1,14 @@
 """Runs basic blocks of one launch for groups of lanes, and keeps account of where every lane is.
 
-A batch is one launch of the same kernel on several ranks at once; a lane is one thread of it, numbered by rank, block and
-thread. Lanes wait at a block (ready), at a barrier, asleep in a spin that can't end until memory changes, or are done.
+A batch is one launch of the same kernel on several ranks at once; a lane is one thread of it, numbered by rank,
+block and thread. Lanes wait at a block (ready), at a barrier, asleep in a spin that can't end until memory changes,
+or are done.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,10 @@ class Scratch:
 
 
 class Batch:
-    """One launch, on the ranks in `ranks` (ascending), of grid blocks of block threads. arguments[i] are those of ranks[i]."""
+    """One launch, on the ranks in `ranks` (ascending), of grid blocks of block threads.
+
+    arguments[i] are those of ranks[i].
+    """
 
     def __init__(
         self,
@@ -99,7 +104,11 @@ class Batch:
         return out
 
     def _specials(self) -> None:
-        uniform = {"%nctaid.x": self.grid, "%ntid.x": self.block, **dict.fromkeys(("%nctaid.y", "%nctaid.z", "%ntid.y", "%ntid.z"), 1)}
+        uniform = {
+            "%nctaid.x": self.grid,
+            "%ntid.x": self.block,
+            **dict.fromkeys(("%nctaid.y", "%nctaid.z", "%ntid.y", "%ntid.z"), 1),
+        }
         thread = np.arange(self.threads, dtype=np.uint32)
         values = {
             "%tid.x": thread % np.uint32(self.block),
@@ -130,7 +139,8 @@ class Batch:
         """The same frame with only some of its lanes (positions in the frame)."""
         ids = np.arange(frame.ids.start, frame.ids.stop)[some] if isinstance(frame.ids, range) else frame.ids[some]
         regs = [
-            array if array is None or array.shape[0] != frame.count or frame.count == 1 else array[some] for array in frame.regs
+            array if array is None or array.shape[0] != frame.count or frame.count == 1 else array[some]
+            for array in frame.regs
         ]
         return Frame(regs, len(some), self._view(ids), self, ids)
 
@@ -175,22 +185,20 @@ class Batch:
     def _chunks(self, group: Group) -> list[Group]:
         """Pieces of at most CHUNK_LANES; of big launches none crosses ranks, which makes their accesses simple."""
         if isinstance(group, range):
-            if len(group) <= CHUNK_LANES and (self.threads < 1024 or group.start // self.threads == (group.stop - 1) // self.threads):
+            if len(group) <= CHUNK_LANES and (
+                self.threads < 1024 or group.start // self.threads == (group.stop - 1) // self.threads
+            ):
                 return [group]
-            cuts = set(range(group.start, group.stop, CHUNK_LANES))
-            if self.threads >= 1024:
-                first = (group.start // self.threads + 1) * self.threads
-                cuts = {group.start}
-                for rank_start in [group.start, *range(first, group.stop, self.threads)]:
-                    rank_stop = min(group.stop, (rank_start // self.threads + 1) * self.threads)
-                    cuts.update(range(rank_start, rank_stop, CHUNK_LANES))
-            edges = [*sorted(cuts), group.stop]
-            return [range(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+            cuts = {group.start}
+            unit = self.threads if self.threads >= 1024 else self.lanes
+            for start in [group.start, *range((group.start // unit + 1) * unit, group.stop, unit)]:
+                cuts.update(range(start, min(group.stop, (start // unit + 1) * unit), CHUNK_LANES))
+            return [range(low, high) for low, high in pairwise([*sorted(cuts), group.stop])]
         if len(group) >= 2048:
             breaks = np.flatnonzero(np.diff(group) != 1) + 1
             if len(group) >= 1024 * (len(breaks) + 1):
                 edges = [0, *breaks.tolist(), len(group)]
-                runs = [range(int(group[low]), int(group[high - 1]) + 1) for low, high in zip(edges, edges[1:], strict=False)]
+                runs = [range(int(group[low]), int(group[high - 1]) + 1) for low, high in pairwise(edges)]
                 return [chunk for run in runs for chunk in self._chunks(run)]
         return [group[start : start + CHUNK_LANES] for start in range(0, len(group), CHUNK_LANES)]
 
@@ -235,7 +243,8 @@ class Batch:
         if step.exit.predicate < 0:
             return np.empty(0, np.bool_)
         mask = regs[step.exit.predicate]
-        return ~mask if step.exit.negated else mask.copy()
+        taken: Lanes = ~mask if step.exit.negated else mask.copy()
+        return taken
 
     def _fault(self, step: Step, position: int, frame: Frame, fault: LaneFault) -> DeviceFault:
         rank, block, thread = self.place(int(frame.ids[fault.lane]))

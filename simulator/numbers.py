@@ -1,7 +1,7 @@
 """PTX number types on NumPy lanes: float16 and bfloat16 rounding, packing, and sums that are rounded once.
 
-All functions take and give arrays of one value a lane. 16-bit floats travel as their bits (uint16). Rounding is to nearest
-even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff for f32, 0x7fff for f16 and bf16.
+All functions take and give arrays of one value a lane. 16-bit floats travel as their bits (uint16). Rounding is to
+nearest even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff for f32, 0x7fff for f16 and bf16.
 """
 
 from __future__ import annotations
@@ -137,11 +137,11 @@ def _odd_f64(total: Doubles, error: Doubles) -> Doubles:
 
 
 def exact_sum(parts: list[Floats], significant_bits: int = 24) -> Doubles:
-    """The sum over the list, exact but for one rounding to odd in float64; rounding it further to 51 bits or fewer is correct.
+    """The sum over the list, rounded once, to odd in float64: rounding it further to 51 bits or fewer is correct.
 
-    parts hold values of significant_bits each. Where their exponents lie close enough, float64 holds every sum exactly. Else:
-    a running sum with its error terms; where an error term itself was not exact, Python's exact fsum takes over. Starts
-    from +0, so -0 never comes out. Infinities and NaN follow IEEE addition.
+    parts hold values of significant_bits each. Where their exponents lie close enough, float64 holds every sum
+    exactly. Else: a running sum with its error terms; where an error term itself was not exact, Python's exact fsum
+    takes over. Starts from +0, so -0 never comes out. Infinities and NaN follow IEEE addition.
     """
     if _binades(parts) + significant_bits + len(parts).bit_length() <= 53:
         plain = parts[0] + np.float64(0)
@@ -173,7 +173,7 @@ def exact_sum(parts: list[Floats], significant_bits: int = 24) -> Doubles:
 
 
 def _binades(parts: list[Floats]) -> int:
-    """How many powers of two lie between the smallest non-zero and the largest magnitude, subnormals counted generously."""
+    """How many powers of two lie between the smallest and largest non-zero magnitude; subnormals count generously."""
     sign = np.uint32(0x7FFFFFFF)
     largest, smallest = 0, 0xFFFFFFFF
     for part in parts:

@@ -38,7 +38,9 @@ _SIZE_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 _BLOCK_ENDS = frozenset({"bra", "ret", "exit", "bar", "barrier"})
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _ENTRY = re.compile(r"\.visible\s+\.entry\s+([\w$]+)\s*\((.*?)\)(.*?)\{", re.S)
-_PARAMETER = re.compile(r"\.param\s+\.(\w+)(?:\s+\.ptr)?(?:\s+\.(?:global|const|shared))?(?:\s+\.align\s+\d+)?\s+([\w$]+)$")
+_PARAMETER = re.compile(
+    r"\.param\s+\.(\w+)(?:\s+\.ptr)?(?:\s+\.(?:global|const|shared))?(?:\s+\.align\s+\d+)?\s+([\w$]+)$"
+)
 _REG = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _SHARED = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?\.[bus](\d+)\s+([\w$]+)(?:\[(\d+)\])?$")

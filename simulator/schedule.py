@@ -17,14 +17,16 @@ OLDEST_EVERY = 16
 WAKE_EVERY = 64
 """Spins are looked at again when nothing else can run, and at least every so many steps."""
 REPORTED_THREADS = 8
+EARLY_RETURN = 0.5
+"""How often, in random order, the host of a rank goes on as soon as its kernel is done."""
 
 
 @dataclass(slots=True)
 class Scheduler:
     """Runs batches until nothing can change. A function of policy and seed: trace is the same for the same ones.
 
-    fair: the first ready block in program order, so that lanes that went different ways meet again. random: any block, and
-    of its lanes all, one rank's, one block's or one warp's.
+    fair: the first ready block in program order, so that lanes that went different ways meet again. random: any
+    block, and of its lanes all, one rank's, one block's or one warp's.
     """
 
     space: Space
@@ -39,9 +41,14 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
 
-    def run(self, batches: list[Batch]) -> None:
-        """Run until every batch is done, asleep or waiting at barriers. Raises DeviceFault and DeadlineExceeded."""
+    def run(self, batches: list[Batch]) -> bool:
+        """Run until every batch is done, asleep or waiting at barriers (True). Raises DeviceFault and DeadlineExceeded.
+
+        random: sometimes it stops as soon as some rank's kernel is done (False), so that this rank's host goes on
+        while the kernels of others are still under way, as it would on GPUs.
+        """
         since_wake = 0
+        done = _done(batches)
         with np.errstate(all="ignore"):
             while True:
                 since_wake += 1
@@ -49,18 +56,24 @@ class Scheduler:
                     since_wake = 0
                     woken = [batch.wake() for batch in batches]
                     if not any(woken) and not any(batch.ready for batch in batches):
-                        return
+                        return True
                 self._check_budget(batches)
                 number, index, group = self._pick(batches)
                 self.trace = zlib.crc32(f"{number} {index} {int(group[0])} {len(group)}".encode(), self.trace)
                 batches[number].run(index, group)
                 self.steps += 1
+                if self.policy == "random" and _done(batches) > done:
+                    done = _done(batches)
+                    if self.random.random() < EARLY_RETURN:
+                        return False
 
     def _check_budget(self, batches: list[Batch]) -> None:
         late = self.deadline is not None and self.steps % 16 == 0 and time.monotonic() > self.deadline
         if self.steps < self.step_budget and not late:
             return
-        what = "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
+        what = (
+            "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
+        )
         places = [
             f"{batch.executable.name} on rank {{}}, block {{}}, thread {{}}".format(*batch.place(int(groups[0][0])))
             + f" runs at {batch.program.kernel.blocks[index].instructions[0].where()}"
@@ -92,11 +105,20 @@ class Scheduler:
         group = batch.take(index)
         unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
         lane = int(group[int(self.random.integers(len(group)))])
-        low = lane // unit * unit if unit != 32 else max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
+        low = (
+            lane // unit * unit
+            if unit != 32
+            else max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
+        )
         chosen, rest = _cut(group, low, low + unit)
         if rest is not None:
             batch.ready.setdefault(index, []).append(rest)
         return number, index, chosen
+
+
+def _done(batches: list[Batch]) -> int:
+    """How many ranks' kernels are done."""
+    return sum(not alive for batch in batches for alive in batch.rank_alive.values())
 
 
 def _cut(group: Group, low: int, high: int) -> tuple[Group, Group | None]:

@@ -1,8 +1,9 @@
-"""The memory of a simulated world: heaps, address windows of ranks and of multicast, and everything that can be wrong with an access.
+"""The memory of a simulated world: heaps, windows of ranks and of multicast, and all that can be wrong with an access.
 
-An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w as v
-sees it (its own included), window 127 is multicast. So every rank sees every byte at an address of its own, as on GPUs,
-and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, where observers listen.
+An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w
+as v sees it (its own included), window 127 is multicast. So every rank sees every byte at an address of its own, as
+on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, where
+observers listen.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ class LaneFault(Exception):
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A piece of one rank's heap. start and end are indices into Space.memory. unwritten: some bytes may still be poison."""
+    """A piece of one rank's heap. start and end are indices into Space.memory.
+
+    unwritten: some bytes may still be poison.
+    """
 
     number: int
     name: str
@@ -100,10 +104,10 @@ def _lazy(size_bytes: int) -> npt.NDArray[np.uint8]:
 
 
 class Space:
-    """All memory of a simulated world of world_size ranks, heap_bytes each (rounded up to a power of two for addressing).
+    """All memory of a world of world_size ranks, heap_bytes each (rounded up to a power of two for addressing).
 
-    Fresh memory holds 0xFF bytes and reading it from a kernel is a fault, until it is written. version counts changes of
-    memory: a spin that saw none can be put to sleep.
+    Fresh memory holds 0xFF bytes and reading it from a kernel is a fault, until it is written. version counts
+    changes of memory: a spin that saw none can be put to sleep.
     """
 
     def __init__(self, world_size: int, heap_bytes: int, multicast: bool) -> None:
@@ -138,8 +142,9 @@ class Space:
         else:
             held = sum(end - start for start, end in self.spans[rank])
             raise HeapFull(
-                f"rank {rank}: {name} needs {size_bytes:,} bytes of a symmetric heap of {self.heap_bytes:,} bytes that holds "
-                f"{held:,} already; {max(largest, 0):,} bytes would fit (make fabric.heap_bytes larger, or the sizes smaller)"
+                f"rank {rank}: {name} needs {size_bytes:,} bytes of a symmetric heap of {self.heap_bytes:,} bytes "
+                f"that holds {held:,} already; {max(largest, 0):,} bytes would fit "
+                f"(make fabric.heap_bytes larger, or the sizes smaller)"
             )
         insort(self.spans[rank], (position, position + size_bytes))
         base = rank * self.capacity + position
@@ -194,7 +199,10 @@ class Space:
     def resolve(
         self, view: View, addresses: Addresses, width_bytes: int, instruction: Instruction, action: str
     ) -> Span:
-        """Check one access of width_bytes by every lane and translate its addresses. action: "load", "store" or "atomic"."""
+        """Check one access of width_bytes by every lane and translate its addresses.
+
+        action: "load", "store" or "atomic".
+        """
         index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
         span = self._shaped(index, width_bytes)
         low, high = (span.low, self._high(span)) if span.shape != "scattered" else (int(index.min()), int(index.max()))
@@ -230,13 +238,18 @@ class Space:
     def resolve_multicast(
         self, view: View, addresses: Addresses, width_bytes: int, instruction: Instruction, action: str
     ) -> list[Span]:
-        """The same for a multimem instruction: one span a replica, in rank order. action: "reduce", "broadcast", "red"."""
+        """The same for a multimem instruction: one span a replica, in rank order.
+
+        action: "reduce", "broadcast", "red".
+        """
         index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
         index = index - MULTICAST * self.capacity
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= self.capacity:
             lane = int(np.argmax((index < 0) | (index >= self.capacity)))
-            raise LaneFault(lane, f"{instruction.opcode} at {int(addresses[lane]):#x}: not a multicast address of this rank")
+            raise LaneFault(
+                lane, f"{instruction.opcode} at {int(addresses[lane]):#x}: not a multicast address of this rank"
+            )
         one = self._shaped(index, width_bytes)
         self._aligned(one, addresses)
         spans = []
@@ -281,9 +294,7 @@ class Space:
             place = self.describe(int(index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
 
-    def _wrong_window(
-        self, view: View, addresses: Addresses, index: Indices, width_bytes: int, action: str
-    ) -> None:
+    def _wrong_window(self, view: View, addresses: Addresses, index: Indices, width_bytes: int, action: str) -> None:
         wrong = (index < 0) | (index >= self.world_size * self.capacity)
         lane = int(np.argmax(wrong))
         address = int(addresses[lane])
@@ -322,7 +333,9 @@ class Space:
             raise LaneFault(lane, f"read of {span.width_bytes} bytes at {place}: never written (poison)")
 
     def describe(self, index: int, address: int) -> str:
-        """An address for people: hexadecimal, and the tensor it lies in, or just misses, or lay in before it was freed."""
+        """An address for people: hexadecimal, and the tensor it lies in, or just misses, or lay in before it was
+        freed.
+        """
         rank, offset = divmod(index, self.capacity)
         text = f"{address:#x} (rank {rank}'s heap + {offset:#x}"
         number = int(self.granules[index // GRANULE_BYTES]) if 0 <= index < len(self.memory) else 0
@@ -342,7 +355,10 @@ class Space:
     # Data
 
     def gather(self, span: Span, element: str) -> npt.NDArray[np.generic]:
-        """The bytes of each lane as a matrix (lanes, width / element size) of dtype element ("u4", ..). A view, where it can be."""
+        """The bytes of each lane as a matrix (lanes, width / element size) of dtype element ("u4", ..).
+
+        A view, where it can be.
+        """
         size = span.width_bytes
         if span.shape == "affine":
             flat = self.memory[span.low : span.low + len(span.index) * size]

@@ -78,7 +78,7 @@ class MultimemOneShot:
         if offset < words_end:
             word = device.multimem_sum_word(input_multicast.toint() + offset, self.dtype, self.accumulate_float32)
             device.store_word(output.toint() + offset, word)
-        if cutlass.const_expr(self.itemsize == 2):  # noqa: SIM102 (decided while tracing, the next one on the device)
+        if cutlass.const_expr(self.itemsize == 2):
             if index == 0 and words_end < size:
                 self.reduce_element(Peers(input_peers.toint(), 0, self.world_size), output.toint(), words_end)
 

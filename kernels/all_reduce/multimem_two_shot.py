@@ -115,4 +115,5 @@ SPEC = KernelSpec(
         "kernels/all_reduce/multimem_two_shot_device.py",
     ),
     multimem=multimem,
+    one_owner=True,
 )

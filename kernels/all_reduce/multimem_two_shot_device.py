@@ -92,7 +92,7 @@ class MultimemTwoShot:
             if offset < words_end:
                 word = device.multimem_sum_word(input_multicast.toint() + offset, self.dtype, self.accumulate_float32)
                 device.multimem_store_word(output_multicast.toint() + offset, word, self.dtype)
-            if cutlass.const_expr(self.itemsize == 2):  # noqa: SIM102 (decided while tracing, the next on the device)
+            if cutlass.const_expr(self.itemsize == 2):
                 if index == 0 and words_end < size:
                     inputs = Peers(input_peers.toint(), 0, self.world_size)
                     self.reduce_element(inputs, Peers(output_peers.toint(), 0, self.world_size), words_end)

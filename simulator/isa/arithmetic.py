@@ -13,10 +13,15 @@ from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
 
-def _register() -> None:
+_WHOLE: dict[str, Any] = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}
+_BITWISE: dict[str, Any] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_FLOAT: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+
+
+def _register_integers() -> None:
     for name in _INTEGERS:
         kind = DTYPES[name]
-        for opcode, function in (("add", np.add), ("sub", np.subtract), ("min", np.minimum), ("max", np.maximum)):
+        for opcode, function in _WHOLE.items():
             operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
         operation(f"mul.lo.{name}")(ufunc_builder(np.multiply, kind))
         operation(f"mad.lo.{name}")(value_builder(_mad_low, (kind,) * 3))
@@ -38,10 +43,13 @@ def _register() -> None:
         operation(f"shr.{name}")(_shift(np.right_shift, DTYPES[name]))
     for name in ("b16", "b32", "b64", "pred"):
         kind = DTYPES[name]
-        for opcode, function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+        for opcode, function in _BITWISE.items():
             operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
         operation(f"not.{name}")(ufunc_builder(np.logical_not if name == "pred" else np.invert, kind, 1))
-    for opcode, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+
+
+def _register_floats() -> None:
+    for opcode, function in _FLOAT.items():
         operation(f"{opcode}.f32", neutral="rn")(_float(function, "f4"))
         operation(f"{opcode}.f64", neutral="rn")(_float(function, "f8"))
         for name in ("f16", "bf16", "f16x2", "bf16x2"):
@@ -152,7 +160,10 @@ def _float(function: Any, kind: str) -> Any:
 
 
 def _half(function: Any, name: str) -> Any:
-    """16-bit arithmetic by float32: for one operation its rounding, then ours, gives what one rounding would (24 >= 2 * 11 + 2)."""
+    """16-bit arithmetic by float32.
+
+    Its rounding of one operation, then ours, give what one rounding would, for 24 >= 2 * 11 + 2.
+    """
     widen, narrow = (
         (numbers.bf16_to_f32, numbers.f32_to_bf16) if name.startswith("b") else (numbers.f16_to_f32, numbers.f32_to_f16)
     )
@@ -220,7 +231,9 @@ def _select(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(*(f"mov.{name}" for name in ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")))
+@operation(
+    *(f"mov.{name}" for name in ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64"))
+)
 def _move(instruction: Instruction, bind: Binder) -> Run:
     target, source = instruction.operands
     if isinstance(source, Vector):
@@ -283,7 +296,9 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
         out = np.zeros(frame.count, np.uint32)
         for position in range(4):
             nibble = regs[selector] >> np.uint32(4 * position) & np.uint32(15)
-            byte = (both >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
+            byte = (both >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(
+                255
+            )
             sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
             out |= np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * position)
         regs[target][...] = out
@@ -291,5 +306,6 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-_register()
+_register_integers()
+_register_floats()
 _register_comparisons()

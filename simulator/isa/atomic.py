@@ -43,7 +43,10 @@ def _keys(opcode: str) -> list[str]:
 
 
 def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
-    """Read, combine(lanes, old) and write back, lane by lane where addresses meet. Returns the old values; counts a change."""
+    """Read, combine(lanes, old) and write back, lane by lane where addresses meet.
+
+    Returns the old values; counts a change.
+    """
     size = np.dtype(kind).itemsize
     cells = space.memory.view(kind)
     position = index // size

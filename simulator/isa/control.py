@@ -1,4 +1,4 @@
-"""Instructions that end a basic block (branches, barriers, returns): the machine carries them out; here they are only named.
+"""Instructions that end a basic block (branches, barriers, returns): named here, carried out by the machine.
 
 Kept in a table like the others, so that an unknown form of them stops as every unknown instruction does.
 """
@@ -9,7 +9,9 @@ from simulator.ir import Instruction
 from simulator.isa.registry import Binder, Frame, Run, operation
 
 
-@operation("bra", "ret", "exit", "bar.sync", "barrier.sync", "bar.warp.sync", "nanosleep.u32", neutral="uni aligned cta")
+@operation(
+    "bra", "ret", "exit", "bar.sync", "barrier.sync", "bar.warp.sync", "nanosleep.u32", neutral="uni aligned cta"
+)
 def _control(instruction: Instruction, bind: Binder) -> Run:
     def run(frame: Frame) -> None:
         return None

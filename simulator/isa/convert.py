@@ -52,7 +52,7 @@ def _pair(narrow: Any) -> Any:
 
 
 def _integer(target: str, source: str) -> Any:
-    """Cut or extend by the source's signedness; a destination register wider than its type is extended by the type's."""
+    """Cut or extend by the source's signedness; into a wider register, by the destination type's."""
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         to = bind.write(instruction.operands[0])

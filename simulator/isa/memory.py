@@ -12,7 +12,10 @@ from simulator.space import LaneFault
 
 ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
 """Memory order and scope. The simulator runs one step after another, so all of them hold; observers see them."""
-_CACHE = "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged L2::64B L2::128B L2::256B"
+_CACHE = (
+    "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged "
+    "L2::64B L2::128B L2::256B"
+)
 _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 _VECTORS = ("", "v2.", "v4.")
 
@@ -56,7 +59,9 @@ def check_order(instruction: Instruction) -> None:
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     target = bind.write(instruction.operands[0])
     address = instruction.operands[1]
-    assert isinstance(address, Address) and isinstance(address.base, Symbol) and address.offset_bytes == 0
+    assert isinstance(address, Address)
+    assert isinstance(address.base, Symbol)
+    assert address.offset_bytes == 0
     position = bind.parameter(address.base.name)
 
     def run(frame: Frame) -> None:
@@ -135,7 +140,9 @@ def shared_index(frame: Frame, addresses: Lanes, width: int) -> Lanes:
     wrong = (index < 0) | (index + width > size) | (index % width != 0)
     if wrong.any():
         lane = int(np.argmax(wrong))
-        raise LaneFault(lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned")
+        raise LaneFault(
+            lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
+        )
     blocks: Lanes = frame.batch.blocks_of(frame.ids)
     return blocks * np.int64(size) + index
 

@@ -1,7 +1,8 @@
 """multimem.ld_reduce, multimem.st, multimem.red: one address, all replicas.
 
-How a switch adds floats is not specified. Two models (fabric.multimem): "exact" sums exactly and rounds once, as was measured
-on hardware; "stated" folds in rank order in the precision that the instruction names (.acc, or the type itself).
+How a switch adds floats is not specified. Two models (fabric.multimem): "exact" sums exactly and rounds once, as was
+measured on hardware; "stated" folds in rank order in the precision that the instruction names (.acc, or the type
+itself).
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _halves(parts: list[Lanes], brain: bool, accumulate: bool, model: str) -> La
 def _store_keys() -> list[str]:
     forms = [f"{vector}{name}" for name in ("f32", "f16x2", "bf16x2") for vector in ("", "v2.", "v4.")]
     forms += [f"{vector}{name}" for name in ("f16", "bf16") for vector in ("v2.", "v4.", "v8.")]
-    return forms + ["b32", "b64", "u32", "s32", "u64", "s64", "f64"]
+    return [*forms, "b32", "b64", "u32", "s32", "u64", "s64", "f64"]
 
 
 @operation(*_with_opcode("st", _store_keys()), neutral=f"{ORDER} global")

@@ -1,7 +1,8 @@
 """The table of operations: a key such as "add.s32" or "cvt.rn.bf16x2.f32" to a builder.
 
-A builder looks at an instruction once, when a kernel is decoded, asks the binder for slots, and returns the function that
-will run it on a frame of lanes. An instruction whose key is in no table stops with its PTX line (UnknownInstruction).
+A builder looks at an instruction once, when a kernel is decoded, asks the binder for slots, and returns the function
+that will run it on a frame of lanes. An instruction whose key is in no table stops with its PTX line
+(UnknownInstruction).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from memory.fabric import DeviceFault
@@ -20,10 +20,11 @@ from simulator.space import View
 Lanes = npt.NDArray[Any]
 Run = Callable[["Frame"], None]
 
-TYPES = frozenset(
+_TYPE_NAMES = (
     "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 "
-    "e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4".split()
+    "e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4"
 )
+TYPES = frozenset(_TYPE_NAMES.split())
 DTYPES = {
     "pred": "?",
     **{f"{kind}{bits}": f"u{bits // 8}" for kind in "bu" for bits in (8, 16, 32, 64)},
@@ -72,7 +73,7 @@ class Binder(Protocol):
 class Frame:
     """The lanes that one step runs together: their registers by slot, and who they are.
 
-    regs[slot] holds one value a lane (constants: one in all). ids are the lanes' numbers in the batch, cta their blocks.
+    regs[slot] holds one value a lane (constants: one in all). ids are the lanes' numbers in the batch.
     """
 
     regs: list[Lanes]
@@ -93,7 +94,10 @@ _NEUTRAL: dict[str, frozenset[str]] = {}
 
 
 def operation(*keys: str, neutral: str = "") -> Callable[[Callable[[Instruction, Binder], Run]], Callable[..., Run]]:
-    """Register a builder for keys. neutral: qualifiers of the opcode that change no result here, or that the builder reads itself."""
+    """Register a builder for keys.
+
+    neutral: qualifiers of the opcode that change no result here, or that the builder reads itself.
+    """
 
     def register(build: Callable[[Instruction, Binder], Run]) -> Callable[..., Run]:
         for words in keys:

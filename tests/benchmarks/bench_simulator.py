@@ -1,8 +1,10 @@
 """How fast the simulator is, beside Triton's interpreter on the same all-reduce: `make bench`. Prints a table; no test.
 
-1. A one-shot all-reduce of 1 MiB bfloat16 over 8 ranks: the kernel's PTX on all ranks, lane instructions a second of one
+1. A one-shot all-reduce of 1 MiB bfloat16 over 8 ranks: the kernel's PTX on all ranks, lane instructions a second of
+one
    core (CPU time of the thread that drives the world), and how the time grows with the size.
-2. One rank's share of it in Triton's interpreter (TRITON_INTERPRET=1): the fold of 8 buffers. It can't run the kernel itself:
+2. One rank's share of it in Triton's interpreter (TRITON_INTERPRET=1): the fold of 8 buffers. It can't run the
+kernel itself:
    it knows one program at a time, and this kernel waits for other GPUs.
 3. `python -m runner +exp=allreduce_bf16`, the second time: wall time with imports, and the largest resident set.
 """
@@ -101,12 +103,14 @@ def main_job() -> tuple[float, float]:
 
 
 def main() -> None:
-    print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.processor() or platform.machine()}, Python {platform.python_version()}")
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}")
     print("\nall_reduce/one_shot, bfloat16 with float32, 8 ranks, one launch on all ranks (one core)")
     print(f"{'size':>8} {'CPU ms':>8} {'M lane instr':>13} {'M/s':>6}")
     for size in (MIB // 4, MIB, 4 * MIB):
         seconds, instructions = simulated(size)
-        print(f"{size // 1024:>5} KiB {seconds * 1e3:8.1f} {instructions / 1e6:13.1f} {instructions / seconds / 1e6:6.0f}")
+        print(
+            f"{size // 1024:>5} KiB {seconds * 1e3:8.1f} {instructions / 1e6:13.1f} {instructions / seconds / 1e6:6.0f}"
+        )
         if size == MIB:
             share = seconds / RANKS
     print(f"\none rank's share of 1 MiB: {share * 1e3:.1f} ms; Triton's interpreter folding the same:")

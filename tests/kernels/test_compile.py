@@ -86,19 +86,27 @@ def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> Non
 
 
 def test_the_sources_are_all_that_the_code_is_made_of(tmp_path: Path) -> None:
-    for spec in SPECS:
-        program = f"import sys, kernels.{spec.op}.{spec.algorithm}_device; print(*sys.modules)"
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        modules = [name for name in done.stdout.split() if name.startswith("kernels.")]
-        files = {f"{name.replace('.', '/')}.py" for name in modules if (ROOT / f"{name.replace('.', '/')}.py").exists()}
-        assert files <= set(spec.sources)
+    names = [f"kernels.{spec.op}.{spec.algorithm}_device" for spec in SPECS]
+    program = f"""
+import importlib, sys
+for name in {names}:
+    importlib.import_module(name)
+    imported = [module for module in sys.modules if module.startswith("kernels")]
+    print(*(sys.modules.pop(module).__file__ for module in imported))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for spec, line in zip(SPECS, done.stdout.splitlines(), strict=True):
+        files = {Path(file).relative_to(ROOT).as_posix() for file in line.split()}
+        code = {file for file in files if not file.endswith("__init__.py")}
+        assert f"kernels/{spec.op}/{spec.algorithm}_device.py" in code
+        assert code <= set(spec.sources)
         assert f"kernels/{spec.op}/{spec.algorithm}.py" in spec.sources
 
 

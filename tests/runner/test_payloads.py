@@ -1,0 +1,86 @@
+"""-0.0, NaN, infinities, subnormals and the largest finite values, through the real kernels in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import DTYPES, Case
+from runner import check, program
+from runner.check import merge
+from runner.program import Plan, run_case
+from runner.world import ThreadWorld
+from simulator.fabric import SimulatorOptions
+
+WORLD_SIZE = 4
+NUMEL = 1999
+
+
+def special_input(case: Case, rank: int, numel: int, largest: float = 1.0) -> torch.Tensor:
+    """Every element drawn from the values that arithmetic treats in a special way; largest: a share of the largest."""
+    dtype = DTYPES[case.dtype]
+    limits = torch.finfo(dtype)
+    values = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0]
+    values += [limits.max * largest, -limits.max * largest]
+    values += [
+        limits.tiny,
+        -limits.tiny,
+        limits.smallest_normal / 2,
+        limits.smallest_normal * limits.eps,
+        1 + limits.eps,
+    ]
+    generator = torch.Generator().manual_seed(case.seed * 100 + rank)
+    # Infinities and NaN a little rarer than the others: sums of four must come out finite, too.
+    weights = torch.tensor([0.3 if value != value or abs(value) == float("inf") else 1.0 for value in values])
+    picks = torch.multinomial(weights, numel, replacement=True, generator=generator)
+    return torch.tensor(values, dtype=torch.float64).to(dtype)[picks]
+
+
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.mark.parametrize("multimem", ["exact", "stated"])
+@pytest.mark.parametrize(
+    ("dtype", "accumulator"),
+    [
+        ("float32", "float32"),
+        ("float16", "float32"),
+        ("float16", "native"),
+        ("bfloat16", "float32"),
+        ("bfloat16", "native"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
+def test_special_values(
+    algorithm: str,
+    dtype: str,
+    accumulator: str,
+    multimem: str,
+    cache_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = catalogue.find(f"all_reduce/{algorithm}")
+    if not spec.needs_multicast and multimem == "stated":
+        pytest.skip("the model of the switch is nothing to a peer-to-peer kernel")
+    # A fold whose partial sum overflows meets an infinity of the other sign as NaN, the exact sum doesn't: both are right.
+    share = 0.125 if multimem == "stated" else 1.0
+    made: Callable[[Case, int, int], torch.Tensor] = partial(special_input, largest=share)
+    monkeypatch.setattr(program, "make_input", made)
+    monkeypatch.setattr(check, "make_input", made)
+    size_bytes = NUMEL * DTYPES[dtype].itemsize
+    case = Case("all_reduce", algorithm, dtype, accumulator, "sum", size_bytes, WORLD_SIZE, seed=20261121)
+    compiled = executable(spec, case, "sm_90a", cache_dir)
+    world = ThreadWorld(WORLD_SIZE, SimulatorOptions(heap_bytes=1 << 22, multimem=multimem))
+    outcomes = world.run(run_case, Plan(case, compiled), 60)
+    found = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+    assert found.first_mismatch is None
+    assert found.faults == ()
+    assert found.method == ("bound" if spec.needs_multicast else "bitwise_fold")

@@ -1,0 +1,151 @@
+"""Kernels with a defect must be caught, correct ones never accused: the simulator, the check and both together.
+
+The programs here are less kind than the runner's: no host barrier between launches, another input for each. That is
+legal, because kernels begin and end with a barrier over ranks; it is what shows when they don't.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernels import catalogue, numerics
+from kernels.compile import executable
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable, Fabric
+from memory.pool import SymmetricPool
+from runner import program
+from runner.check import merge
+from runner.inputs import make_input
+from runner.program import Plan, run_case
+from runner.world import ThreadWorld, WorldFailure
+from simulator.fabric import SimulatorOptions
+
+SEEDS = range(20)
+ALGORITHMS = ("one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot")
+HEAP_BYTES = 1 << 22
+LAUNCHES = 3
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A case launched LAUNCHES times in a row; compiled for it."""
+
+    case: Case
+    spec: KernelSpec
+    executable: Executable
+
+
+def run_chain(fabric: Fabric, chain: Chain) -> list[int]:
+    """Launches with no host barrier between them, each on an input of its own; wrong elements of each output."""
+    wrong = []
+    with SymmetricPool(fabric) as pool:
+        binding = program.bind(fabric, pool, Plan(chain.case, chain.executable), chain.spec)
+        fabric.synchronize()
+        fabric.barrier()
+        launch = chain.spec.launch(chain.case)
+        for index in range(LAUNCHES):
+            case = replace(chain.case, seed=chain.case.seed + index)
+            data = make_input(case, fabric.rank, case.numel)
+            fabric.write(binding.input.tensor.region, binding.input.guard_bytes, data.view(torch.uint8))
+            fabric.launch(chain.executable, launch.grid, launch.block, binding.arguments)
+            fabric.synchronize()
+            output = fabric.read(binding.output.tensor.region, binding.output.guard_bytes, binding.output.size_bytes)
+            parts = [make_input(case, rank, case.numel) for rank in range(case.world_size)]
+            expected = numerics.fold(parts, case.accumulator)
+            wrong.append(int((output.view(data.dtype) != expected).sum()))
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[KernelSpec, Case], Executable]:
+    cache_dir = tmp_path_factory.mktemp("compiled")
+    return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
+
+
+@pytest.fixture(scope="module")
+def sabotaged() -> dict[str, KernelSpec]:
+    path = Path(__file__).parents[1] / "kernels" / "sabotaged.py"
+    spec = importlib.util.spec_from_file_location("sabotaged", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sabotaged"] = module
+    spec.loader.exec_module(module)
+    specs: dict[str, KernelSpec] = module.SABOTAGED
+    return specs
+
+
+def case_of(algorithm: str, **changes: object) -> Case:
+    values = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", 40_010, 4, inputs="exact")
+    return replace(values, **changes)  # type: ignore[arg-type]
+
+
+def chain_result(compiled: Callable[[KernelSpec, Case], Executable], spec: KernelSpec, seed: int) -> str:
+    """ "right", or what was seen."""
+    case = case_of(spec.algorithm)
+    world = ThreadWorld(4, SimulatorOptions(heap_bytes=HEAP_BYTES, schedule="random", seed=seed))
+    try:
+        wrong = world.run(run_chain, Chain(case, spec, compiled(spec, case)), 60)
+    except WorldFailure as failure:
+        return failure.status
+    return "right" if not any(map(any, wrong)) else "wrong"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_correct_kernels_give_the_same_result_for_every_seed(
+    algorithm: str, compiled: Callable[[KernelSpec, Case], Executable]
+) -> None:
+    spec = catalogue.find(f"all_reduce/{algorithm}")
+    assert {chain_result(compiled, spec, seed) for seed in SEEDS} == {"right"}
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        "one_shot_no_entry_barrier",
+        "one_shot_no_exit_barrier",
+        "two_shot_no_entry_barrier",
+        "two_shot_no_exit_barrier",
+        "multimem_one_shot_no_entry_barrier",
+        "multimem_two_shot_no_exit_barrier",
+    ],
+)
+def test_a_missing_barrier_is_caught_by_some_seed(
+    defect: str, sabotaged: dict[str, KernelSpec], compiled: Callable[[KernelSpec, Case], Executable]
+) -> None:
+    seen = [chain_result(compiled, sabotaged[defect], seed) for seed in SEEDS]
+    assert set(seen) - {"right"}, f"{defect} passed with every seed"
+
+
+@pytest.mark.parametrize(
+    ("defect", "inputs", "multimem"),
+    [
+        ("one_shot_drops_last_rank", "normal", "exact"),
+        ("one_shot_drops_last_rank", "exact", "exact"),
+        ("one_shot_accumulates_natively", "normal", "exact"),
+        ("multimem_one_shot_no_wide_accumulator", "normal", "stated"),
+    ],
+)
+def test_a_wrong_sum_is_caught_by_the_check(
+    defect: str,
+    inputs: str,
+    multimem: str,
+    sabotaged: dict[str, KernelSpec],
+    compiled: Callable[[KernelSpec, Case], Executable],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = sabotaged[defect]
+    case = case_of(spec.algorithm, inputs=inputs, world_size=8)
+    monkeypatch.setattr(catalogue, "find", lambda name: spec)
+    world = ThreadWorld(8, SimulatorOptions(heap_bytes=HEAP_BYTES, multimem=multimem))
+    outcomes = world.run(run_case, Plan(case, compiled(spec, case)), 60)
+    check = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+    assert check.wrong > 100
+    assert check.first_mismatch is not None
