@@ -90,7 +90,7 @@ def make_world(fabric: FabricRequest, world_size: int) -> World:
     if fabric.name != "simulator":
         raise RequestError(f"no world on the fabric {fabric.name} (fabric), use fabric=simulator")
     from runner.world import ThreadWorld
-    from simulator.fabric import SimulatorOptions
+    from simulator.world import SimulatorOptions
 
     options = SimulatorOptions(
         arch=fabric.arch,

@@ -12,11 +12,16 @@ EXIT_INTERRUPTED = 130
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user, or whoever manages this process, wants it to end. exit_code is the shell's: 128 + the signal."""
+    """The user, or whoever manages this process, wants it to end: said for the times-th time.
 
-    def __init__(self, number: int) -> None:
+    exit_code is the shell's: 128 + the signal. times counts, because a later one may come while an earlier one is on
+    its way up, and takes its place.
+    """
+
+    def __init__(self, number: int, times: int = 1) -> None:
         super().__init__(f"{signal.Signals(number).name} received")
         self.exit_code = 128 + number
+        self.times = times
 
 
 @contextmanager
@@ -26,8 +31,12 @@ def interruptible() -> Iterator[None]:
         yield
         return
 
+    times = 0
+
     def handle(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(number)
+        nonlocal times
+        times += 1
+        raise Interrupted(number, times)
 
     wanted = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, handle) for number in wanted]
@@ -36,6 +45,11 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in zip(wanted, before, strict=True):
             signal.signal(number, handler)
+
+
+def is_first(error: KeyboardInterrupt) -> bool:
+    """Nobody has asked before."""
+    return not isinstance(error, Interrupted) or error.times == 1
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:

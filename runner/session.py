@@ -19,7 +19,7 @@ from runner.config import CONF, FabricRequest, Request, RequestError
 from runner.console import Console, failures, summary
 from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, resolve, settings
-from runner.interrupt import exit_code_of
+from runner.interrupt import exit_code_of, is_first
 from runner.store import Store, StoreError
 from runner.track import open_command
 
@@ -108,6 +108,8 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
             with console:
                 session.run()
         except KeyboardInterrupt as first:
+            if not is_first(first):
+                raise
             interrupt = first
             console.say("symlab: interrupted; finishing what is done (once more to quit at once)")
         return session.conclude(interrupt)

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Region
-from simulator.fabric import SimulatedWorld, SimulatorOptions
+from simulator.world import SimulatedWorld, SimulatorOptions
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
@@ -79,7 +79,7 @@ class World(Protocol):
 
 
 class Machine(Protocol):
-    """What ThreadWorld needs of the world behind the fabrics: simulator.fabric.SimulatedWorld has it."""
+    """What ThreadWorld needs of the world behind the fabrics: simulator.world.SimulatedWorld has it."""
 
     def fabric(self, rank: int) -> Fabric: ...
     def leave(self, rank: int, error: BaseException | None) -> None: ...

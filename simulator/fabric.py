@@ -1,260 +1,19 @@
-"""SimulatorFabric, a Fabric on the CPU, and the SimulatedWorld behind the fabrics of all ranks.
-
-Ranks are threads that run ordinary code. The world advances only when every rank that is still there is blocked in
-one of its fabric's calls: the last one to block runs the kernels of all. So a run is a function of its seed and of
-nothing else.
-"""
+"""SimulatorFabric: one rank's Fabric in a SimulatedWorld (simulator/world.py)."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from memory.fabric import (
-    DeadlineExceeded,
-    Deadlock,
-    Disagreement,
-    Executable,
-    FabricError,
-    NoMulticast,
-    PeerLost,
-    Region,
-    Traits,
-)
-from simulator.counters import Counters
-from simulator.machine import Batch, Scratch
-from simulator.schedule import Scheduler, waiting_report
-from simulator.space import MAX_HEAP_BYTES, Allocation, Space
+from memory.fabric import Disagreement, Executable, NoMulticast, Region, Traits
+from simulator.heaps import Allocation
 
-MAX_WORLD_SIZE = 72
+if TYPE_CHECKING:
+    from simulator.world import SimulatedWorld
+
 MAX_THREADS_PER_BLOCK = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatorOptions:
-    """How a simulated world is made.
-
-    multimem: "exact" (the switch sums exactly and rounds once) or "stated" (it folds in the precision of the
-    instruction). schedule: "fair" or "random" by seed. step_budget: basic-block steps of all groups of lanes in one
-    run.
-    """
-
-    arch: str = "sm_90a"
-    heap_bytes: int = 256 << 20
-    multicast: bool = True
-    multimem: str = "exact"
-    schedule: str = "fair"
-    seed: int = 0
-    step_budget: int = 2_000_000
-
-    def __post_init__(self) -> None:
-        if self.multimem not in ("exact", "stated"):
-            raise ValueError(f"multimem is {self.multimem!r}; it must be exact or stated")
-        if self.schedule not in ("fair", "random"):
-            raise ValueError(f"schedule is {self.schedule!r}; it must be fair or random")
-        if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
-            raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    executable: Executable
-    grid: int
-    block: int
-    arguments: tuple[int, ...]
-
-
-class SimulatedWorld:
-    """world_size simulated GPUs behind one simulated switch. After any FabricError it is broken: make a new one."""
-
-    def __init__(self, world_size: int, options: SimulatorOptions) -> None:
-        if not 1 <= world_size <= MAX_WORLD_SIZE:
-            raise ValueError(f"world_size is {world_size}; the simulator has 1 to {MAX_WORLD_SIZE} ranks")
-        self.world_size = world_size
-        self.options = options
-        self.space = Space(world_size, options.heap_bytes, options.multicast)
-        self.scratch = Scratch()
-        self.scheduler = Scheduler(self.space, options.schedule, options.seed, options.step_budget)
-        self.tally = Counters(world_size, self.space.capacity)
-        self.space.observers.append(self.tally)
-        self.turn = threading.Condition()
-        self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
-        self.notes = [""] * world_size
-        self.answers: list[tuple[str, ...] | None] = [None] * world_size
-        self.queues: list[list[_Launch]] = [[] for _ in range(world_size)]
-        self.batches: list[Batch] = []
-        self.regions: list[dict[int, Allocation]] = [{} for _ in range(world_size)]
-        self.broken: BaseException | None = None
-        self.culprit: int | None = None
-
-    # For the world's owner
-
-    def fabric(self, rank: int) -> SimulatorFabric:
-        """The rank's fabric; the rank counts as running from now on, until leave(rank)."""
-        with self.turn:
-            if all(state in ("away", "left") for state in self.states):
-                self._begin()
-            self.states[rank] = "running"
-        return SimulatorFabric(self, rank)
-
-    def _begin(self) -> None:
-        self.states = ["away"] * self.world_size
-        self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
-        self.tally.reset()
-
-    def leave(self, rank: int, error: BaseException | None) -> None:
-        """The rank's thread is done.
-
-        With an error the world breaks: the others get PeerLost from their next fabric call.
-        """
-        with self.turn:
-            self.states[rank] = "left"
-            if error is not None and self.broken is None:
-                self._break(PeerLost(f"rank {rank} failed: {type(error).__name__}: {error}"), rank)
-            self._drive()
-
-    def abort(self, error: BaseException) -> None:
-        """Break the world from outside: every rank's current or next fabric call raises."""
-        with self.turn:
-            if self.broken is None:
-                self._break(error, None)
-
-    def set_deadline(self, monotonic_s: float | None) -> None:
-        self.scheduler.deadline = monotonic_s
-
-    def counters(self) -> dict[str, Any]:
-        """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link."""
-        return {
-            "instructions": self.tally.instructions,
-            "steps": self.scheduler.steps,
-            "trace": f"{self.scheduler.trace:08x}",
-            **self.tally.summary(),
-        }
-
-    def live_regions(self, rank: int) -> tuple[Region, ...]:
-        return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())
-
-    # Blocking and driving
-
-    def _break(self, error: BaseException, culprit: int | None) -> None:
-        self.broken, self.culprit = error, culprit
-        self.turn.notify_all()
-
-    def check(self, rank: int) -> None:
-        """Raise what broke the world: the error itself for its culprit and where it concerns all, else PeerLost."""
-        if self.broken is None:
-            return
-        if isinstance(self.broken, PeerLost | Deadlock | DeadlineExceeded | Disagreement) or rank == self.culprit:
-            raise self.broken
-        if self.culprit is None:
-            raise PeerLost(f"the world was ended: {type(self.broken).__name__}: {self.broken}")
-        raise PeerLost(f"rank {self.culprit} failed: {type(self.broken).__name__}: {self.broken}")
-
-    def wait(self, rank: int, state: str, note: str) -> tuple[str, ...] | None:
-        """Block the rank until the others let it go on; the last one to block runs the world."""
-        with self.turn:
-            self.check(rank)
-            self.states[rank], self.notes[rank] = state, note
-            self._drive()
-            while self.states[rank] == state and self.broken is None:
-                self.turn.wait(timeout=1.0)
-            # Who was let go has its answer, even if a faster rank has failed since: all ranks learn the same.
-            if self.states[rank] == state:
-                self.check(rank)
-            answer, self.answers[rank] = self.answers[rank], None
-            return answer
-
-    def _drive(self) -> None:
-        """If every rank is blocked, run kernels until some rank can go on. The caller holds the lock."""
-        if self.broken is not None or "running" in self.states or all(one in ("away", "left") for one in self.states):
-            return
-        try:
-            while True:
-                quiet = self._run_kernels()
-                if self._release():
-                    self.turn.notify_all()
-                    return
-                if quiet and not self._start():
-                    self._stuck()
-        except BaseException as error:
-            self._break(error, getattr(error, "rank", None))
-
-    def _run_kernels(self) -> bool:
-        """Run what is launched. False: stopped early, with work left that can go on."""
-        self._start()
-        quiet = True
-        while self.batches and quiet:
-            quiet = self.scheduler.run(self.batches)
-            for batch in self.batches:
-                self.tally.instructions += batch.instructions
-                batch.instructions = 0
-            self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
-            if quiet and not self._start():
-                return True
-        return quiet or not self.batches
-
-    def _start(self) -> bool:
-        """Make batches of the launches that are first in line, of ranks that run nothing. One batch for equal ones."""
-        busy = {rank for batch in self.batches for rank, alive in batch.rank_alive.items() if alive}
-        first: dict[tuple[str, str, int, int], list[int]] = {}
-        for rank, queue in enumerate(self.queues):
-            if queue and rank not in busy:
-                launch = queue[0]
-                key = (launch.executable.digest, launch.executable.entry, launch.grid, launch.block)
-                first.setdefault(key, []).append(rank)
-        for ranks in first.values():
-            launches = [self.queues[rank].pop(0) for rank in ranks]
-            one = launches[0]
-            arguments = [launch.arguments for launch in launches]
-            self.batches.append(
-                Batch(
-                    self.space,
-                    self.scratch,
-                    one.executable,
-                    ranks,
-                    one.grid,
-                    one.block,
-                    arguments,
-                    self.options.multimem,
-                )
-            )
-        return bool(first)
-
-    def _release(self) -> bool:
-        """Let ranks go on whose wait is over. An exchange is over when every rank is in one."""
-        busy = {rank for batch in self.batches for rank, alive in batch.rank_alive.items() if alive}
-        free = [
-            r for r, state in enumerate(self.states) if state == "synchronize" and r not in busy and not self.queues[r]
-        ]
-        for rank in free:
-            self.states[rank] = "running"
-        if all(state == "exchange" for state in self.states):
-            for rank in range(self.world_size):
-                self.answers[rank] = tuple(self.notes)
-                self.states[rank] = "running"
-            return True
-        return bool(free)
-
-    def _stuck(self) -> None:
-        """Nobody can go on: a deadlock of kernels, or ranks that wait for one that has left."""
-        waiting = [rank for rank, state in enumerate(self.states) if state == "exchange"]
-        hosts = [f"rank {rank} waits on the host in {self.notes[rank]!r}" for rank in waiting]
-        gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]
-        hosts += [f"rank {rank} has left" for rank in gone]
-        if self.batches:
-            report = waiting_report(self.space, self.batches)
-            lines = "\n  ".join([report, *hosts[:8]])
-            raise Deadlock(
-                f"deadlock in {self.batches[0].executable.name} after {self.scheduler.steps:,} steps: "
-                f"nothing can change any more\n  {lines}"
-            )
-        raise PeerLost(
-            f"{_ranks(waiting)} wait for all in {self.notes[waiting[0]]!r}, but {'; '.join(hosts[len(waiting) :])}"
-        )
 
 
 class SimulatorFabric:
@@ -299,7 +58,7 @@ class SimulatorFabric:
             by_note: dict[str, list[int]] = {}
             for rank, one in enumerate(notes):
                 by_note.setdefault(one, []).append(rank)
-            wants = "; ".join(f"{_ranks(ranks)}: {one}" for one, ranks in by_note.items())
+            wants = "; ".join(f"{named(ranks)}: {one}" for one, ranks in by_note.items())
             raise Disagreement(f"the ranks called different things: {wants}")
 
     def barrier(self) -> None:
@@ -393,10 +152,7 @@ class SimulatorFabric:
             raise ValueError(
                 f"{executable.name}: {grid} blocks of {block} threads; blocks have 1 to {MAX_THREADS_PER_BLOCK} threads"
             )
-        world = self._world
-        with world.turn:
-            world.check(self._rank)
-            world.queues[self._rank].append(_Launch(executable, grid, block, tuple(int(one) for one in arguments)))
+        self._world.enqueue(self._rank, executable, grid, block, tuple(int(one) for one in arguments))
 
     def synchronize(self) -> None:
         world = self._world
@@ -407,8 +163,6 @@ class SimulatorFabric:
         world.wait(self._rank, "synchronize", "synchronize")
 
 
-def _ranks(ranks: list[int]) -> str:
+def named(ranks: list[int]) -> str:
+    """ "rank 3", "ranks 0, 2"."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-
-
-__all__ = ["FabricError", "SimulatedWorld", "SimulatorFabric", "SimulatorOptions"]

@@ -20,7 +20,7 @@ from memory.fabric import (
     Region,
     Traits,
 )
-from simulator.fabric import SimulatedWorld, SimulatorOptions
+from simulator.world import SimulatedWorld, SimulatorOptions
 
 WAIT_S = 20.0
 

@@ -11,7 +11,8 @@ import torch
 from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Region
-from simulator.fabric import SimulatedWorld, SimulatorFabric, SimulatorOptions
+from simulator.fabric import SimulatorFabric
+from simulator.world import SimulatedWorld, SimulatorOptions
 
 LAUNCHES = 3
 

@@ -10,7 +10,7 @@ import yaml
 
 from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
 from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, Schema, format_bytes, parse_bytes
-from simulator.fabric import SimulatorOptions
+from simulator.world import SimulatorOptions
 
 
 def composed(*arguments: str, multirun: bool = False) -> tuple[ComposedJob, ...]:

@@ -120,6 +120,23 @@ def test_an_interrupt_keeps_and_shows_what_is_done(
     assert all(world.closed for world in script.worlds)
 
 
+def test_a_second_interrupt_that_overtakes_the_first_quits_at_once(
+    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+
+    def leave(code: int) -> None:
+        left.append(code)
+        raise SystemExit(code)
+
+    monkeypatch.setattr("runner.session.os._exit", leave)
+    script.outcomes = {"two_shot": Interrupted(signal.SIGINT, times=2)}
+    with pytest.raises(SystemExit):
+        symlab("sizes=[8]")
+    assert left == [130]
+    assert not any(world.closed for world in script.worlds), "nothing is waited for"
+
+
 def test_an_interrupt_before_the_first_case_ends(symlab: Symlab, script: Script) -> None:
     script.outcomes = {"": KeyboardInterrupt()}
     done = symlab("sizes=[8]")

@@ -16,7 +16,7 @@ from runner import check, program
 from runner.check import merge
 from runner.program import Plan, run_case
 from runner.world import ThreadWorld
-from simulator.fabric import SimulatorOptions
+from simulator.world import SimulatorOptions
 
 WORLD_SIZE = 4
 NUMEL = 1999
@@ -70,7 +70,7 @@ def test_special_values(
     spec = catalogue.find(f"all_reduce/{algorithm}")
     if not spec.needs_multicast and multimem == "stated":
         pytest.skip("the model of the switch is nothing to a peer-to-peer kernel")
-    # Where a partial sum overflows and meets the other infinity, a fold gives NaN and the exact sum does not: both right.
+    # A partial sum that overflows and meets the other infinity: a fold gives NaN, the exact sum does not. Both right.
     share, seed = (0.125, 1) if multimem == "stated" else (1.0, 0)
     # The check keeps references by case: a seed of their own keeps these apart.
     seed += 20261121

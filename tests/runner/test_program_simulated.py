@@ -22,7 +22,7 @@ from runner.check import merge
 from runner.interrupt import Interrupted, interruptible
 from runner.program import Plan, run_case
 from runner.world import ThreadWorld, WorldFailure
-from simulator.fabric import SimulatedWorld, SimulatorOptions
+from simulator.world import SimulatedWorld, SimulatorOptions
 
 OPTIONS = SimulatorOptions(heap_bytes=1 << 22)
 CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)

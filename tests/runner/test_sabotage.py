@@ -25,7 +25,7 @@ from runner.check import merge
 from runner.inputs import make_input
 from runner.program import Plan, run_case
 from runner.world import ThreadWorld, WorldFailure
-from simulator.fabric import SimulatorOptions
+from simulator.world import SimulatorOptions
 
 SEEDS = range(20)
 ALGORITHMS = ("one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot")

@@ -1,0 +1,145 @@
+"""Heaps: the ranks' symmetric memory as bytes, what is allocated in it, and which bytes were ever written."""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.fabric import HeapFull
+
+GRANULE_BYTES = 256
+GAP_BYTES = 4096
+MAX_HEAP_BYTES = 1 << 32
+_MAP_NORESERVE = 0x4000
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    """A piece of one rank's heap. start and end are indices into Space.memory.
+
+    unwritten: some bytes may still be poison.
+    """
+
+    number: int
+    name: str
+    rank: int
+    start: int
+    end: int
+    live: bool = True
+    unwritten: bool = True
+
+
+def _lazy(size_bytes: int) -> npt.NDArray[np.uint8]:
+    """Zeroed memory that takes physical pages only where it is touched."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", _MAP_NORESERVE)
+    return np.frombuffer(mmap.mmap(-1, size_bytes, flags=flags), np.uint8)
+
+
+class Heaps:
+    """The memory of world_size ranks, heap_bytes each (rounded up to a power of two for addressing), in one array.
+
+    Fresh memory holds 0xFF bytes and reading it from a kernel is a fault, until it is written. version counts
+    changes of memory: a spin that saw none can be put to sleep. An index is a byte's place in memory: rank * capacity
+    + offset in that rank's heap.
+    """
+
+    def __init__(self, world_size: int, heap_bytes: int) -> None:
+        self.world_size = world_size
+        self.heap_bytes = heap_bytes
+        self.capacity = max(GRANULE_BYTES, 1 << (heap_bytes - 1).bit_length())
+        total = world_size * self.capacity
+        self.memory = _lazy(total)
+        self.written = _lazy(total)
+        self.granules = _lazy(total // GRANULE_BYTES * 4).view(np.int32)
+        self.allocations: list[Allocation | None] = [None]
+        self.ends = np.zeros(64, np.int64)
+        self.spans: list[list[tuple[int, int]]] = [[] for _ in range(world_size)]
+        self.version = 0
+
+    def allocate(self, rank: int, size_bytes: int, alignment_bytes: int, name: str) -> Allocation:
+        """First fit in the rank's heap, with a gap behind each allocation. Raises HeapFull saying what would fit."""
+        step = max(alignment_bytes, GRANULE_BYTES)
+        position, largest = 0, 0
+        for start, end in [*self.spans[rank], (self.heap_bytes, self.heap_bytes)]:
+            position = -(-position // step) * step
+            largest = max(largest, start - position)
+            if position + size_bytes <= start:
+                break
+            position = end + GAP_BYTES
+        else:
+            held = sum(end - start for start, end in self.spans[rank])
+            raise HeapFull(
+                f"rank {rank}: {name} needs {size_bytes:,} bytes of a symmetric heap of {self.heap_bytes:,} bytes "
+                f"that holds {held:,} already; {max(largest, 0):,} bytes would fit "
+                f"(make fabric.heap_bytes larger, or the sizes smaller)"
+            )
+        insort(self.spans[rank], (position, position + size_bytes))
+        base = rank * self.capacity + position
+        made = Allocation(len(self.allocations), name, rank, base, base + size_bytes)
+        self.allocations.append(made)
+        if made.number >= len(self.ends):
+            self.ends = np.concatenate([self.ends, np.zeros_like(self.ends)])
+        self.ends[made.number] = made.end
+        self._granules(made)[:] = made.number
+        self.memory[made.start : made.end] = 0xFF
+        self.written[made.start : made.end] = 0
+        self.version += 1
+        return made
+
+    def free(self, allocation: Allocation) -> None:
+        """Give it back; later accesses are named as accesses to freed memory."""
+        allocation.live = False
+        offset = allocation.rank * self.capacity
+        self.spans[allocation.rank].remove((allocation.start - offset, allocation.end - offset))
+        self._granules(allocation)[:] = -allocation.number
+        self.version += 1
+
+    def _granules(self, allocation: Allocation) -> npt.NDArray[np.int32]:
+        return self.granules[allocation.start // GRANULE_BYTES : -(-allocation.end // GRANULE_BYTES)]
+
+    def live(self, rank: int) -> list[Allocation]:
+        return [one for one in self.allocations if one is not None and one.live and one.rank == rank]
+
+    def describe(self, index: int, address: int) -> str:
+        """An address for people: hexadecimal, and the tensor it lies in, or just misses, or lay in before it was
+        freed.
+        """
+        rank, offset = divmod(index, self.capacity)
+        text = f"{address:#x} (rank {rank}'s heap + {offset:#x}"
+        number = int(self.granules[index // GRANULE_BYTES]) if 0 <= index < len(self.memory) else 0
+        found = self.allocations[abs(number)]
+        if found is None and 0 <= rank < self.world_size:
+            before = bisect_right(self.spans[rank], (offset, self.capacity)) - 1
+            if before >= 0:
+                start = self.spans[rank][before][0] + rank * self.capacity
+                found = next(one for one in self.live(rank) if one.start == start)
+        if found is None:
+            return text + ")"
+        past = index - found.end
+        state = "" if found.live else "freed "
+        where = f"{past} bytes past the end of" if past >= 0 else f"byte {index - found.start} of"
+        return f"{text}, {where} {state}tensor {found.name!r} of {found.end - found.start} bytes)"
+
+    def host_write(self, allocation: Allocation, offset_bytes: int, data: npt.NDArray[np.uint8]) -> None:
+        start = allocation.start + offset_bytes
+        self.memory[start : start + len(data)] = data
+        self.written[start : start + len(data)] = 1
+        if offset_bytes == 0 and len(data) == allocation.end - allocation.start:
+            allocation.unwritten = False
+        self.version += 1
+
+    def host_read(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+        start = allocation.start + offset_bytes
+        return self.memory[start : start + size_bytes].copy()
+
+    def host_poison(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> None:
+        """Make bytes unwritten again."""
+        start = allocation.start + offset_bytes
+        self.memory[start : start + size_bytes] = 0xFF
+        self.written[start : start + size_bytes] = 0
+        allocation.unwritten = True
+        self.version += 1
