@@ -17,7 +17,7 @@ from simulator_harness import executable, make_world, module, put, run
 
 from simulator.fabric import SimulatorFabric
 from simulator.ir import Instruction
-from simulator.isa.registry import key_of
+from simulator.isa.registry import canonical, key_of
 from simulator.parse import parse_kernel
 
 Array = npt.NDArray[Any]
@@ -61,6 +61,11 @@ class Vector:
     @property
     def id(self) -> str:
         return f"{self.key}-{self.name}"
+
+    @property
+    def entry(self) -> str:
+        """The key as the table spells it."""
+        return canonical(self.key.split("."), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,7 @@ class Bench:
         """Keys of the instructions in the kernel: a vector counts only if its own is among them."""
         kernel = parse_kernel(self.ptx, "kernel")
         present = {key_of(one) for block in kernel.blocks for one in block.instructions if isinstance(one, Instruction)}
-        return present & {vector.key for vector in self.vectors}
+        return present & {vector.entry for vector in self.vectors}
 
     def run(self, name: str) -> list[Finding]:
         """Launch once in this shape; one finding a vector."""
@@ -249,5 +254,5 @@ def compare(vector: Vector, finding: Finding) -> None:
 def keyed(vectors: Iterable[Vector]) -> dict[str, list[Vector]]:
     out: dict[str, list[Vector]] = {}
     for one in vectors:
-        out.setdefault(one.key, []).append(one)
+        out.setdefault(one.entry, []).append(one)
     return out

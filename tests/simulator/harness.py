@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 
 from memory.fabric import Executable, PeerLost, Region
-from simulator.fabric import SimulatedWorld, SimulatorFabric, SimulatorOptions
+from simulator.fabric import SimulatorFabric
+from simulator.world import SimulatedWorld, SimulatorOptions
 
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
 HEAP_BYTES = 1 << 20

@@ -17,7 +17,7 @@ CASES = [(family, key) for family in FAMILIES for key in keyed(bench_of(family).
 def test_vectors(family: str, key: str, shape: str) -> None:
     bench = bench_of(family)
     for vector, finding in zip(bench.vectors, bench.run(shape), strict=True):
-        if vector.key == key:
+        if vector.entry == key:
             compare(vector, finding)
 
 
@@ -43,7 +43,7 @@ def test_a_vector_counts_for_the_key_it_runs_only() -> None:
 @pytest.mark.parametrize(("key", "other"), [("add.u32", "sub.u32"), ("setp.lt.s32", "setp.le.s32"), ("shr.s64", "shr.u64")])
 def test_a_wrong_entry_is_caught(key: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TABLE, key, Operation(key, TABLE[other].build))
-    bench = Bench([one for one in bench_of("integer").vectors if one.key == key])
+    bench = Bench([one for one in bench_of("integer").vectors if one.entry == key])
     bench.ptx += f"// {key} replaced\n"  # decoded programs are kept by their text
     with pytest.raises(AssertionError, match="differs"):
         for vector, finding in zip(bench.vectors, bench.run("range"), strict=True):
