@@ -7,7 +7,7 @@ vector's key was run by parsing the kernel it launched and asking key_of for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,9 @@ class Bench:
     ) -> None:
         """shared: declarations. parameters: type, name and value of further kernel parameters."""
         self.vectors = list(vectors)
+        self.numbers: dict[str, list[int]] = {}
+        for number, one in enumerate(self.vectors):
+            self.numbers.setdefault(one.entry, []).append(number)
         self.shared = shared
         self.parameters = parameters
         self.blob_at: dict[bytes, int] = {}
@@ -232,7 +235,7 @@ class Bench:
         return finding
 
 
-def compare(vector: Vector, finding: Finding) -> None:
+def compare(vector: Vector, finding: Finding, shape: str) -> None:
     """Every byte; the message shows the first sample that differs and its inputs."""
     for name, expected in finding.expected.items():
         found = finding.found[name]
@@ -246,13 +249,7 @@ def compare(vector: Vector, finding: Finding) -> None:
         inputs = ", ".join(f"{r}={int(v[sample]):#x}" for r, _, v in vector.inputs)
         want, got = (int.from_bytes(x[first * width : (first + 1) * width].tobytes(), "little") for x in (expected, found))
         raise AssertionError(
-            f"{vector.id}: {name} differs in {len(wrong)} places; first at row {first} ({inputs}): "
+            f"{vector.id} ({shape}): {name} differs in {len(wrong)} places; first at row {first} ({inputs}): "
             f"expected {want:#x}, found {got:#x}\n{vector.text}"
         )
 
-
-def keyed(vectors: Iterable[Vector]) -> dict[str, list[Vector]]:
-    out: dict[str, list[Vector]] = {}
-    for one in vectors:
-        out.setdefault(one.entry, []).append(one)
-    return out
