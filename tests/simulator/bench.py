@@ -7,7 +7,7 @@ vector's key was run by parsing the kernel it launched and asking key_of for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from simulator_harness import executable, make_world, module, put, run
 
 from simulator.fabric import SimulatorFabric
 from simulator.ir import Instruction
-from simulator.isa.registry import key_of
+from simulator.isa.registry import canonical, key_of
 from simulator.parse import parse_kernel
 
 Array = npt.NDArray[Any]
@@ -62,6 +62,11 @@ class Vector:
     def id(self) -> str:
         return f"{self.key}-{self.name}"
 
+    @property
+    def entry(self) -> str:
+        """The key as the table spells it."""
+        return canonical(self.key.split("."), frozenset())
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -98,6 +103,9 @@ class Bench:
     ) -> None:
         """shared: declarations. parameters: type, name and value of further kernel parameters."""
         self.vectors = list(vectors)
+        self.numbers: dict[str, list[int]] = {}
+        for number, one in enumerate(self.vectors):
+            self.numbers.setdefault(one.entry, []).append(number)
         self.shared = shared
         self.parameters = parameters
         self.blob_at: dict[bytes, int] = {}
@@ -172,7 +180,7 @@ class Bench:
         """Keys of the instructions in the kernel: a vector counts only if its own is among them."""
         kernel = parse_kernel(self.ptx, "kernel")
         present = {key_of(one) for block in kernel.blocks for one in block.instructions if isinstance(one, Instruction)}
-        return present & {vector.key for vector in self.vectors}
+        return present & {vector.entry for vector in self.vectors}
 
     def run(self, name: str) -> list[Finding]:
         """Launch once in this shape; one finding a vector."""
@@ -227,7 +235,7 @@ class Bench:
         return finding
 
 
-def compare(vector: Vector, finding: Finding) -> None:
+def compare(vector: Vector, finding: Finding, shape: str) -> None:
     """Every byte; the message shows the first sample that differs and its inputs."""
     for name, expected in finding.expected.items():
         found = finding.found[name]
@@ -241,13 +249,7 @@ def compare(vector: Vector, finding: Finding) -> None:
         inputs = ", ".join(f"{r}={int(v[sample]):#x}" for r, _, v in vector.inputs)
         want, got = (int.from_bytes(x[first * width : (first + 1) * width].tobytes(), "little") for x in (expected, found))
         raise AssertionError(
-            f"{vector.id}: {name} differs in {len(wrong)} places; first at row {first} ({inputs}): "
+            f"{vector.id} ({shape}): {name} differs in {len(wrong)} places; first at row {first} ({inputs}): "
             f"expected {want:#x}, found {got:#x}\n{vector.text}"
         )
 
-
-def keyed(vectors: Iterable[Vector]) -> dict[str, list[Vector]]:
-    out: dict[str, list[Vector]] = {}
-    for one in vectors:
-        out.setdefault(one.key, []).append(one)
-    return out
