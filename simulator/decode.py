@@ -15,6 +15,7 @@ from simulator.ir import Address, Block, Immediate, Instruction, Kernel, Operand
 from simulator.isa import find
 from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
 from simulator.parse import parse_kernel
+from simulator.space import LaneFault
 
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
@@ -222,8 +223,12 @@ class _Decoder:
             if mask.all():
                 run(frame)
             elif mask.any():
-                some = frame.batch.narrow(frame, np.flatnonzero(mask))
-                run(some)
+                positions = np.flatnonzero(mask)
+                some = frame.batch.narrow(frame, positions)
+                try:
+                    run(some)
+                except LaneFault as fault:
+                    raise LaneFault(int(positions[fault.lane]), fault.message) from None
                 for slot in targets:
                     frame.regs[slot][mask] = some.regs[slot]
 

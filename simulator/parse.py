@@ -279,4 +279,7 @@ def _blocks(items: list[str | Instruction]) -> tuple[tuple[Block, ...], dict[str
             if item.opcode in _BLOCK_ENDS:
                 close()
     close()
+    last = blocks[-1].instructions[-1:] if blocks else ()
+    if not last or last[0].opcode not in ("bra", "ret", "exit") or last[0].guard is not None:
+        blocks.append(Block(len(blocks), "", ()))
     return tuple(blocks), labels
