@@ -197,10 +197,12 @@ class SimulatedWorld:
         self._start()
         quiet = True
         while self.batches and quiet:
-            quiet = self.scheduler.run(self.batches)
-            for batch in self.batches:
-                self.tally.instructions += batch.instructions
-                batch.instructions = 0
+            try:
+                quiet = self.scheduler.run(self.batches)
+            finally:
+                for batch in self.batches:
+                    self.tally.instructions += batch.instructions
+                    batch.instructions = 0
             self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
             if quiet and not self._start():
                 return True

@@ -123,6 +123,7 @@ def test_a_step_budget_ends_what_no_deadline_does() -> None:
     with pytest.raises(WorldFailure, match=r"the step budget of 1,000 ran out \(fabric.step_budget\)") as caught:
         world.run(launched(kernel(COUNTED_SPIN)), None, None)
     assert caught.value.status == "TIMEOUT"
+    assert 3000 < world.counters()["instructions"] < 8000
 
 
 def test_no_batch_starves_while_several_take_turns() -> None:
