@@ -35,13 +35,16 @@ COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
 
 _compiling = threading.Lock()  # cute.compile keeps global state
+_first_read: dict[Path, str] = {}
+"""Digests of sources as this process found them first: what it has imported can't be younger than that."""
 
 
 def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
     """The compiled kernel for a case, from the cache if it's there, else compiled and put there.
 
-    Raises ValueError for an arch the spec does not name, RuntimeError when the compiler fails. A cache that can't be
-    read or written costs a warning and time, never the result.
+    Raises ValueError for an arch the spec does not name, RuntimeError when the compiler fails or the sources have
+    changed since this process first read them. A cache that can't be read or written costs a warning and time, never
+    the result.
     """
     if arch not in spec.archs:
         raise ValueError(f"{spec.name} is not built for {arch!r}: it is for {', '.join(spec.archs)}")
@@ -79,9 +82,19 @@ def source_digest(spec: KernelSpec) -> str:
     digest = hashlib.sha256()
     for source in sorted(spec.sources):
         content = (ROOT / source).read_bytes()
+        _first_read.setdefault(ROOT / source, _sha256(content))
         digest.update(f"{source}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _changed_sources(spec: KernelSpec) -> list[str]:
+    """Sources that are not what they were when this process first read them, so that it may run older code."""
+    return [
+        source
+        for source in spec.sources
+        if _first_read.get(ROOT / source) not in (None, _sha256((ROOT / source).read_bytes()))
+    ]
 
 
 def compiler_versions() -> dict[str, str]:
@@ -111,6 +124,9 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
         except Exception as error:  # the compiler's errors have no common kind
             raise RuntimeError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {error}") from error
         ptx, cubin = artifacts.PTX, artifacts.CUBIN
+    if changed := _changed_sources(spec):
+        # Stored under the new sources' key, the old code would be taken for theirs from now on.
+        raise RuntimeError(f"{spec.name}: {', '.join(changed)} changed while this process was running; run it again")
     text = with_relative_paths(ptx.decode() if isinstance(ptx, bytes) else ptx)
     entry = re.search(r"\.entry\s+([\w$]+)", text)
     assert entry is not None, "PTX without an entry"

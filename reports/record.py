@@ -119,6 +119,8 @@ class Check:
             raise ValueError(f"check.launches: {self.launches}; at least one launch is compared")
         if (self.method == "bound") != (self.bound_value is not None and self.bound != ""):
             raise ValueError("check: bound and bound_value belong to the method 'bound', and to no other")
+        if self.bound_used is not None and self.wrong == 0 and not self.bound_used <= 1:
+            raise ValueError(f"check: {self.bound_used} of the bound was used, which is wrong, and no element is")
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -241,6 +243,8 @@ class Record:
 
     def _broken_rule(self) -> str:
         """What is wrong with the parts that every record has; "" when nothing is."""
+        if not isinstance(self.status, Status):
+            return f"status {self.status!r} is no Status"
         if self.schema != SCHEMA_VERSION:
             return f"schema {self.schema} can't be written; this program writes {SCHEMA_VERSION}"
         if not self.id:
@@ -257,6 +261,8 @@ class Record:
             return (
                 f"kernel {self.kernel.name} is not what the case asked for, {self.case['op']}/{self.case['algorithm']}"
             )
+        if self.kernel is not None and self.fabric is not None and self.kernel.arch != self.fabric.arch:
+            return f"the kernel was compiled for {self.kernel.arch}, the fabric is {self.fabric.arch}"
         return ""
 
     def _broken_outcome(self) -> str:

@@ -18,6 +18,9 @@ GUARD_BYTES = 256
 
 ALIGNMENT_BYTES = 256
 
+GAP_BYTES = 4096
+"""What the simulator leaves free behind every allocation, so that an access beyond its end meets nobody."""
+
 
 def cases_of(request: Request) -> tuple[Case, ...]:
     """All cases of a job: sizes outside, algorithms inside, both in the request's order."""
@@ -74,7 +77,7 @@ def heap_bytes_needed(case: Case, spec: KernelSpec) -> int:
         itemsize = int(re.sub(r"\D", "", workspace.dtype)) // 8
         sizes.append(workspace.numel * itemsize + 2 * GUARD_BYTES)
     sizes += [8 * case.world_size] * len({parameter.of for parameter in spec.parameters if parameter.kind == "peers"})
-    return sum(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes)
+    return sum(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes) + GAP_BYTES * (len(sizes) - 1)
 
 
 def _check_sizes(request: Request, specs: Sequence[KernelSpec]) -> None:

@@ -52,7 +52,7 @@ ALLOWED = ("NCCL_", "NVSHMEM_", "CUDA_", "TORCH_", "CUTE_", "SLURM_")
 
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH|COOKIE|JWT|_KEY$", re.IGNORECASE)
 _SECRET_VALUES = (
-    r"[a-z][a-z0-9+.-]*://[^/\s@]*@",  # a URL with a user or a password
+    r"[a-z][a-z0-9+.-]*://[^/\s]*@",  # a URL with a user or a password
     r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-)[A-Za-z0-9_-]{8,}",
     r"\beyJ[A-Za-z0-9_-]{8,}\.",  # a JSON web token
     r"-----BEGIN",
@@ -83,7 +83,7 @@ def capture(root: Path | str) -> dict[str, Any]:
 
 def without_passwords(text: str) -> str:
     """A text, such as a command line, with user and password taken out of every URL in it."""
-    return re.sub(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@", r"\1withheld@", text)
+    return re.sub(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]*@", r"\1withheld@", text)
 
 
 def _capture(root: Path) -> dict[str, Any]:

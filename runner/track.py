@@ -287,10 +287,14 @@ def prepare(uri: str) -> None:
         os.environ.setdefault(name, value)
     if uri.startswith("http"):
         import urllib.error
+        import urllib.parse
         import urllib.request
 
+        # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
+        parts = urllib.parse.urlsplit(uri)
+        place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
         try:
-            urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_HTTP_PATIENCE_S).close()
+            urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=_HTTP_PATIENCE_S).close()
         except urllib.error.HTTPError:
             pass  # somebody answers; MLflow itself says what it doesn't like
         except (OSError, ValueError) as error:

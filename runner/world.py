@@ -232,8 +232,10 @@ def _failure(run: _Run, deadline_s: float | None) -> WorldFailure:
     exceeded = {rank: error for rank, error in timely.items() if isinstance(error, DeadlineExceeded)}
     rank, error = next(iter((causes or exceeded or timely).items()))
     everywhere = len(run.threads) > 1 and [str(one) for one in run.errors.values()] == [str(error)] * len(run.threads)
-    who = "" if everywhere else f"rank {rank}: "
-    failure = WorldFailure(_status(error), None if everywhere else rank, f"{who}{_described(error)}", run.errors)
+    message = _described(error)
+    if not everywhere and not message.startswith(f"rank {rank}"):
+        message = f"rank {rank}: {message}"
+    failure = WorldFailure(_status(error), None if everywhere else rank, message, run.errors)
     failure.__cause__ = error
     return failure
 

@@ -213,7 +213,9 @@ class _Decoder:
         try:
             run = operation.build(instruction, self)
         except (AssertionError, KeyError, ValueError):
-            raise UnknownInstruction(f"the simulator has no such operands of {operation.key}; {instruction.where()}") from None
+            raise UnknownInstruction(
+                f"the simulator has no such operands of {operation.key}; {instruction.where()}"
+            ) from None
         if instruction.guard is None:
             return run
         register, negated = instruction.guard

@@ -68,6 +68,9 @@ class Batch:
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry)
+        required = self.program.kernel.required_threads
+        if required not in (None, block):
+            raise ValueError(f"{executable.name} is compiled for blocks of {required} threads, not {block} (.reqntid)")
         self.ranks, self.grid, self.block = ranks, grid, block
         self.threads = grid * block  # of one rank
         self.lanes = len(ranks) * self.threads

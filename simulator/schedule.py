@@ -36,6 +36,7 @@ class Scheduler:
     steps: int = 0
     trace: int = 0
     deadline: float | None = None
+    aborted: BaseException | None = None  # set by another thread
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +69,8 @@ class Scheduler:
                         return False
 
     def _check_budget(self, batches: list[Batch]) -> None:
+        if self.aborted is not None:
+            raise self.aborted
         late = self.deadline is not None and self.steps % 16 == 0 and time.monotonic() > self.deadline
         if self.steps < self.step_budget and not late:
             return
@@ -89,7 +92,7 @@ class Scheduler:
         able = [number for number, batch in enumerate(batches) if batch.ready]
         number = able[self.steps % len(able)]
         batch = batches[number]
-        if self.steps % OLDEST_EVERY == 0:
+        if batch.steps % OLDEST_EVERY == 0:  # its own steps: with the world's, batches that take turns could miss it
             index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
         else:
             index = min(batch.ready)

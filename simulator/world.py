@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from memory.fabric import DeadlineExceeded, Deadlock, Disagreement, Executable, PeerLost, Region
+from memory.fabric import DeadlineExceeded, Deadlock, Disagreement, Executable, FabricError, PeerLost, Region
 from simulator.counters import Counters
 from simulator.fabric import SimulatorFabric, named
 from simulator.heaps import MAX_HEAP_BYTES, Allocation
@@ -69,6 +69,7 @@ class SimulatedWorld:
         self.space = Space(world_size, options.heap_bytes, options.multicast)
         self.scratch = Scratch()
         self.scheduler = Scheduler(self.space, options.schedule, options.seed, options.step_budget)
+        self.deadline: float | None = None
         self.tally = Counters(world_size, self.space.capacity)
         self.space.observers.append(self.tally)
         self.turn = threading.Condition()
@@ -94,27 +95,36 @@ class SimulatedWorld:
     def _begin(self) -> None:
         self.states = ["away"] * self.world_size
         self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
+        self.scheduler.deadline = self.deadline
         self.tally.reset()
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
 
-        With an error the world breaks: the others get PeerLost from their next fabric call.
+        With an error the world breaks: the others get PeerLost from their next fabric call. Raises FabricError where
+        work of the rank was never waited for, because it would run, or go on, in the next program.
         """
         with self.turn:
             self.states[rank] = "left"
+            if error is None and self.broken is None and self._has_work(rank):
+                error = FabricError("it ended with launched kernels that it never waited for (synchronize)")
+                self._break(PeerLost(f"rank {rank} failed: {type(error).__name__}: {error}"), rank)
+                raise error
             if error is not None and self.broken is None:
                 self._break(PeerLost(f"rank {rank} failed: {type(error).__name__}: {error}"), rank)
             self._drive()
 
     def abort(self, error: BaseException) -> None:
-        """Break the world from outside: every rank's current or next fabric call raises."""
+        """Break the world from outside: every rank's current or next fabric call raises, kernels stop at once."""
+        # Before the lock: who runs kernels holds it until they are done.
+        self.scheduler.aborted = error
         with self.turn:
             if self.broken is None:
                 self._break(error, None)
 
     def set_deadline(self, monotonic_s: float | None) -> None:
-        self.scheduler.deadline = monotonic_s
+        """When kernels are to be stopped: of the program that runs, and of those that follow."""
+        self.deadline = self.scheduler.deadline = monotonic_s
 
     def counters(self) -> dict[str, Any]:
         """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link."""
@@ -133,6 +143,9 @@ class SimulatedWorld:
         with self.turn:
             self.check(rank)
             self.queues[rank].append(Launch(executable, grid, block, arguments))
+
+    def _has_work(self, rank: int) -> bool:
+        return bool(self.queues[rank]) or any(batch.rank_alive.get(rank) for batch in self.batches)
 
     # Blocking and driving
 
@@ -184,10 +197,12 @@ class SimulatedWorld:
         self._start()
         quiet = True
         while self.batches and quiet:
-            quiet = self.scheduler.run(self.batches)
-            for batch in self.batches:
-                self.tally.instructions += batch.instructions
-                batch.instructions = 0
+            try:
+                quiet = self.scheduler.run(self.batches)
+            finally:
+                for batch in self.batches:
+                    self.tally.instructions += batch.instructions
+                    batch.instructions = 0
             self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
             if quiet and not self._start():
                 return True
@@ -206,18 +221,13 @@ class SimulatedWorld:
             launches = [self.queues[rank].pop(0) for rank in ranks]
             one = launches[0]
             arguments = [launch.arguments for launch in launches]
-            self.batches.append(
-                Batch(
-                    self.space,
-                    self.scratch,
-                    one.executable,
-                    ranks,
-                    one.grid,
-                    one.block,
-                    arguments,
-                    self.options.multimem,
-                )
-            )
+            multimem = self.options.multimem
+            try:
+                batch = Batch(self.space, self.scratch, one.executable, ranks, one.grid, one.block, arguments, multimem)
+            except Exception as error:
+                error.rank = ranks[0]  # type: ignore[attr-defined]
+                raise
+            self.batches.append(batch)
         return bool(first)
 
     def _release(self) -> bool:

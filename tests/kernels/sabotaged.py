@@ -60,7 +60,9 @@ SABOTAGED: dict[str, KernelSpec] = {
         _sabotaged(two_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
         _sabotaged(two_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
         _sabotaged(multimem_one_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
+        _sabotaged(multimem_one_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _without_wide_accumulator),
+        _sabotaged(multimem_two_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
         _sabotaged(multimem_two_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
     )
 }

@@ -127,6 +127,20 @@ def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.M
     assert len(keys) == 7
 
 
+def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case_of: Callable[..., Case]
+) -> None:
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    monkeypatch.setattr(compile_module, "ROOT", tmp_path)
+    spec, cache = one_shot.SPEC, tmp_path / "cache"
+    executable(spec, case_of(world_size=2), "sm_90a", cache)
+    edited = tmp_path / "kernels" / "arithmetic.py"
+    edited.write_text(edited.read_text() + "# edited\n")
+    with pytest.raises(RuntimeError, match="kernels/arithmetic.py changed while this process was running"):
+        executable(spec, case_of(world_size=3), "sm_90a", cache)
+    assert len(list(cache.iterdir())) == 1
+
+
 def test_a_changed_source_changes_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = source_digest(one_shot.SPEC)
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")

@@ -131,6 +131,8 @@ def test_floats_survive(value: float) -> None:
         ({"fabric": None}, "PASSED needs the fabric"),
         ({"fabric": dataclasses.replace(SIMULATOR, world_size=8)}, "of the case's world size"),
         ({"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")}, "is not what the case asked for"),
+        ({"kernel": dataclasses.replace(KERNEL, arch="sm_100a")}, "compiled for sm_100a, the fabric is sm_90a"),
+        ({"status": "PASSED", "check": None, "reason": "trust me"}, "status 'PASSED' is no Status"),
         ({"case": {"op": "all_reduce"}}, "case lacks algorithm, dtype"),
         ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
         ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
@@ -172,6 +174,8 @@ def test_unchecked_is_not_verified() -> None:
         ({"launches": 0}, "at least one launch"),
         ({"method": "bound"}, "bound and bound_value"),
         ({"bound": "x", "bound_value": 1.0}, "bound and bound_value"),
+        ({"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": 1.5}, "1.5 of the bound was used"),
+        ({"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": math.nan}, "nan of the bound was used"),
     ],
 )
 def test_broken_checks(changes: dict[str, Any], message: str) -> None:

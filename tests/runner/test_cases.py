@@ -7,10 +7,15 @@ import dataclasses
 import pytest
 
 from kernels.catalogue import find
-from runner.cases import GUARD_BYTES, cases_of, check_against_catalogue, heap_bytes_needed, largest_fitting
+from memory.fabric import Executable, Fabric
+from memory.pool import SymmetricPool
+from runner.cases import GAP_BYTES, GUARD_BYTES, cases_of, check_against_catalogue, heap_bytes_needed, largest_fitting
 from runner.compose import compose_jobs, hydra_over
 from runner.config import Request, RequestError
-from runner.program import Plan
+from runner.program import Plan, bind
+from runner.world import ThreadWorld
+from simulator import heaps
+from simulator.world import SimulatorOptions
 
 
 def request(*arguments: str) -> Request:
@@ -86,9 +91,27 @@ def test_the_need_is_counted_with_guards_and_in_place_once() -> None:
     spec = find(case.name)
     both = heap_bytes_needed(case, spec)
     one = heap_bytes_needed(dataclasses.replace(case, placement="in_place"), spec)
-    assert both - one == 4096 + 2 * GUARD_BYTES
+    assert both - one == 4096 + 2 * GUARD_BYTES + GAP_BYTES
     assert largest_fitting(case, spec, both) == 4096
     assert largest_fitting(case, spec, both - 1) < 4096
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
+def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
+    heap_bytes = 1 << 20
+    (case,) = cases_of(request(f"algorithms={algorithm}", "sizes=4K", "world_size=3"))
+    case = dataclasses.replace(case, size_bytes=largest_fitting(case, find(case.name), heap_bytes))
+    plan = Plan(case, Executable(case.name, "", "", "", ""))
+
+    def program(fabric: Fabric, _: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            bind(fabric, pool, plan, find(case.name))
+
+    ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
+
+
+def test_the_gaps_are_those_of_the_simulator() -> None:
+    assert heaps.GAP_BYTES == GAP_BYTES
 
 
 def test_the_guards_are_those_of_the_program() -> None:

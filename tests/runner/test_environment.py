@@ -146,6 +146,7 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_passwords_leave_urls() -> None:
     text = "track.uri=http://me:pa55@host:5000/x track.uri=sqlite:///mlflow.db a@b"
     assert without_passwords(text) == "track.uri=http://withheld@host:5000/x track.uri=sqlite:///mlflow.db a@b"
+    assert without_passwords("http://me:p@ss@host/x") == "http://withheld@host/x"
 
 
 def test_once_a_process_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:

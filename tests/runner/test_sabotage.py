@@ -114,6 +114,8 @@ def test_correct_kernels_give_the_same_result_for_every_seed(
         "two_shot_no_entry_barrier",
         "two_shot_no_exit_barrier",
         "multimem_one_shot_no_entry_barrier",
+        "multimem_one_shot_no_exit_barrier",
+        "multimem_two_shot_no_entry_barrier",
         "multimem_two_shot_no_exit_barrier",
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +148,21 @@ def test_a_server_that_never_answers_costs_seconds(symlab: Symlab, monkeypatch: 
         done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{silent.getsockname()[1]}", track=True)
     assert done.code == 0
     assert "is not reachable: timed out" in done.out
+
+
+def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
+    class Healthy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/base/health" else 404)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        track.prepare(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
+        server.shutdown()
 
 
 def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:

@@ -138,7 +138,9 @@ class Bench:
             "  and.b32 %r1, %lane, %mask;\n  setp.eq.b32 %p0, %r1, 1;\n  @%p0 bra END;\n",
         ]
         for size in (2, 4, 8):
-            parts.append(f"  mad.lo.u64 %in{size}, %lane64, {size}, %in;\n  mad.lo.u64 %out{size}, %lane64, {size}, %out;\n")
+            parts.append(
+                f"  mad.lo.u64 %in{size}, %lane64, {size}, %in;\n  mad.lo.u64 %out{size}, %lane64, {size}, %out;\n"
+            )
         parts += [self._section(vector) for vector in self.vectors]
         parts.append("END:\n")
         registers = "".join(f"  .reg .b64 %in{size}, %out{size};\n" for size in (2, 4, 8)) + self.shared
@@ -219,7 +221,11 @@ class Bench:
 
     @staticmethod
     def _finding(
-        stores: dict[str, tuple[int, Store]], memories: list[npt.NDArray[np.uint8]], lanes: Array, active: Array, each: int
+        stores: dict[str, tuple[int, Store]],
+        memories: list[npt.NDArray[np.uint8]],
+        lanes: Array,
+        active: Array,
+        each: int,
     ) -> Finding:
         finding = Finding({}, {})
         for name, (at, store) in stores.items():
@@ -247,9 +253,10 @@ def compare(vector: Vector, finding: Finding, shape: str) -> None:
         first = int(wrong[0])
         sample = first % SAMPLES
         inputs = ", ".join(f"{r}={int(v[sample]):#x}" for r, _, v in vector.inputs)
-        want, got = (int.from_bytes(x[first * width : (first + 1) * width].tobytes(), "little") for x in (expected, found))
+        want, got = (
+            int.from_bytes(x[first * width : (first + 1) * width].tobytes(), "little") for x in (expected, found)
+        )
         raise AssertionError(
             f"{vector.id} ({shape}): {name} differs in {len(wrong)} places; first at row {first} ({inputs}): "
             f"expected {want:#x}, found {got:#x}\n{vector.text}"
         )
-

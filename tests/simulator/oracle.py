@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     return (a[0] << (a[1] - low)) + (b[0] << (b[1] - low)), low
 
 
-@lru_cache(maxsize=None)
+@cache
 def add(a: int, b: int, kind: Format) -> int:
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
@@ -119,7 +119,7 @@ def subtract(a: int, b: int, kind: Format) -> int:
     return add(a, b if is_nan(b, kind) else b ^ kind.sign, kind)
 
 
-@lru_cache(maxsize=None)
+@cache
 def multiply(a: int, b: int, kind: Format) -> int:
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet

@@ -40,7 +40,9 @@ def test_a_vector_counts_for_the_key_it_runs_only() -> None:
     assert Bench([wrong]).keys() == set()
 
 
-@pytest.mark.parametrize(("key", "other"), [("add.u32", "sub.u32"), ("setp.lt.s32", "setp.le.s32"), ("shr.s64", "shr.u64")])
+@pytest.mark.parametrize(
+    ("key", "other"), [("add.u32", "sub.u32"), ("setp.lt.s32", "setp.le.s32"), ("shr.s64", "shr.u64")]
+)
 def test_a_wrong_entry_is_caught(key: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TABLE, key, Operation(key, TABLE[other].build))
     bench = Bench([one for one in bench_of("integer").vectors if one.entry == key])

@@ -37,16 +37,29 @@ def barriers() -> Iterator[Vector]:
     a = samples(32, 1)
     expected = a[np.arange(SAMPLES) ^ 4]
     registers = ".reg .b32 p, q, b;"
-    for key, spelled in (("bar.sync", "bar.sync 0;"), ("barrier.sync", "barrier.sync 0;"), ("barrier.sync", "barrier.sync.aligned 0;"), ("bar.sync", "bar.cta.sync 0;")):
+    for key, spelled in (
+        ("bar.sync", "bar.sync 0;"),
+        ("barrier.sync", "barrier.sync 0;"),
+        ("barrier.sync", "barrier.sync.aligned 0;"),
+        ("bar.sync", "bar.cta.sync 0;"),
+    ):
         text = f"{NEIGHBOUR} {spelled} st.shared.u32 [p], a; {spelled} ld.shared.u32 d, [q];"
-        yield Vector(key, spelled.replace(" 0;", ""), text, (("a", "b32", a),), (("d", "b32", expected),), registers=registers)
+        yield Vector(
+            key, spelled.replace(" 0;", ""), text, (("a", "b32", a),), (("d", "b32", expected),), registers=registers
+        )
 
 
 def fences() -> Iterator[Vector]:
     """A fence leaves every register as it was; that it orders is in the nature of a machine that runs step by step."""
     a = samples(32, 2)
     forms = {
-        "fence": ("fence.acq_rel.sys", "fence.acq_rel.gpu", "fence.acq_rel.cta", "fence.acquire.sys", "fence.release.cluster"),
+        "fence": (
+            "fence.acq_rel.sys",
+            "fence.acq_rel.gpu",
+            "fence.acq_rel.cta",
+            "fence.acquire.sys",
+            "fence.release.cluster",
+        ),
         "fence.sc": ("fence.sc.sys", "fence.sc.cta"),
         "fence.proxy.alias": ("fence.proxy.alias",),
         "membar": ("membar.sys", "membar.cta"),
@@ -56,7 +69,13 @@ def fences() -> Iterator[Vector]:
     }
     for key, spelled in forms.items():
         for one in spelled:
-            yield Vector(key, one.replace(" ", "_"), f"add.u32 d, a, 1; {one}; add.u32 d, d, 1;", (("a", "b32", a),), (("d", "b32", a + np.uint32(2)),))
+            yield Vector(
+                key,
+                one.replace(" ", "_"),
+                f"add.u32 d, a, 1; {one}; add.u32 d, d, 1;",
+                (("a", "b32", a),),
+                (("d", "b32", a + np.uint32(2)),),
+            )
 
 
 def endings() -> dict[str, list[Vector]]:

@@ -27,7 +27,9 @@ def integers() -> Iterator[Vector]:
             from_bits, to_bits = width(source), width(target)
             for home in sorted({register(to_bits), 32 if to_bits <= 32 else 64, 64}):
 
-                def function(a: int, s: str = source, t: str = target, f: int = from_bits, n: int = to_bits, h: int = home) -> int:
+                def function(
+                    a: int, s: str = source, t: str = target, f: int = from_bits, n: int = to_bits, h: int = home
+                ) -> int:
                     number = signed(a, f) if s[0] == "s" else wrap(a, f)
                     return wrap(signed(number, n) if t[0] == "s" else wrap(number, n), h)
 
@@ -88,7 +90,9 @@ def near_ties(kind: oracle.Format) -> Array:
         if bits >= kind.infinity or number % 5 == 0:
             bits = rng.choice([0, 1, 2, kind.infinity - 1, (1 << kind.mantissa_bits) - 1, 1 << kind.mantissa_bits])
         here = oracle.value(bits, kind)
-        above = oracle.value(bits + 1, kind) if bits + 1 < kind.infinity else here + (here - oracle.value(bits - 1, kind))
+        above = (
+            oracle.value(bits + 1, kind) if bits + 1 < kind.infinity else here + (here - oracle.value(bits - 1, kind))
+        )
         middle = oracle.nearest((here + above) / 2, F32)
         out.append(max(0, middle + rng.choice((-1, 0, 0, 1))) | rng.getrandbits(1) << 31)
     return np.array(out, np.uint32)

@@ -22,7 +22,12 @@ def edges(kind: Format) -> list[int]:
     values = [0, 1, 2, 3, step - 1, step, step + 1, one, one + 1, one - 1, one + step, one - step, one + step // 2]
     values += [kind.infinity - 1, kind.infinity - 2, kind.infinity - step, kind.infinity]
     values += [kind.infinity + 1, kind.infinity | step >> 1, (1 << (kind.bits - 1)) - 1]
-    values += [one + (kind.precision - 1) * step, one + kind.precision * step, one + kind.precision * step + 1, one | 0x55]
+    values += [
+        one + (kind.precision - 1) * step,
+        one + kind.precision * step,
+        one + kind.precision * step + 1,
+        one | 0x55,
+    ]
     return [*values, *(value | kind.sign for value in values)]
 
 
@@ -34,7 +39,9 @@ def random_bits(kind: Format, rng: random.Random) -> int:
         keep = rng.randrange(kind.mantissa_bits + 1)
         mantissa &= ~((1 << keep) - 1)
     if rng.random() < 0.5:
-        exponent = max(0, min((1 << kind.exponent_bits) - 1, kind.bias + rng.randrange(-kind.precision - 2, kind.precision + 2)))
+        exponent = max(
+            0, min((1 << kind.exponent_bits) - 1, kind.bias + rng.randrange(-kind.precision - 2, kind.precision + 2))
+        )
     else:
         exponent = rng.getrandbits(kind.exponent_bits)
     return sign | exponent << kind.mantissa_bits | mantissa

@@ -34,7 +34,9 @@ def special() -> Iterator[Vector]:
         outputs = [("d", "b32", lanes)]
         text = f"mov.{kind} x, %tid.x; mov.{kind} y, %ntid.x; mov.{kind} z, %ctaid.x; mad.lo.u32 d, y, z, x; add.u32 d, d, %first;"
         yield Vector(f"mov.{kind}", "thread", text, (), tuple(outputs), registers=".reg .b32 x, y, z;")
-        text = f"mov.{kind} x, %nctaid.x; mov.{kind} y, %ntid.x; mul.lo.u32 d, x, y; sub.u32 d, d, y; sub.u32 d, d, %lane;"
+        text = (
+            f"mov.{kind} x, %nctaid.x; mov.{kind} y, %ntid.x; mul.lo.u32 d, x, y; sub.u32 d, d, y; sub.u32 d, d, %lane;"
+        )
         text += "sub.u32 d, %lane, %first; mov.u32 z, %ctaid.x; setp.lt.u32 p, z, x; selp.b32 e, 1, 0, p;"
         first_of = ".reg .b32 x, y, z; .reg .pred p;"
         yield Vector(f"mov.{kind}", "grid", text, (), (("e", "b32", one),), registers=first_of + ".reg .b32 d;")
@@ -55,7 +57,9 @@ def symbols() -> Iterator[Vector]:
         bits = kind[1:]
         text = f"mov.{kind} x, first_buffer; mov.{kind} y, second_buffer; sub.u{bits} d, y, x;"
         expected = np.full(SAMPLES, 64)
-        yield Vector(f"mov.{kind}", "shared", text, (), (("d", f"b{bits}", expected),), registers=f".reg .b{bits} x, y;")
+        yield Vector(
+            f"mov.{kind}", "shared", text, (), (("d", f"b{bits}", expected),), registers=f".reg .b{bits} x, y;"
+        )
 
 
 def vectors() -> Iterator[Vector]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import simulator_oracle as oracle
 from simulator_harness import executable, get, make_world, module, put, run
-from simulator_oracle import BF16, F16, F32, F64, FORMATS, Format, signed, wrap
+from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
 from simulator_vectors_float import edges, random_bits
 
 from simulator.fabric import SimulatorFabric
@@ -72,16 +72,26 @@ def float_table(kind: Format, ranks: int, count: int) -> Array:
                 bits = int(out[rank - 1, number]) ^ kind.sign
             elif way == 3:
                 exponent = rng.randrange(1, (1 << kind.exponent_bits) - 8)
-                bits = rng.getrandbits(1) << (kind.bits - 1) | exponent << kind.mantissa_bits | rng.getrandbits(kind.mantissa_bits)
+                bits = (
+                    rng.getrandbits(1) << (kind.bits - 1)
+                    | exponent << kind.mantissa_bits
+                    | rng.getrandbits(kind.mantissa_bits)
+                )
             elif way == 4:
                 bits = oracle.nearest(oracle.Fraction(rng.randrange(-3, 4)), kind)
             elif way == 5:
                 bits = kind.sign
             elif way == 6:
-                bits = rng.choice([kind.infinity, kind.infinity | kind.sign, kind.infinity + 1, kind.infinity - 1, kind.sign, 1])
+                bits = rng.choice(
+                    [kind.infinity, kind.infinity | kind.sign, kind.infinity + 1, kind.infinity - 1, kind.sign, 1]
+                )
                 bits = bits if rng.random() < 0.5 else 0
             else:
-                bits = rng.getrandbits(1) << (kind.bits - 1) | rng.choice(near) << kind.mantissa_bits | rng.getrandbits(kind.mantissa_bits)
+                bits = (
+                    rng.getrandbits(1) << (kind.bits - 1)
+                    | rng.choice(near) << kind.mantissa_bits
+                    | rng.getrandbits(kind.mantissa_bits)
+                )
             out[rank, number] = bits
     return out.astype(f"u{kind.bits // 8}")
 
@@ -95,7 +105,11 @@ def fold(parts: list[int], kind: Format, inside: Format) -> int:
 
 
 def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
-    forms = [(kind, vector, "", kind.name) for kind, vectors in ((F32, ("", "v2.", "v4.")), (F64, ("",))) for vector in vectors]
+    forms = [
+        (kind, vector, "", kind.name)
+        for kind, vectors in ((F32, ("", "v2.", "v4.")), (F64, ("",)))
+        for vector in vectors
+    ]
     for kind in (F16, BF16):
         for accumulator in ("", "acc::f32."):
             forms += [(kind, vector, accumulator, kind.name) for vector in ("v2.", "v4.", "v8.")]
@@ -116,7 +130,9 @@ def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
                 columns = [[int(x) for x in table[:, one]] for one in range(table.shape[1])]
                 used = sorted({int(start) + e for start in first for e in range(elements)})
                 results = {
-                    one: oracle.exact_sum(columns[one], kind, kind) if model == "exact" else fold(columns[one], kind, inside)
+                    one: oracle.exact_sum(columns[one], kind, kind)
+                    if model == "exact"
+                    else fold(columns[one], kind, inside)
                     for one in used
                 }
                 good[model] = np.array([[results[int(s) + e] for e in range(elements)] for s in first], np.uint64)
@@ -138,7 +154,9 @@ def _registers(values: Array, registers: int, bits: int) -> Array:
     return np.ascontiguousarray(narrow).view(f"u{bits // 8}")
 
 
-def _reduce(key: str, mnemonic: str, pattern: str, data: Array, at: Array, good: dict[str, Array], bits: int) -> MultimemVector:
+def _reduce(
+    key: str, mnemonic: str, pattern: str, data: Array, at: Array, good: dict[str, Array], bits: int
+) -> MultimemVector:
     registers = next(iter(good.values())).shape[1]
     names = [f"d{one}" for one in range(registers)]
     target = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
@@ -240,7 +258,9 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
                 for rank in range(ranks):
                     for sample in range(COUNT):
                         cell = int(at[sample]) // size
-                        after[replica, cell] = integer(word, kind, [int(after[replica, cell]), int(values[rank, sample])])
+                        after[replica, cell] = integer(
+                            word, kind, [int(after[replica, cell]), int(values[rank, sample])]
+                        )
             yield MultimemVector(
                 f"multimem.{word}.red.{kind}" if word < "red" else f"multimem.red.{word}.{kind}",
                 "all_replicas",
@@ -261,7 +281,9 @@ class MultimemBench:
         self.output_bytes = 0
         self.outputs: list[dict[str, int]] = []
         self.cells: list[int] = []
-        parts = [f"  mad.lo.u64 %in{s}, %lane64, {s}, %in;\n  mad.lo.u64 %out{s}, %lane64, {s}, %out;\n" for s in (4, 2, 8)]
+        parts = [
+            f"  mad.lo.u64 %in{s}, %lane64, {s}, %in;\n  mad.lo.u64 %out{s}, %lane64, {s}, %out;\n" for s in (4, 2, 8)
+        ]
         parts += [self._section(one) for one in vectors]
         registers = "".join(f"  .reg .b64 %in{s}, %out{s};\n" for s in (2, 4, 8))
         self.ptx = module("".join(parts), ["u64 in", "u64 out", "u64 mcin", "u64 mccells"], registers=registers)
@@ -285,7 +307,9 @@ class MultimemBench:
             text = text.replace("{cells}", str(self._place("cells", vector.before)))
         for register, (kind, values) in vector.inputs.items():
             size = int(kind[1:]) // 8
-            at = self._place("in", np.ascontiguousarray(values.astype(f"u{size}")).view(np.uint8).reshape(self.ranks, -1))
+            at = self._place(
+                "in", np.ascontiguousarray(values.astype(f"u{size}")).view(np.uint8).reshape(self.ranks, -1)
+            )
             lines.append(f".reg .{kind} {register}; ld.global.{kind} {register}, [%in{size}+{at}];")
         lines += [f".reg .{kind} {register};" for register, (kind, _) in vector.outputs.items()]
         lines.append(text)
@@ -315,7 +339,10 @@ class MultimemBench:
         return found
 
     def _run(self, model: str) -> list[tuple[Array, Array]]:
-        data = {name: np.concatenate(blobs, axis=1) if blobs else np.zeros((self.ranks, 256), np.uint8) for name, blobs in self.blobs.items()}
+        data = {
+            name: np.concatenate(blobs, axis=1) if blobs else np.zeros((self.ranks, 256), np.uint8)
+            for name, blobs in self.blobs.items()
+        }
         code = executable(self.ptx, "bench/multimem")
 
         def program(fabric: SimulatorFabric) -> tuple[Array, Array]:
@@ -351,7 +378,9 @@ class MultimemBench:
                 )
             if vector.after is not None:
                 at = self.cells[number]
-                assert np.array_equal(cells[at : at + vector.after.shape[1]], vector.after[rank]), f"{vector.key}, replica {rank}"
+                assert np.array_equal(cells[at : at + vector.after.shape[1]], vector.after[rank]), (
+                    f"{vector.key}, replica {rank}"
+                )
 
 
 def family(ranks: int) -> list[MultimemVector]:
