@@ -149,7 +149,7 @@ class _Body:
                 position = end + 1
 
     def open_scope(self, text: str, start: int) -> None:
-        """Labels belong to the scope they stand in and may be jumped to before they come: they are looked up at once."""
+        """Labels belong to their scope and may be jumped to before they come: they are looked up at once."""
         self.scope_count += 1
         self.marks.append(f"@{self.scope_count}")
         labels: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """The bench of vectors: many pieces of PTX, each with its inputs and the bytes it has to leave, run in one launch.
 
-A Vector belongs to a key of simulator.isa.TABLE. Its text uses registers it names as inputs (loaded for every sample) and
-outputs (stored for every sample), or addresses of its own blobs and stores. A sample is a lane. The bench proves that a
-vector's key was run by parsing the kernel it launched and asking key_of for each instruction.
+A Vector belongs to a key of simulator.isa.TABLE. Its text uses registers it names as inputs (loaded for every sample)
+and outputs (stored for every sample), or addresses of its own blobs and stores. A sample is a lane. The bench proves
+that a vector's key was run by parsing the kernel it launched and asking key_of for each instruction.
 """
 
 from __future__ import annotations

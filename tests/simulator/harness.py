@@ -123,7 +123,7 @@ def simple(
     block: int = 1,
     **options: Any,
 ) -> npt.NDArray[np.uint8]:
-    """Run the body on one rank: %in0, %in1, .. and %out are addresses (u64). Gives the output's bytes (poison is 0xFF)."""
+    """Run the body on one rank: %in0, %in1, .. and %out are addresses (u64). Gives the output bytes (0xFF: poison)."""
     names = [f"u64 in{number}" for number in range(len(inputs))]
     ptx = module(body, [*names, "u64 out"])
 

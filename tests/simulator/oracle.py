@@ -1,4 +1,4 @@
-"""Numbers from first principles: IEEE formats as Python integers and fractions. Nothing of the simulator is used here."""
+"""Numbers from first principles: IEEE formats as Python integers and fractions. Nothing of the simulator is used."""
 
 from __future__ import annotations
 

@@ -119,8 +119,7 @@ def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
         registers = int(vector[1] if vector else 1)
         elements = registers * packed
         width = elements * kind.bits // 8
-        pattern = ("affine", "scattered", "uniform")[number % 3]
-        for pattern in ("affine", pattern):
+        for pattern in ("affine", ("affine", "scattered", "uniform")[number % 3]):
             table = float_table(kind, ranks, 2 * COUNT * elements)
             at = places(pattern, width)
             first = at // (kind.bits // 8)
