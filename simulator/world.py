@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from memory.fabric import DeadlineExceeded, Deadlock, Disagreement, Executable, PeerLost, Region
+from memory.fabric import DeadlineExceeded, Deadlock, Disagreement, Executable, FabricError, PeerLost, Region
 from simulator.counters import Counters
 from simulator.fabric import SimulatorFabric, named
 from simulator.heaps import MAX_HEAP_BYTES, Allocation
@@ -206,18 +206,12 @@ class SimulatedWorld:
             launches = [self.queues[rank].pop(0) for rank in ranks]
             one = launches[0]
             arguments = [launch.arguments for launch in launches]
-            self.batches.append(
-                Batch(
-                    self.space,
-                    self.scratch,
-                    one.executable,
-                    ranks,
-                    one.grid,
-                    one.block,
-                    arguments,
-                    self.options.multimem,
-                )
-            )
+            made = (one.executable, ranks, one.grid, one.block, arguments, self.options.multimem)
+            try:
+                self.batches.append(Batch(self.space, self.scratch, *made))
+            except (FabricError, ValueError) as error:
+                error.rank = ranks[0]  # type: ignore[union-attr]  # who launched it gets the error itself
+                raise
         return bool(first)
 
     def _release(self) -> bool:
