@@ -46,10 +46,11 @@ _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _SHARED = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?\.[bus](\d+)\s+([\w$]+)(?:\[(\d+)\])?$")
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?")
+_REMARK = re.compile(r"\.(?:loc|pragma)\b")
 _LABEL = re.compile(r"([$\w]+):")
 _GUARD = re.compile(r"@(!?)([%\w$]+)\s+")
 _NUMBER = re.compile(r"(-?)(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
-_ADDRESS = re.compile(r"\[\s*([^\s+\[\]-]+)\s*(?:(\+\s*-|\+|-)\s*(\w+))?\s*\]$")
+_ADDRESS = re.compile(r"\[\s*([%$\w.]+)\s*(?:(\+\s*-|\+|-)\s*(\w+))?\s*\]$")
 _SCOPE = re.compile(r"[{}]|(?<![\w$.:])([$\w]+):(?!:)")
 
 
@@ -132,7 +133,7 @@ class _Body:
                 self.scopes.pop()
                 self.marks.pop()
                 position += 1
-            elif text.startswith(".loc", position) or text.startswith(".pragma", position):
+            elif _REMARK.match(text, position):
                 end = text.find("\n", position)
                 end = len(text) if end < 0 else end
                 self.location(text[position:end])

@@ -1,0 +1,370 @@
+"""What a kernel may not do with memory: every wrong access is named by rank, block, thread, address, tensor and lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from simulator_harness import Outcome, executable, get, make_world, module, put, run
+
+from memory.fabric import DeviceFault, PeerLost, Region
+from simulator.fabric import SimulatorFabric
+
+FILES = '.file 1 "kernels/example.py"\n'
+SIZE = 1000  # of tensor "data": its last granule isn't full
+BIG_BLOCK = 1024
+BIG_GRID = 34  # 34,816 lanes of a rank: three chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Addresses the kernels of this file start from, as one rank sees them."""
+
+    data: int
+    hole: int  # where a freed tensor was
+    fresh: int  # allocated, never written
+    half: int  # written in its first half only
+    peer: int
+    multicast: int
+    world: int
+
+
+def launch(
+    body: str,
+    base: Callable[[Places], int],
+    ranks: int = 1,
+    grid: int = 1,
+    block: int = 1,
+    guilty: int | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run body with %base = base(places) on all ranks (on the guilty one; the others get a good address)."""
+    ptx = module(body, ["u64 base"], before=FILES)
+
+    def program(fabric: SimulatorFabric) -> Region:
+        fabric.allocate(4096, 256, "before")
+        data = put(fabric, "data", np.arange(SIZE, dtype=np.uint8))
+        hole = put(fabric, "gone", np.zeros(512, np.uint8))
+        fresh = fabric.allocate(1 << 20, 256, "fresh")
+        half = fabric.allocate(1 << 20, 256, "half")
+        fabric.write(half, 0, torch.zeros(1 << 19, dtype=torch.uint8))
+        fabric.free(hole)
+        places = Places(
+            data.address,
+            hole.address,
+            fresh.address,
+            half.address,
+            fabric.peer_address(data, (fabric.rank + 1) % ranks),
+            fabric.multicast_address(data),
+            fabric.world_size,
+        )
+        mine = guilty is None or fabric.rank == guilty
+        fabric.launch(executable(ptx), grid, block, [base(places) if mine else places.half])
+        fabric.synchronize()
+        return data
+
+    return run(make_world(ranks, heap_bytes=16 << 20, **options), program)
+
+
+def fault(*arguments: Any, **more: Any) -> str:
+    outcome = launch(*arguments, **more)
+    found = [one for one in outcome.errors if isinstance(one, DeviceFault)]
+    assert len(found) == 1, outcome.errors
+    others = [one for one in outcome.errors if one is not found[0]]
+    assert all(isinstance(one, PeerLost) and str(found[0]) in str(one) for one in others)
+    return str(found[0])
+
+
+LOAD = "  .loc 1 42 7\n  ld.global.b32 %r1, [%base];"
+STORE = "  .loc 1 43 7\n  st.global.b32 [%base], %r1;"
+ADD = "  .loc 1 44 7\n  red.global.add.u32 [%base], 1;"
+TRY = "  .loc 1 45 7\n  atom.global.cas.b32 %r1, [%base], 0, 1;"
+
+
+@pytest.mark.parametrize("body", [LOAD, STORE, ADD, TRY], ids=["load", "store", "red", "cas"])
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        (lambda p: p.data + SIZE, f"0 bytes past the end of tensor 'data' of {SIZE} bytes"),
+        (lambda p: p.data + SIZE + 24, f"24 bytes past the end of tensor 'data' of {SIZE} bytes"),
+        (lambda p: p.data + 4096, "bytes past the end of tensor 'data'"),
+        (lambda p: p.data - 4, "bytes past the end of tensor 'before' of 4096 bytes"),
+        (lambda p: p.data + 2, "is not aligned to 4 bytes"),
+        (lambda p: p.data + 1, "byte 1 of tensor 'data'"),
+        (lambda p: p.hole + 16, "byte 16 of freed tensor 'gone' of 512 bytes"),
+        (lambda p: p.fresh + (8 << 20), "past the end of tensor 'half'"),
+        (lambda p: 0, "a null pointer"),
+        (lambda p: 8, "a null pointer"),
+        (lambda p: 1 << 20, "no address of this world"),
+        (lambda p: (1 << 63) + 8, "no address of this world"),
+        (lambda p: -4, "no address of this world"),
+        (lambda p: p.data + (3 << 24), "window 3 of rank 0's view holds nothing (world size 1)"),
+        (lambda p: p.multicast, "a plain access to a multicast address; only multimem instructions may use it"),
+    ],
+)
+def test_one_thread(body: str, base: Callable[[Places], int], said: str) -> None:
+    text = fault(body, base)
+    assert said in text
+    assert "test/kernel on rank 0, block 0, thread 0: " in text
+    lines = [LOAD, STORE, ADD, TRY]
+    assert f"kernels/example.py:{42 + lines.index(body)}" in text
+    line = re.search(r"PTX line (\d+): (.*?),? kernels", text)
+    assert line is not None
+    assert line.group(2) == body.splitlines()[1].strip().rstrip(";")
+
+
+@pytest.mark.parametrize("body", [LOAD, ADD, TRY], ids=["load", "red", "cas"])
+def test_poison(body: str) -> None:
+    text = fault(body, lambda p: p.fresh + 64)
+    assert "read of 4 bytes at" in text
+    assert "byte 64 of tensor 'fresh'" in text
+    assert "never written (poison)" in text
+
+
+def test_the_ptx_line_is_the_one_of_the_text() -> None:
+    ptx = module("  // a comment\n\n  /* two\n  lines */\n" + LOAD, ["u64 base"], before=FILES)
+    wanted = next(n for n, line in enumerate(ptx.splitlines(), 1) if "ld.global.b32" in line)
+    assert f"PTX line {wanted}: ld.global.b32 %r1, [%base], kernels/example.py:42" in fault(
+        "  // a comment\n\n  /* two\n  lines */\n" + LOAD, lambda p: p.fresh
+    )
+
+
+def test_another_ranks_address() -> None:
+    """An address means something on the rank it was made for only; the others' kernels go on until they hear of it."""
+    seen: list[int] = []
+
+    def wrong(places: Places) -> int:
+        return seen[0]
+
+    ptx = module(LOAD, ["u64 base"], before=FILES)
+
+    def program(fabric: SimulatorFabric) -> None:
+        data = put(fabric, "data", np.zeros(64, np.uint8))
+        notes = fabric.exchange(str(data.address))
+        fabric.launch(executable(ptx), 1, 1, [int(notes[0])])
+        fabric.synchronize()
+
+    outcome = run(make_world(2), program)
+    text = str(outcome.errors[1])
+    assert isinstance(outcome.errors[1], DeviceFault)
+    assert "on rank 1, block 0, thread 0" in text
+    assert "an address of rank 0's view, used on rank 1" in text
+
+
+def test_multicast_address_of_another_ranks_view() -> None:
+    ptx = module("  multimem.ld_reduce.global.add.f32 %r1, [%base];", ["u64 base"])
+
+    def program(fabric: SimulatorFabric) -> None:
+        data = put(fabric, "data", np.zeros(64, np.uint8))
+        notes = fabric.exchange(str(fabric.multicast_address(data)))
+        fabric.launch(executable(ptx), 1, 1, [int(notes[0])])
+        fabric.synchronize()
+
+    outcome = run(make_world(2), program)
+    assert "not a multicast address of this rank" in str(outcome.errors[1])
+    assert "on rank 1, block 0, thread 0" in str(outcome.errors[1])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "multimem.ld_reduce.relaxed.sys.global.add.f32 %r1, [%base];",
+        "multimem.st.relaxed.sys.global.f32 [%base], %r1;",
+        "multimem.red.release.sys.global.add.u32 [%base], %r1;",
+    ],
+)
+class TestMultimem:
+    def test_on_an_ordinary_address(self, body: str) -> None:
+        for base in (lambda p: p.data, lambda p: p.peer, lambda p: 0):
+            assert "not a multicast address of this rank" in fault(body, base, ranks=2)
+
+    def test_misaligned(self, body: str) -> None:
+        assert "is not aligned to 4 bytes" in fault(body, lambda p: p.multicast + 2)
+
+    def test_past_the_end(self, body: str) -> None:
+        text = fault(body, lambda p: p.multicast + SIZE, ranks=2)
+        assert f"0 bytes past the end of tensor 'data' of {SIZE} bytes" in text
+
+    def test_freed(self, body: str) -> None:
+        assert "freed tensor 'gone'" in fault(body, lambda p: p.multicast + p.hole - p.data)
+
+    def test_poison(self, body: str) -> None:
+        if "multimem.st" in body:
+            assert not any(launch(body, lambda p: p.multicast + p.fresh - p.data).errors)
+        else:
+            assert "never written (poison)" in fault(body, lambda p: p.multicast + p.fresh - p.data)
+
+
+def test_a_replica_that_one_rank_has_not_written() -> None:
+    ptx = module("  multimem.ld_reduce.global.add.f32 %r1, [%base];", ["u64 base"])
+
+    def program(fabric: SimulatorFabric) -> None:
+        data = fabric.allocate(64, 256, "data")
+        if fabric.rank != 2:
+            fabric.write(data, 0, torch.zeros(64, dtype=torch.uint8))
+        fabric.launch(executable(ptx), 1, 1, [fabric.multicast_address(data)])
+        fabric.synchronize()
+
+    outcome = run(make_world(4), program)
+    assert "never written (poison)" in str(outcome.error())
+    assert "rank 2's heap" in str(outcome.error())
+
+
+WIDTHS = [("b8", "", 1), ("b16", "", 2), ("b32", "", 4), ("b64", "", 8), ("b32", "v2.", 8), ("b64", "v2.", 16), ("b32", "v4.", 16)]
+
+
+@pytest.mark.parametrize(("kind", "vector", "width"), WIDTHS)
+def test_up_to_the_last_byte(kind: str, vector: str, width: int) -> None:
+    """The last access that fits passes; the next one, and one that begins inside and ends outside, do not."""
+    part = "%d" if kind == "b64" else "%h" if kind in ("b8", "b16") else "%r"
+    count = int(vector[1]) if vector else 1
+    names = ", ".join(f"{part}{one + 1}" for one in range(count))
+    target = names if count == 1 else "{" + names + "}"
+    size = 1000 // width * width
+    load = f"ld.global.{vector}{kind} {target}, [%base];"
+    store = f"st.global.{vector}{kind} [%base], {target};"
+    for body in (load, store):
+        assert not any(launch(body, lambda p: p.data + size - width).errors)
+        end = -(-SIZE // width) * width
+        assert "outside every live tensor" in fault(body, lambda p, end=end: p.data + end)
+        if width > 1:
+            assert f"is not aligned to {width} bytes" in fault(body, lambda p: p.data + size - width + width // 2)
+    if SIZE % width:
+        assert "outside every live tensor" in fault(load, lambda p: p.data + size)
+
+
+def test_partial_poison() -> None:
+    """One unwritten byte of four is enough."""
+    ptx = module("  ld.global.b32 %r1, [%base+4];", ["u64 base"])
+    for missing in range(4, 8):
+
+        def program(fabric: SimulatorFabric, missing: int = missing) -> None:
+            data = fabric.allocate(64, 256, "data")
+            for byte in range(12):
+                if byte != missing:
+                    fabric.write(data, byte, torch.zeros(1, dtype=torch.uint8))
+            fabric.launch(executable(ptx), 1, 1, [data.address])
+            fabric.synchronize()
+
+        outcome = run(make_world(1), program)
+        assert "byte 4 of tensor 'data' of 64 bytes" in str(outcome.error())
+        assert "never written (poison)" in str(outcome.error())
+
+
+# Big launches: the lane that does wrong is in the middle of a chunk, and every shape of access has its own way through.
+
+VICTIM = 20_000
+
+
+def spread(shape: str, wrong: str) -> str:
+    """Every lane's address in "half", and the victim's off it."""
+    place = {
+        "affine": "mul.wide.u32 %d1, %lane, 4;",
+        "reversed": f"mov.u32 %r2, {BIG_GRID * BIG_BLOCK - 1}; sub.u32 %r2, %r2, %lane; mul.wide.u32 %d1, %r2, 4;",
+        "strided": "mul.wide.u32 %d1, %lane, 8;",
+        "uniform": "mov.u64 %d1, 64;",
+    }[shape]
+    return f"{place} add.s64 %d1, %d1, %base; setp.eq.u32 %p1, %lane, {VICTIM}; @%p1 {wrong}"
+
+
+@pytest.mark.parametrize("shape", ["affine", "reversed", "strided", "uniform"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("add.s64 %d1, %d1, 1048576;", "past the end of tensor 'half'"),
+        ("add.s64 %d1, %d1, 2;", "is not aligned to 4 bytes"),
+        ("mov.b64 %d1, 16;", "a null pointer"),
+        ("add.s64 %d1, %d1, 524288;", "never written (poison)"),
+    ],
+)
+@pytest.mark.parametrize("schedule", ["fair", "random"])
+def test_a_lane_in_the_middle(shape: str, wrong: str, said: str, schedule: str) -> None:
+    body = f"{spread(shape, wrong)}\n  .loc 1 77 3\n  ld.global.b32 %r1, [%d1];"
+    text = fault(body, lambda p: p.half, grid=BIG_GRID, block=BIG_BLOCK, schedule=schedule)
+    assert said in text
+    assert f"rank 0, block {VICTIM // BIG_BLOCK}, thread {VICTIM % BIG_BLOCK}: " in text
+    assert "kernels/example.py:77" in text
+
+
+@pytest.mark.parametrize("shape", ["affine", "strided"])
+@pytest.mark.parametrize(("grid", "block"), [(3, 96), (BIG_GRID, BIG_BLOCK)])
+def test_the_guilty_rank(shape: str, grid: int, block: int) -> None:
+    """Frames of small launches hold several ranks' lanes, of big ones one rank's."""
+    victim = 200
+    body = spread(shape, "add.s64 %d1, %d1, %extra;").replace(str(VICTIM), str(victim))
+    ptx = module(body + "\n  ld.global.b32 %r1, [%d1];", ["u64 base", "u64 extra"])
+
+    def program(fabric: SimulatorFabric) -> None:
+        half = put(fabric, "half", np.zeros(1 << 19, np.uint8))
+        fabric.launch(executable(ptx), grid, block, [half.address, (1 << 20) if fabric.rank == 2 else 0])
+        fabric.synchronize()
+
+    outcome = run(make_world(4, heap_bytes=4 << 20), program)
+    assert [type(one) for one in outcome.errors] == [PeerLost, PeerLost, DeviceFault, PeerLost]
+    assert f"rank 2, block {victim // block}, thread {victim % block}: " in str(outcome.errors[2])
+
+
+def test_a_guarded_access_names_the_thread_that_did_it() -> None:
+    """The lanes that run are fewer than those that come by: positions among them are not positions in the block."""
+    body = "and.b32 %r1, %lane, 3; setp.eq.u32 %p1, %r1, 3; mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %base;"
+    text = fault(body + " @%p1 st.global.b32 [%d1], %r1;", lambda p: p.data, grid=5, block=64)
+    assert "rank 0, block 3, thread 59: " in text  # byte 1004 of 1000; thread 250 ends at 1004 and isn't one of them
+
+
+def test_a_diverged_group_names_the_thread_that_did_it() -> None:
+    body = (
+        "and.b32 %r1, %lane, 3; setp.ne.u32 %p1, %r1, 3; mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %base;"
+        "@%p1 bra END; st.global.b32 [%d1], %r1; END:"
+    )
+    assert "rank 0, block 3, thread 59: " in fault(body, lambda p: p.data, grid=5, block=64)
+
+
+def test_lanes_of_one_access_may_touch_several_tensors() -> None:
+    """Every second thread reads the peer's tensor, the others their own; all sums are right."""
+    ptx = module(
+        "and.b32 %r1, %lane, 1; setp.eq.u32 %p1, %r1, 1; selp.b64 %d1, %own, %peer, %p1;"
+        "mul.wide.u32 %d2, %lane, 4; add.s64 %d1, %d1, %d2; ld.global.b32 %r2, [%d1];"
+        "add.s64 %d3, %out, %d2; st.global.b32 [%d3], %r2;",
+        ["u64 own", "u64 peer", "u64 out"],
+    )
+    lanes = 3000
+
+    def program(fabric: SimulatorFabric) -> tuple[Any, int]:
+        own = put(fabric, "own", np.arange(lanes, dtype=np.uint32) + fabric.rank * 1_000_000)
+        out = fabric.allocate(lanes * 4, 256, "out")
+        peer = fabric.peer_address(own, (fabric.rank + 1) % 3)
+        fabric.launch(executable(ptx), 30, 100, [own.address, peer, out.address])
+        found = get(fabric, out, "u4")
+        fabric.barrier()
+        return found, fabric.rank
+
+    for found, rank in run(make_world(3), program).results:
+        index = np.arange(lanes)
+        source = np.where(index % 2 == 1, rank, (rank + 1) % 3)
+        assert np.array_equal(found, index + source * 1_000_000)
+
+
+SHARED = ".shared .align 4 .b8 buffer[20];"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("mov.u32 %r2, buffer; ld.shared.b32 %r1, [%r2];", "never written (poison)"),
+        ("mov.u32 %r2, buffer; st.shared.b32 [%r2+20], %r1;", "shared memory of 20 bytes"),
+        ("mov.u32 %r2, buffer; st.shared.b32 [%r2+2], %r1;", "misaligned"),
+        ("mov.u32 %r2, buffer; st.shared.b32 [%r2+-4], %r1;", "outside"),
+        ("mov.u32 %r2, buffer; st.shared.v4.b32 [%r2+16], {%r1, %r1, %r1, %r1};", "outside"),
+        ("st.shared.b8 [buffer], %r1; st.shared.b8 [buffer+3], %r1; ld.shared.b32 %r1, [buffer];", "never written"),
+        ("st.shared.b8 [buffer+1], %r1; st.shared.b16 [buffer+2], %r1; ld.shared.b32 %r1, [buffer];", "never written"),
+    ],
+)
+def test_shared_memory(body: str, said: str) -> None:
+    text = fault(SHARED + body, lambda p: p.data)
+    assert said in text
+    assert "rank 0, block 0, thread 0" in text
