@@ -12,6 +12,8 @@ import logging
 import math
 import os
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +52,20 @@ def resolved_uri(uri: str) -> str:
 def open_command(uri: str) -> str:
     """What opens the dashboard: a command for a database, the address of a server."""
     resolved = resolved_uri(uri)
-    return resolved if resolved.startswith("http") else f"mlflow ui --backend-store-uri {resolved}"
+    if resolved.startswith("http"):
+        return resolved
+    return f"{shlex.quote(_mlflow_program())} ui --backend-store-uri {shlex.quote(resolved)}"
+
+
+def _mlflow_program() -> str:
+    """The mlflow of this environment as a shell here can call it: by name, if that finds it, else by path."""
+    beside = Path(sys.executable).with_name("mlflow")
+    found = shutil.which("mlflow")
+    if found is not None and Path(found) == beside:
+        return "mlflow"
+    with contextlib.suppress(ValueError):
+        return str(beside.relative_to(Path.cwd()))
+    return str(beside)
 
 
 def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:

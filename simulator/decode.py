@@ -209,12 +209,19 @@ class _Decoder:
         )
 
     def _run(self, instruction: Instruction) -> Run:
-        run = find(instruction).build(instruction, self)
+        operation = find(instruction)
+        try:
+            run = operation.build(instruction, self)
+        except (AssertionError, KeyError, ValueError):
+            raise UnknownInstruction(
+                f"the simulator has no such operands of {operation.key}; {instruction.where()}"
+            ) from None
         if instruction.guard is None:
             return run
         register, negated = instruction.guard
         predicate = self._register(register.name)
         targets = [self._register(name) for name in _targets(instruction)]
+        used = sorted({self._register(name) for name in (*_sources(instruction), *_targets(instruction))})
 
         def guarded(frame: Frame) -> None:
             mask = frame.regs[predicate]
@@ -223,14 +230,14 @@ class _Decoder:
             if mask.all():
                 run(frame)
             elif mask.any():
-                positions = np.flatnonzero(mask)
-                some = frame.batch.narrow(frame, positions)
+                lanes = np.flatnonzero(mask)
+                some = frame.batch.narrow(frame, lanes, used)
                 try:
                     run(some)
                 except LaneFault as fault:
-                    raise LaneFault(int(positions[fault.lane]), fault.message) from None
+                    raise LaneFault(int(lanes[fault.lane]), fault.message) from None
                 for slot in targets:
-                    frame.regs[slot][mask] = some.regs[slot]
+                    frame.regs[slot][lanes] = some.regs[slot]
 
         return guarded
 
@@ -246,8 +253,9 @@ class _Decoder:
         if end.guard is not None:
             predicate, negated = self._register(end.guard[0].name), end.guard[1]
         if end.opcode == "bra":
-            target = end.operands[0]
-            assert isinstance(target, Symbol)
+            target = end.operands[0] if end.operands else None
+            if not isinstance(target, Symbol) or target.name not in self.kernel.labels:
+                raise UnknownInstruction(f"a branch to a label that isn't there; {end.where()}")
             taken = self.kernel.labels[target.name]
             kind = "jump" if end.guard is None else "branch"
             return Exit(kind, taken, following, predicate, negated, end)

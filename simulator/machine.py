@@ -95,13 +95,14 @@ class Batch:
     def _bind(self, arguments: list[tuple[int, ...]]) -> list[Lanes]:
         """Values of each parameter by rank number, so that a rank picks its own."""
         declared = self.program.kernel.parameters
+        for values in arguments:
+            if len(values) != len(declared):
+                raise ValueError(f"{self.executable.name} takes {len(declared)} arguments, not {len(values)}")
         out = []
         for position, parameter in enumerate(declared):
             bits = int(parameter.type[1:])
             by_rank = np.zeros(max(self.ranks) + 1, f"u{bits // 8}")
             for rank, values in zip(self.ranks, arguments, strict=True):
-                if len(values) != len(declared):
-                    raise ValueError(f"{self.executable.name} takes {len(declared)} arguments, not {len(values)}")
                 by_rank[rank] = values[position] & ((1 << bits) - 1)
             out.append(by_rank)
         return out
@@ -138,13 +139,13 @@ class Batch:
         rank, rest = divmod(lane, self.threads)
         return (self.ranks[rank], *divmod(rest, self.block))
 
-    def narrow(self, frame: Frame, some: Ids) -> Frame:
-        """The same frame with only some of its lanes (positions in the frame)."""
+    def narrow(self, frame: Frame, some: Ids, slots: list[int]) -> Frame:
+        """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
         ids = np.arange(frame.ids.start, frame.ids.stop)[some] if isinstance(frame.ids, range) else frame.ids[some]
-        regs = [
-            array if array is None or array.shape[0] != frame.count or frame.count == 1 else array[some]
-            for array in frame.regs
-        ]
+        regs = frame.regs[:]
+        for slot in slots:
+            if regs[slot].shape[0] == frame.count:
+                regs[slot] = regs[slot][some]
         return Frame(regs, len(some), self._view(ids), self, ids)
 
     def _view(self, ids: Group) -> View:

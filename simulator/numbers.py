@@ -7,6 +7,7 @@ nearest even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff f
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -92,8 +93,7 @@ def unpack(words: Words) -> tuple[Bits, Bits]:
 
 def pack(low: Bits, high: Bits) -> Words:
     """Two halves to a word."""
-    out = np.left_shift(high, np.uint32(16), dtype=np.uint32)
-    out |= low
+    out: Words = np.left_shift(high, np.uint32(16), dtype=np.uint32) | low
     return out
 
 
@@ -170,6 +170,29 @@ def exact_sum(parts: list[Floats], significant_bits: int = 24) -> Doubles:
             plain = plain + part.astype(np.float64)
         out[special] = plain[special]
     return out
+
+
+def exact_sum_f64(parts: list[Doubles]) -> Doubles:
+    """The sum over the list, exact and rounded once to float64. Never -0."""
+    total = np.zeros(parts[0].shape, np.float64)
+    unsure = np.zeros(parts[0].shape, np.bool_)
+    for part in parts:
+        total, error = two_sum(total, part)
+        unsure |= error != 0  # a NaN too
+    for index in np.argwhere(unsure):
+        total[tuple(index)] = _sum_once([float(part[tuple(index)]) for part in parts])
+    return total
+
+
+def _sum_once(values: list[float]) -> float:
+    special = [value for value in values if not math.isfinite(value)]
+    if special:
+        return sum(special)
+    exact = sum(map(Fraction, values), Fraction(0))
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _binades(parts: list[Floats]) -> int:

@@ -48,7 +48,9 @@ _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?")
 _LABEL = re.compile(r"([$\w]+):")
 _GUARD = re.compile(r"@(!?)([%\w$]+)\s+")
-_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
+_NUMBER = re.compile(r"(-?)(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_ADDRESS = re.compile(r"\[\s*([^\s+\[\]-]+)\s*(?:(\+\s*-|\+|-)\s*(\w+))?\s*\]$")
+_SCOPE = re.compile(r"[{}]|(?<![\w$.:])([$\w]+):(?!:)")
 
 
 @lru_cache(maxsize=64)
@@ -60,7 +62,8 @@ def parse_kernel(ptx: str, entry: str) -> Kernel:
         if match.group(1) == entry:
             break
     else:
-        raise ValueError(f"no kernel {entry} in this PTX; it has {', '.join(_ENTRY.findall(clean)[0][:1]) or 'none'}")
+        names = ", ".join(one.group(1) for one in _ENTRY.finditer(clean))
+        raise ValueError(f"no kernel {entry} in this PTX; it has {names or 'none'}")
     parameters = tuple(_parameter(text) for text in match.group(2).split(",") if text.strip())
     required = re.search(r"\.(?:reqntid|maxntid)\s+(\d+)", match.group(3)) if ".reqntid" in match.group(3) else None
     files = {int(number): path for number, path in _FILE.findall(clean)}
@@ -107,6 +110,7 @@ class _Body:
         self.shared: list[SharedVariable] = []
         self.shared_bytes = 0
         self.scopes: list[dict[str, str]] = [{}]
+        self.marks = [""]  # what makes a scope's names unique
         self.scope_count = 0
         self.inlined: dict[tuple[int, int], tuple[int, int]] = {}
         self.source: Source | None = None
@@ -122,11 +126,11 @@ class _Body:
             elif char.isspace() or char == ";":
                 position += 1
             elif char == "{":
-                self.scope_count += 1
-                self.scopes.append({})
                 position += 1
+                self.open_scope(text, position)
             elif char == "}":
                 self.scopes.pop()
+                self.marks.pop()
                 position += 1
             elif text.startswith(".loc", position) or text.startswith(".pragma", position):
                 end = text.find("\n", position)
@@ -134,7 +138,7 @@ class _Body:
                 self.location(text[position:end])
                 position = end
             elif label := _LABEL.match(text, position):
-                self.items.append(self.name(label.group(1), label=True))
+                self.items.append(self.name(label.group(1)))
                 position = label.end()
             else:
                 end = text.find(";", position)
@@ -143,6 +147,20 @@ class _Body:
                 self.statement(text[position:end], line)
                 line += text.count("\n", position, end)
                 position = end + 1
+
+    def open_scope(self, text: str, start: int) -> None:
+        """Labels belong to their scope and may be jumped to before they come: they are looked up at once."""
+        self.scope_count += 1
+        self.marks.append(f"@{self.scope_count}")
+        labels: dict[str, str] = {}
+        depth = 0
+        for match in _SCOPE.finditer(text, start):
+            depth += {"{": 1, "}": -1}.get(match.group(), 0)
+            if depth < 0:
+                break
+            if depth == 0 and match.group(1):
+                labels[match.group(1)] = match.group(1) + self.marks[-1]
+        self.scopes.append(labels)
 
     def location(self, text: str) -> None:
         match = _LOC.match(text)
@@ -159,13 +177,10 @@ class _Body:
         if known:
             self.source = Source(tuple(known))
 
-    def name(self, name: str, label: bool = False) -> str:
+    def name(self, name: str) -> str:
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-        if label and len(self.scopes) > 1:
-            self.scopes[-1][name] = f"{name}@{self.scope_count}"
-            return self.scopes[-1][name]
         return name
 
     def statement(self, text: str, line: int) -> None:
@@ -186,13 +201,10 @@ class _Body:
             raise PtxSyntaxError(f"PTX line {line}: a register class the simulator doesn't have: {text}")
         for part in match.group(2).split(","):
             name = part.strip()
-            if many := _REG_RANGE.match(name):
-                for number in range(int(many.group(2))):
-                    self.registers[f"{many.group(1)}{number}"] = kind
-            else:
-                unique = name if len(self.scopes) == 1 else f"{name}@{self.scope_count}"
-                self.scopes[-1][name] = unique
-                self.registers[unique] = kind
+            many = _REG_RANGE.match(name)
+            for one in [f"{many.group(1)}{number}" for number in range(int(many.group(2)))] if many else [name]:
+                self.scopes[-1][one] = one + self.marks[-1]
+                self.registers[one + self.marks[-1]] = kind
 
     def declare_shared(self, text: str, line: int) -> None:
         match = _SHARED.match(text)
@@ -213,7 +225,12 @@ class _Body:
             rest = text[match.end() :]
         head, _, tail = rest.partition(" ")
         opcode, *qualifiers = head.replace("::", "§").split(".")
-        operands = tuple(self.operand(part, line) for part in _split(tail))
+        try:
+            operands = tuple(self.operand(part, line) for part in _split(tail))
+        except ValueError as error:
+            if isinstance(error, PtxSyntaxError):
+                raise
+            raise PtxSyntaxError(f"PTX line {line}: an operand the simulator can't read: {text}") from None
         return Instruction(
             opcode, tuple(q.replace("§", "::") for q in qualifiers), operands, line, text, guard, self.source
         )
@@ -225,19 +242,33 @@ class _Body:
                 raise PtxSyntaxError(f"PTX line {line}: a vector of something else than registers: {text}")
             return Vector(parts)  # type: ignore[arg-type]
         if text.startswith("["):
-            base, sign, offset = re.match(r"\[\s*([^+\s\]-]+)\s*([+-]*)\s*([\w-]*)\s*\]$", text).groups()  # type: ignore[union-attr]
-            shift = int(offset, 0) if offset else 0
+            match = _ADDRESS.match(text)
+            if match is None:
+                raise PtxSyntaxError(f"PTX line {line}: an address the simulator can't read: {text}")
+            base, sign, offset = match.groups()
             inner = self.operand(base, line)
             assert isinstance(inner, Register | Symbol | Immediate)
-            return Address(inner, -shift if sign == "-" else shift)
+            shift = _integer(offset) if offset else 0
+            return Address(inner, -shift if sign and sign.endswith("-") else shift)
         if text.startswith("0f") or text.startswith("0F"):
             return Immediate(int(text[2:], 16), 32)
         if text.startswith("0d") or text.startswith("0D"):
             return Immediate(int(text[2:], 16), 64)
         if _NUMBER.match(text):
-            return Immediate(int(text.rstrip("U"), 0))
+            return Immediate(_integer(text))
         name = self.name(text)
-        return Register(name) if name.startswith("%") or name in self.registers else Symbol(name)
+        return Register(name) if name.startswith("%") or name == "_" or name in self.registers else Symbol(name)
+
+
+def _integer(text: str) -> int:
+    """Decimal, hexadecimal, binary or (from a leading 0 on) octal. Raises ValueError."""
+    match = _NUMBER.match(text)
+    if match is None:
+        raise ValueError(text)
+    sign, digits = match.groups()
+    octal = len(digits) > 1 and digits[0] == "0" and digits.isdecimal()
+    size = int(digits, 8 if octal else 0)
+    return -size if sign else size
 
 
 def _split(text: str) -> list[str]:
@@ -280,6 +311,6 @@ def _blocks(items: list[str | Instruction]) -> tuple[tuple[Block, ...], dict[str
                 close()
     close()
     last = blocks[-1].instructions[-1:] if blocks else ()
-    if not last or last[0].opcode not in ("bra", "ret", "exit") or last[0].guard is not None:
+    if not last or last[0].guard is not None or last[0].opcode not in ("ret", "exit", "bra"):
         blocks.append(Block(len(blocks), "", ()))
     return tuple(blocks), labels

@@ -258,7 +258,7 @@ class Space(Heaps):
         if span.shape == "uniform":
             row = self.memory[span.low : span.low + size].view(element)
             return np.broadcast_to(row, (len(span.index), len(row)))
-        wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[size]
+        wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
         picked = self.memory.view(wide).take(span.index >> (size.bit_length() - 1))
         return picked.view(element).reshape(len(span.index), -1)
 
@@ -271,7 +271,7 @@ class Space(Heaps):
             if span.allocation is None or span.allocation.unwritten:
                 self.written[span.low : end] = 1
             return
-        wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[size]
+        wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
         position = span.index >> (size.bit_length() - 1)
         self.memory.view(wide)[position] = rows.view(wide).reshape(-1)
         if span.allocation is None or span.allocation.unwritten:

@@ -173,7 +173,8 @@ def _half(function: Any, name: str) -> Any:
         return narrow(function(widen(a), widen(b)))
 
     def words(a: Any, b: Any) -> Any:
-        return halves(a.view(np.uint16), b.view(np.uint16)).view(np.uint32)
+        low_high = halves(a.view(np.uint16).reshape(-1, 2), b.view(np.uint16).reshape(-1, 2))
+        return low_high.view(np.uint32).reshape(-1)
 
     return value_builder(words if name.endswith("x2") else halves, (kind, kind))
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from simulator.ir import Instruction
+from simulator import numbers
+from simulator.ir import Instruction, Register
 from simulator.isa.memory import ORDER, address_reader, element_type
 from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, fill, operation
 
@@ -51,19 +52,26 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
     cells = space.memory.view(kind)
     position = index // size
     old = np.empty(len(index), kind)
-    remaining = np.arange(len(index))
     changed = False
-    while len(remaining):
-        _, first = np.unique(position[remaining], return_index=True)
-        now = remaining[np.sort(first)]
+    for now in _turns(position):
         old[now] = cells[position[now]]
         new = combine(now, old[now])
         changed |= bool((new.view(f"u{size}") != old[now].view(f"u{size}")).any())
         cells[position[now]] = new
-        remaining = np.delete(remaining, np.sort(first)) if len(now) < len(remaining) else remaining[:0]
     if changed:
         space.version += 1
     return old
+
+
+def _turns(position: Lanes) -> list[Lanes]:
+    """Lanes in turns: those whose cell nobody before them has, those with one before them, and so on."""
+    order = np.argsort(position, kind="stable")
+    ordered = position[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    if len(starts) == len(position):
+        return [order]
+    turn = np.arange(len(position)) - np.repeat(starts, np.diff([*starts, len(position)]))
+    return np.split(order[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn))[:-1])
 
 
 def _operation_of(instruction: Instruction) -> str:
@@ -74,7 +82,8 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     word = _operation_of(instruction)
     kind = DTYPES[element_type(instruction)]
     operands = list(instruction.operands)
-    target = bind.write(operands.pop(0)) if returns else None
+    wanted = operands.pop(0) if returns else Register("_")
+    target = None if wanted == Register("_") else bind.write(wanted)
     addresses = address_reader(operands[0], bind)
     values = [bind.read(operand, kind) for operand in operands[1:]]
     size = np.dtype(kind).itemsize
@@ -88,7 +97,7 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
             if word == "cas":
                 return np.where(old == sources[0][lanes], sources[1][lanes], old)
             result: Lanes = _INTEGER_OPERATIONS[word](old, sources[0][lanes])
-            return result
+            return numbers.canonical_f32(result) if kind == "f4" else result
 
         old = serve(space, span.index, kind, combine)
         if target is not None:

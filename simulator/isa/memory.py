@@ -135,7 +135,7 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
 
 def shared_index(frame: Frame, addresses: Lanes, width: int) -> Lanes:
     """Positions in the batch's shared memory (one row a block). Bounds and alignment as for global memory."""
-    size = frame.batch.shared.shape[1]
+    size = frame.batch.program.kernel.shared_bytes
     index = addresses.astype(np.int64)
     wrong = (index < 0) | (index + width > size) | (index % width != 0)
     if wrong.any():
@@ -144,7 +144,7 @@ def shared_index(frame: Frame, addresses: Lanes, width: int) -> Lanes:
             lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
         )
     blocks: Lanes = frame.batch.blocks_of(frame.ids)
-    return blocks * np.int64(size) + index
+    return blocks * np.int64(frame.batch.shared.shape[1]) + index
 
 
 @operation(
@@ -163,7 +163,7 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
         good = batch.shared_written.reshape(-1)
         for position, slot in enumerate(targets):
             at = start + position * size
-            fine = good[at] & good[at + size - 1]
+            fine = np.logical_and.reduce([good[at + byte] for byte in range(size)])
             if not fine.all():
                 raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
             extend(frame.regs[slot], batch.shared.view(kind).reshape(-1)[at // size], kind)

@@ -80,7 +80,9 @@ def _combine(parts: list[Lanes], name: str, word: str, accumulate: bool, model: 
 
 
 def _floats(parts: list[Lanes], name: str, model: str) -> Lanes:
-    if name == "f64" or model == "stated":
+    if name == "f64" and model == "exact":
+        return numbers.canonical_f64(numbers.exact_sum_f64(parts))
+    if model == "stated":
         total = parts[0] + parts[0].dtype.type(0)
         for part in parts[1:]:
             total = total + part

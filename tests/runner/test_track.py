@@ -29,7 +29,7 @@ Runs = Callable[[str], dict[str, list[Any]]]
 def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("+exp=allreduce_bf16", "sizes=[8,16]", f"track.uri={database}", "track.experiment=tree", track=True)
     assert done.code == 0
-    assert f"dashboard: mlflow ui --backend-store-uri {database}" in done.out
+    assert f"mlflow ui --backend-store-uri {database}" in done.out
     runs = mlflow_runs("tree")
     (parent,) = runs["parents"]
     assert (parent.info.run_name, parent.info.status) == ("allreduce_bf16", "FINISHED")
@@ -273,6 +273,21 @@ def test_a_relative_database_is_made_absolute(monkeypatch: pytest.MonkeyPatch, t
     assert resolved_uri("sqlite:////x/mlflow.db") == "sqlite:////x/mlflow.db"
     assert resolved_uri("http://host:5000") == "http://host:5000"
     assert open_command("http://host:5000") == "http://host:5000"
+
+
+def test_the_command_that_opens_the_dashboard_can_be_called_from_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv" / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert open_command("sqlite:///a.db").startswith(".venv/bin/mlflow ui --backend-store-uri sqlite:////")
+    program = tmp_path / ".venv" / "bin" / "mlflow"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert open_command("sqlite:///a.db").startswith("mlflow ui ")
 
 
 def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) -> None:

@@ -1,0 +1,44 @@
+"""All families of vectors, each in one bench, and the keys that their kernels prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import simulator_vectors_atomic as atomic
+import simulator_vectors_control as control
+import simulator_vectors_convert as convert
+import simulator_vectors_float as floats
+import simulator_vectors_integer as integer
+import simulator_vectors_memory as memory
+import simulator_vectors_move as move
+import simulator_vectors_multimem as multimem
+from simulator_bench import Bench, Vector
+
+FAMILIES: dict[str, Callable[[], list[Vector]]] = {
+    "integer": integer.family,
+    "float": floats.family,
+    "convert": convert.family,
+    "move": move.family,
+    "load": memory.family_loads,
+    "store": memory.family_stores,
+    "shared": memory.family_shared,
+    "atomic": atomic.family,
+    "control": control.family,
+    "ret": lambda: control.endings()["ret"],
+    "exit": lambda: control.endings()["exit"],
+    "parameter": control.parameters,
+}
+SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED}
+
+
+@lru_cache(maxsize=32)
+def bench_of(family: str) -> Bench:
+    parameters = control.PARAMETERS if family == "parameter" else ()
+    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters)
+
+
+@lru_cache(maxsize=1)
+def proven() -> frozenset[str]:
+    """Keys of the table that some vector runs, multimem's among them."""
+    return frozenset(multimem.bench_of(2).keys()).union(*(bench_of(family).keys() for family in FAMILIES))

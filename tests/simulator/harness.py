@@ -1,0 +1,138 @@
+"""Runs PTX text on a simulated world: one thread a rank, errors kept, numbers in and numbers out."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from memory.fabric import Executable, PeerLost, Region
+from simulator.fabric import SimulatorFabric
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+HEAP_BYTES = 1 << 20
+JOIN_S = 60.0
+Program = Callable[[SimulatorFabric], Any]
+
+
+def module(body: str, parameters: Sequence[str] = (), before: str = "", registers: str = "") -> str:
+    """A PTX module with one kernel "kernel". parameters: "u64 name" each; loaded into registers %name, like all that
+    the body may use: %tid, %ctaid, %ntid, %nctaid, %lane (b32, the thread's number on its rank), %lane64."""
+    declared = [tuple(one.split()) for one in parameters]
+    heads = ", ".join(f".param .{kind} kernel_{name}" for kind, name in declared)
+    loads = "".join(
+        f"  .reg .b{kind[1:]} %{name};\n  ld.param.{kind} %{name}, [kernel_{name}];\n" for kind, name in declared
+    )
+    return (
+        f"{HEADER}{before}\n.visible .entry kernel({heads})\n{{\n"
+        "  .reg .pred %p<16>;\n  .reg .b16 %h<16>;\n  .reg .b32 %r<32>;\n  .reg .b64 %d<32>;\n"
+        f"  .reg .b32 %lane, %block;\n  .reg .b64 %lane64;\n{registers}\n{loads}"
+        "  mov.u32 %block, %ctaid.x;\n  mov.u32 %lane, %ntid.x;\n  mov.u32 %r0, %tid.x;\n"
+        "  mad.lo.u32 %lane, %lane, %block, %r0;\n  cvt.u64.u32 %lane64, %lane;\n"
+        f"{body}\n  ret;\n}}\n"
+    )
+
+
+def executable(ptx: str, name: str = "test/kernel") -> Executable:
+    return Executable(name, "kernel", "sm_90a", ptx, "sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What every rank returned or raised, and the world afterwards."""
+
+    world: SimulatedWorld
+    results: list[Any]
+    errors: list[BaseException | None]
+    wall_s: float
+    counters: dict[str, Any] = field(default_factory=dict)
+
+    def error(self) -> BaseException:
+        """The first error that isn't the echo of another rank's."""
+        found = [one for one in self.errors if one is not None]
+        assert found, "no rank failed"
+        return next((one for one in found if not isinstance(one, PeerLost)), found[0])
+
+
+def make_world(world_size: int = 1, **options: Any) -> SimulatedWorld:
+    return SimulatedWorld(world_size, SimulatorOptions(**{"heap_bytes": HEAP_BYTES, **options}))
+
+
+def run(world: SimulatedWorld, *programs: Program, deadline_s: float | None = None) -> Outcome:
+    """One program for all ranks, or one for each."""
+    size = world.world_size
+    each = list(programs) if len(programs) > 1 else list(programs) * size
+    assert len(each) == size
+    results: list[Any] = [None] * size
+    errors: list[BaseException | None] = [None] * size
+    fabrics = [world.fabric(rank) for rank in range(size)]
+    if deadline_s is not None:
+        world.set_deadline(time.monotonic() + deadline_s)
+
+    def work(rank: int) -> None:
+        try:
+            results[rank] = each[rank](fabrics[rank])
+        except BaseException as error:
+            errors[rank] = error
+        world.leave(rank, errors[rank])
+
+    start = time.monotonic()
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(JOIN_S)
+        assert not thread.is_alive(), "a rank hangs"
+    return Outcome(world, results, errors, time.monotonic() - start, world.counters())
+
+
+def succeed(world: SimulatedWorld, *programs: Program) -> Outcome:
+    """run, and raise what any rank raised."""
+    outcome = run(world, *programs)
+    if any(outcome.errors):
+        raise outcome.error()
+    return outcome
+
+
+def put(fabric: SimulatorFabric, name: str, values: npt.NDArray[Any]) -> Region:
+    """A new allocation that holds the array's bytes."""
+    raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    region = fabric.allocate(len(raw), 256, name)
+    fabric.write(region, 0, torch.from_numpy(raw.copy()))
+    return region
+
+
+def get(fabric: SimulatorFabric, region: Region, dtype: str) -> npt.NDArray[Any]:
+    """All of an allocation."""
+    return fabric.read(region, 0, region.size_bytes).numpy().view(dtype)
+
+
+def simple(
+    body: str,
+    inputs: Sequence[npt.NDArray[Any]] = (),
+    output_bytes: int = 4,
+    grid: int = 1,
+    block: int = 1,
+    **options: Any,
+) -> npt.NDArray[np.uint8]:
+    """Run the body on one rank: %in0, %in1, .. and %out are addresses (u64). Gives the output bytes (0xFF: poison)."""
+    names = [f"u64 in{number}" for number in range(len(inputs))]
+    ptx = module(body, [*names, "u64 out"])
+
+    def program(fabric: SimulatorFabric) -> npt.NDArray[np.uint8]:
+        regions = [put(fabric, f"in{number}", values) for number, values in enumerate(inputs)]
+        out = fabric.allocate(output_bytes, 256, "out")
+        fabric.launch(executable(ptx), grid, block, [*(one.address for one in regions), out.address])
+        return get(fabric, out, "u1")
+
+    outcome = succeed(make_world(1, **{"heap_bytes": 64 << 20, **options}), program)
+    found: npt.NDArray[np.uint8] = outcome.results[0]
+    return found

@@ -1,0 +1,187 @@
+"""Numbers from first principles: IEEE formats as Python integers and fractions. Nothing of the simulator is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary IEEE format: precision counts the hidden bit. quiet is PTX's canonical NaN."""
+
+    name: str
+    bits: int
+    precision: int
+    quiet: int
+
+    @property
+    def mantissa_bits(self) -> int:
+        return self.precision - 1
+
+    @property
+    def exponent_bits(self) -> int:
+        return self.bits - self.precision
+
+    @property
+    def bias(self) -> int:
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def infinity(self) -> int:
+        return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.bits - 1)
+
+
+F16 = Format("f16", 16, 11, 0x7FFF)
+BF16 = Format("bf16", 16, 8, 0x7FFF)
+F32 = Format("f32", 32, 24, 0x7FFFFFFF)
+F64 = Format("f64", 64, 53, 0x7FFFFFFFFFFFFFFF)
+FORMATS = {one.name: one for one in (F16, BF16, F32, F64)}
+
+
+def is_nan(bits: int, kind: Format) -> bool:
+    return bits & ~kind.sign > kind.infinity
+
+
+def is_infinite(bits: int, kind: Format) -> bool:
+    return bits & ~kind.sign == kind.infinity
+
+
+def value(bits: int, kind: Format) -> Fraction:
+    """The exact value of a finite pattern."""
+    mantissa, power = dyadic(bits, kind)
+    return Fraction(mantissa << power) if power >= 0 else Fraction(mantissa, 1 << -power)
+
+
+def nearest(number: Fraction, kind: Format, zero_sign: bool = False) -> int:
+    """The pattern nearest to number (a denominator that is a power of two), ties to even, overflow to infinity."""
+    assert number.denominator & (number.denominator - 1) == 0
+    return rounded(number.numerator, 1 - number.denominator.bit_length(), kind, zero_sign)
+
+
+def rounded(mantissa: int, power: int, kind: Format, zero_sign: bool = False) -> int:
+    """The pattern nearest to mantissa * 2**power. zero_sign: what an exact zero gets."""
+    if mantissa == 0:
+        return kind.sign if zero_sign else 0
+    sign = kind.sign if mantissa < 0 else 0
+    whole = abs(mantissa)
+    exponent = max(whole.bit_length() - 1 + power, 1 - kind.bias)
+    drop = exponent - kind.mantissa_bits - power  # so many low bits lie below the last place
+    if drop > 0:
+        rest = whole & ((1 << drop) - 1)
+        whole >>= drop
+        half = 1 << (drop - 1)
+        if rest > half or (rest == half and whole & 1):
+            whole += 1
+    else:
+        whole <<= -drop
+    if whole >> kind.precision:
+        whole, exponent = whole >> 1, exponent + 1
+    if exponent > kind.bias:
+        return sign | kind.infinity
+    if whole >> kind.mantissa_bits == 0:
+        return sign | whole  # subnormal or zero
+    return sign | (exponent + kind.bias) << kind.mantissa_bits | (whole & ((1 << kind.mantissa_bits) - 1))
+
+
+def dyadic(bits: int, kind: Format) -> tuple[int, int]:
+    """A finite pattern as mantissa and power of two."""
+    mantissa = bits & ((1 << kind.mantissa_bits) - 1)
+    exponent = (bits & ~kind.sign) >> kind.mantissa_bits
+    if exponent:
+        mantissa |= 1 << kind.mantissa_bits
+    return (-mantissa if bits & kind.sign else mantissa), max(exponent, 1) - kind.bias - kind.mantissa_bits
+
+
+def plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    low = min(a[1], b[1])
+    return (a[0] << (a[1] - low)) + (b[0] << (b[1] - low)), low
+
+
+@cache
+def add(a: int, b: int, kind: Format) -> int:
+    if is_nan(a, kind) or is_nan(b, kind):
+        return kind.quiet
+    if is_infinite(a, kind) or is_infinite(b, kind):
+        if is_infinite(a, kind) and is_infinite(b, kind) and a != b:
+            return kind.quiet
+        return a if is_infinite(a, kind) else b
+    both_negative_zero = a == kind.sign and b == kind.sign
+    return rounded(*plus(dyadic(a, kind), dyadic(b, kind)), kind, zero_sign=both_negative_zero)
+
+
+def subtract(a: int, b: int, kind: Format) -> int:
+    return add(a, b if is_nan(b, kind) else b ^ kind.sign, kind)
+
+
+@cache
+def multiply(a: int, b: int, kind: Format) -> int:
+    if is_nan(a, kind) or is_nan(b, kind):
+        return kind.quiet
+    sign = (a ^ b) & kind.sign
+    if is_infinite(a, kind) or is_infinite(b, kind):
+        return kind.quiet if 0 in (a & ~kind.sign, b & ~kind.sign) else sign | kind.infinity
+    (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
+    return rounded(x * y, x_power + y_power, kind) & ~kind.sign | sign
+
+
+def fused(a: int, b: int, c: int, kind: Format) -> int:
+    """a * b + c, rounded once."""
+    if any(is_nan(one, kind) for one in (a, b, c)):
+        return kind.quiet
+    sign = bool((a ^ b) & kind.sign)
+    if is_infinite(a, kind) or is_infinite(b, kind):
+        if 0 in (a & ~kind.sign, b & ~kind.sign):
+            return kind.quiet
+        product = kind.infinity | (kind.sign if sign else 0)
+        return kind.quiet if is_infinite(c, kind) and c != product else product
+    if is_infinite(c, kind):
+        return c
+    (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
+    total = plus((x * y, x_power + y_power), dyadic(c, kind))
+    return rounded(*total, kind, zero_sign=x * y == 0 and sign and c == kind.sign)
+
+
+def convert(bits: int, source: Format, target: Format) -> int:
+    """Float to float; NaN becomes canonical."""
+    if is_nan(bits, source):
+        return target.quiet
+    sign = bool(bits & source.sign)
+    if is_infinite(bits, source):
+        return target.infinity | (target.sign if sign else 0)
+    return rounded(*dyadic(bits, source), target) | (target.sign if sign else 0)
+
+
+def exact_sum(parts: list[int], source: Format, target: Format) -> int:
+    """The sum of all, rounded once; never -0 (what is measured of the switch)."""
+    if any(is_nan(one, source) for one in parts):
+        return target.quiet
+    infinite = {one for one in parts if is_infinite(one, source)}
+    if infinite:
+        if len(infinite) > 1:
+            return target.quiet
+        return target.infinity | (target.sign if infinite.pop() & source.sign else 0)
+    total = (0, 0)
+    for one in parts:
+        total = plus(total, dyadic(one, source))
+    return rounded(*total, target)
+
+
+def signed(bits: int, width: int) -> int:
+    bits &= (1 << width) - 1
+    return bits - (1 << width) if bits >> (width - 1) else bits
+
+
+def wrap(number: int, width: int) -> int:
+    return number & ((1 << width) - 1)
+
+
+def divide(a: int, b: int) -> int:
+    """Towards zero."""
+    quotient = abs(a) // abs(b)
+    return -quotient if (a < 0) != (b < 0) else quotient

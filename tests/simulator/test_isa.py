@@ -1,0 +1,57 @@
+"""Every entry of the table of instructions, on vectors whose expected values come from an independent source."""
+
+from __future__ import annotations
+
+import pytest
+from simulator_bench import SHAPES, Bench, Finding, Vector, compare
+from simulator_families import FAMILIES, bench_of, proven
+
+from simulator.isa import TABLE
+from simulator.isa.registry import Operation
+
+CASES = [(family, key) for family in FAMILIES for key in bench_of(family).numbers]
+
+
+@pytest.mark.parametrize(("family", "key"), CASES, ids=[key for _, key in CASES])
+def test_vectors(family: str, key: str) -> None:
+    bench = bench_of(family)
+    for shape in SHAPES:
+        findings = bench.run(shape)
+        for number in bench.numbers[key]:
+            compare(bench.vectors[number], findings[number], shape)
+
+
+def missing(table: dict[str, Operation]) -> list[str]:
+    return sorted(set(table) - proven())
+
+
+def test_every_entry_of_the_table_has_vectors() -> None:
+    assert missing(TABLE) == []
+
+
+def test_an_entry_without_vectors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLE, "frobnicate.u32", TABLE["add.u32"])
+    assert missing(TABLE) == ["frobnicate.u32"]
+
+
+def test_a_vector_counts_for_the_key_it_runs_only() -> None:
+    vector = next(one for one in bench_of("integer").vectors if one.key == "add.u32")
+    wrong = type(vector)("sub.u32", "mislabelled", vector.text, vector.inputs, vector.outputs)
+    assert Bench([wrong]).keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("key", "other"), [("add.u32", "sub.u32"), ("setp.lt.s32", "setp.le.s32"), ("shr.s64", "shr.u64")]
+)
+def test_a_wrong_entry_is_caught(key: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLE, key, Operation(key, TABLE[other].build))
+    bench = Bench([one for one in bench_of("integer").vectors if one.entry == key])
+    bench.ptx += f"// {key} replaced\n"  # decoded programs are kept by their text
+    found = list(zip(bench.vectors, bench.run("range"), strict=True))
+    with pytest.raises(AssertionError, match="differs"):
+        _compare_all(found)
+
+
+def _compare_all(found: list[tuple[Vector, Finding]]) -> None:
+    for vector, finding in found:
+        compare(vector, finding, "range")

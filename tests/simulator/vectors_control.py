@@ -1,0 +1,113 @@
+"""Vectors of what ends a basic block, of fences, and of parameters. Divergence itself is test_control_flow's business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from simulator_bench import SAMPLES, Store, Vector
+from simulator_vectors_integer import GUARD, samples
+
+SHARED = "  .shared .align 4 .b8 exchange[4096];\n"
+NEIGHBOUR = "mov.u32 p, %tid.x; xor.b32 q, p, 4; shl.b32 p, p, 2; shl.b32 q, q, 2; mov.u32 b, exchange; add.u32 p, p, b; add.u32 q, q, b;"
+
+
+def family() -> list[Vector]:
+    return [vector for part in (branches(), barriers(), fences()) for vector in part]
+
+
+def branches() -> Iterator[Vector]:
+    a = samples(32, 0)
+    even = a % 2 == 0
+    for word in ("bra", "bra.uni"):
+        text = f"mov.u32 d, 1; {word} SKIP; mov.u32 d, 2; SKIP: add.u32 d, d, a;"
+        yield Vector("bra", f"forward_{word}", text, (("a", "b32", a),), (("d", "b32", a + np.uint32(1)),))
+    text = "and.b32 d, a, 1; setp.eq.u32 p, d, 0; @p bra EVEN; mov.u32 d, 3; bra.uni DONE; EVEN: mov.u32 d, 4; DONE: add.u32 d, d, 1;"
+    expected = np.where(even, 5, 4)
+    yield Vector("bra", "both_ways", text, (("a", "b32", a),), (("d", "b32", expected),), registers=".reg .pred p;")
+    count = a % 7
+    text = "rem.u32 n, a, 7; mov.u32 d, 0; AGAIN: add.u32 d, d, 2; sub.s32 n, n, 1; setp.ge.s32 p, n, 0; @p bra AGAIN;"
+    expected = 2 * (count.astype(np.int64) + 1)
+    registers = ".reg .pred p; .reg .b32 n;"
+    yield Vector("bra", "backward", text, (("a", "b32", a),), (("d", "b32", expected),), registers=registers)
+
+
+def barriers() -> Iterator[Vector]:
+    """Neighbours exchange values through shared memory: without the barrier a read would meet poison or an old value."""
+    a = samples(32, 1)
+    expected = a[np.arange(SAMPLES) ^ 4]
+    registers = ".reg .b32 p, q, b;"
+    for key, spelled in (
+        ("bar.sync", "bar.sync 0;"),
+        ("barrier.sync", "barrier.sync 0;"),
+        ("barrier.sync", "barrier.sync.aligned 0;"),
+        ("bar.sync", "bar.cta.sync 0;"),
+    ):
+        text = f"{NEIGHBOUR} {spelled} st.shared.u32 [p], a; {spelled} ld.shared.u32 d, [q];"
+        yield Vector(
+            key, spelled.replace(" 0;", ""), text, (("a", "b32", a),), (("d", "b32", expected),), registers=registers
+        )
+
+
+def fences() -> Iterator[Vector]:
+    """A fence leaves every register as it was; that it orders is in the nature of a machine that runs step by step."""
+    a = samples(32, 2)
+    forms = {
+        "fence": (
+            "fence.acq_rel.sys",
+            "fence.acq_rel.gpu",
+            "fence.acq_rel.cta",
+            "fence.acquire.sys",
+            "fence.release.cluster",
+        ),
+        "fence.sc": ("fence.sc.sys", "fence.sc.cta"),
+        "fence.proxy.alias": ("fence.proxy.alias",),
+        "membar": ("membar.sys", "membar.cta"),
+        "membar.gl": ("membar.gl",),
+        "nanosleep.u32": ("nanosleep.u32 20", "nanosleep.u32 a"),
+        "bar.warp.sync": ("bar.warp.sync -1", "bar.warp.sync 0xffffffff"),
+    }
+    for key, spelled in forms.items():
+        for one in spelled:
+            yield Vector(
+                key,
+                one.replace(" ", "_"),
+                f"add.u32 d, a, 1; {one}; add.u32 d, d, 1;",
+                (("a", "b32", a),),
+                (("d", "b32", a + np.uint32(2)),),
+            )
+
+
+def endings() -> dict[str, list[Vector]]:
+    """Threads that leave early, by ret and by exit: what they stored before stays, what comes after isn't theirs."""
+    out = {}
+    for word in ("ret", "exit"):
+        at = np.arange(SAMPLES, dtype=np.int64) * 4
+        rows = np.where(GUARD != 0, 1, 2).astype(np.uint32).reshape(-1, 1).view(np.uint8)
+        text = f"add.s64 p, at, %out; st.global.b32 [p+{{to}}], 1; @g {word}; st.global.b32 [p+{{to}}], 2;"
+        inputs = (("at", "b64", at), ("g", "pred", GUARD))
+        place = Store(rows, at, SAMPLES * 4)
+        out[word] = [Vector(word, "guarded", text, inputs, (), {}, {"to": place}, ".reg .b64 p;")]
+    return out
+
+
+PARAMETERS = (
+    ("u16", "tiny", 0xBEEF),
+    ("u32", "small", 0xDEADBEEF),
+    ("u64", "large", 0xFEDCBA9876543210),
+    ("f32", "float", 0x7FC54321),
+    ("f64", "double", 0xFFF0000000000123),
+)
+
+
+def parameters() -> list[Vector]:
+    """Each type loads the parameter of its width."""
+    held = {16: ("tiny", 0xBEEF), 32: ("small", 0xDEADBEEF), 64: ("large", 0xFEDCBA9876543210)}
+    out = []
+    for kind in ("u16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64"):
+        bits = int(kind[1:])
+        name, value = {"f32": ("float", 0x7FC54321), "f64": ("double", 0xFFF0000000000123)}.get(kind, held[bits])
+        expected = np.full(SAMPLES, value, np.uint64)
+        text = f"ld.param.{kind} d, [kernel_{name}];"
+        out.append(Vector(f"ld.param.{kind}", name, text, (), (("d", f"b{bits}", expected),)))
+    return out

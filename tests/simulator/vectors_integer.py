@@ -1,0 +1,299 @@
+"""Vectors of integer arithmetic, shifts, logic, comparison and selection. The oracle is Python's own integers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from simulator_bench import SAMPLES, Array, Vector
+from simulator_oracle import divide, signed, wrap
+
+Function = Callable[..., int]
+INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+_cache: dict[Any, Array] = {}
+
+
+def width(kind: str) -> int:
+    return int(kind[1:])
+
+
+def edges(bits: int) -> list[int]:
+    top = 1 << bits
+    half = top >> 1
+    values = [
+        0,
+        1,
+        2,
+        3,
+        5,
+        7,
+        8,
+        15,
+        16,
+        17,
+        31,
+        32,
+        33,
+        63,
+        64,
+        65,
+        half - 1,
+        half,
+        half + 1,
+        top - 2,
+        top - 1,
+        top // 3,
+    ]
+    values += [1 << (bits // 2), (1 << (bits // 2)) - 1, top - (1 << (bits // 2)), 100, 255, 256]
+    return [value % top for value in values]
+
+
+def samples(bits: int, role: int) -> Array:
+    """Edges against edges for the first operands, then random bits (short numbers too, so that divisions say something)."""
+    key = (bits, role)
+    if key not in _cache:
+        rng = random.Random(f"{bits} {role}")
+        table = edges(bits)
+        out = []
+        for number in range(SAMPLES):
+            if number < len(table) ** 2 and role < 2:
+                out.append(table[number % len(table)] if role == 0 else table[number // len(table)])
+            elif rng.random() < 0.3:
+                out.append(rng.choice(table))
+            elif rng.random() < 0.3:
+                out.append(wrap(rng.getrandbits(6) - 32, bits))
+            else:
+                out.append(rng.getrandbits(bits))
+        _cache[key] = np.array(out, np.uint64).astype(f"u{bits // 8}")
+    return _cache[key]
+
+
+GUARD = np.array([random.Random(f"guard {i}").getrandbits(1) for i in range(SAMPLES)], np.uint32)
+
+
+def apply(function: Function, columns: list[Array], bits: int) -> Array:
+    """The oracle on every sample, wrapped to bits."""
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    kind = "u4" if bits == 1 else f"u{bits // 8}"
+    return np.array([wrap(function(*row), bits) for row in rows], np.uint64).astype(kind)
+
+
+def register_class(bits: int) -> str:
+    return "pred" if bits == 1 else f"b{bits}"
+
+
+def vectors_of(
+    key: str,
+    mnemonic: str,
+    function: Function,
+    to_bits: int,
+    from_bits: tuple[int, ...],
+    columns: list[Array] | None = None,
+    literals: dict[int, list[tuple[str, int]]] | None = None,
+) -> Iterator[Vector]:
+    """One key in several dresses: plain, under a guard, in place, all operands the same register, with literals."""
+    names = ["a", "b", "c"][: len(from_bits)]
+    columns = columns or [samples(bits, role) if bits > 1 else flags(role) for role, bits in enumerate(from_bits)]
+    inputs = tuple((n, register_class(w), v) for n, w, v in zip(names, from_bits, columns, strict=True))
+    to = register_class(to_bits)
+    good = apply(function, columns, to_bits)
+    yield Vector(key, "plain", f"{mnemonic} d, {', '.join(names)};", inputs, (("d", to, good),))
+    yield from _guarded(key, mnemonic, names, inputs, to, good)
+    same = [position for position, bits in enumerate(from_bits) if bits == to_bits]
+    for position in same:
+        text = f"{move(to)} d, {names[position]}; {mnemonic} d, {', '.join('d' if p == position else n for p, n in enumerate(names))};"
+        yield Vector(key, f"in_place_{names[position]}", text, inputs, (("d", to, good),))
+    if len(same) == len(names) > 1:
+        every = apply(function, [columns[0]] * len(names), to_bits)
+        text = f"{move(to)} d, a; {mnemonic} d, {', '.join('d' for _ in names)};"
+        yield Vector(key, "all_one_register", text, inputs[:1], (("d", to, every),))
+    for position, choices in (literals or {}).items():
+        for text, bits in choices:
+            fixed = [np.full(SAMPLES, bits, c.dtype) if p == position else c for p, c in enumerate(columns)]
+            written = ", ".join(text if p == position else n for p, n in enumerate(names))
+            kept = tuple(one for p, one in enumerate(inputs) if p != position)
+            yield Vector(
+                key,
+                f"literal_{names[position]}={text}",
+                f"{mnemonic} d, {written};",
+                kept,
+                (("d", to, apply(function, fixed, to_bits)),),
+            )
+
+
+def _guarded(key: str, mnemonic: str, names: list[str], inputs: Any, to: str, good: Array) -> Iterator[Vector]:
+    old = flags(5) if to == "pred" else samples(width(to), 5)
+    for sign, mark in (("", "where"), ("!", "where_not")):
+        runs = GUARD.astype(bool) if not sign else ~GUARD.astype(bool)
+        text = f"{move(to)} d, old; @{sign}g {mnemonic} d, {', '.join(names)};"
+        extra = (("old", to, old), ("g", "pred", GUARD))
+        yield Vector(key, f"guarded_{mark}", text, (*inputs, *extra), (("d", to, np.where(runs, good, old)),))
+
+
+def flags(role: int) -> Array:
+    rng = random.Random(f"flags {role}")
+    return np.array([rng.getrandbits(1) for _ in range(SAMPLES)], np.uint32)
+
+
+def move(kind: str) -> str:
+    return "mov.pred" if kind == "pred" else f"mov.{kind}"
+
+
+def literal(number: int, kind: str) -> tuple[str, int]:
+    """A literal as PTX writes it, and its bits."""
+    return str(number), wrap(number, width(kind))
+
+
+def literals_for(kind: str) -> list[tuple[str, int]]:
+    bits = width(kind)
+    out = [literal(3, kind), literal(-7, kind) if kind[0] != "u" else (hex((1 << bits) - 7), (1 << bits) - 7)]
+    return [*out, literal(0, kind)]
+
+
+def arithmetic() -> Iterator[Vector]:
+    for kind in INTEGERS:
+        bits = width(kind)
+
+        def of(number: int, kind: str = kind, bits: int = bits) -> int:
+            return signed(number, bits) if kind[0] == "s" else number
+
+        functions: dict[str, Function] = {
+            "add": lambda a, b: a + b,
+            "sub": lambda a, b: a - b,
+            "min": lambda a, b, of=of: min(of(a), of(b)),
+            "max": lambda a, b, of=of: max(of(a), of(b)),
+            "mul.lo": lambda a, b: a * b,
+            "mul.hi": lambda a, b, of=of, bits=bits: of(a) * of(b) >> bits,
+            "div": lambda a, b, of=of: divide(of(a), of(b)) if b else -1,
+            "rem": lambda a, b, of=of: of(a) - divide(of(a), of(b)) * of(b) if b else a,
+        }
+        literals = {1: literals_for(kind), 0: literals_for(kind)[:2]}
+        for name, function in functions.items():
+            yield from vectors_of(f"{name}.{kind}", f"{name}.{kind}", function, bits, (bits,) * 2, literals=literals)
+        mad = {1: literals_for(kind)[:2], 2: literals_for(kind)[:2]}
+        yield from vectors_of(
+            f"mad.lo.{kind}", f"mad.lo.{kind}", lambda a, b, c: a * b + c, bits, (bits,) * 3, literals=mad
+        )
+        if bits < 64:
+            wide = 2 * bits
+            yield from vectors_of(
+                f"mul.wide.{kind}",
+                f"mul.wide.{kind}",
+                lambda a, b, of=of: of(a) * of(b),
+                wide,
+                (bits, bits),
+                literals={1: literals_for(kind)},
+            )
+            yield from vectors_of(
+                f"mad.wide.{kind}",
+                f"mad.wide.{kind}",
+                lambda a, b, c, of=of: of(a) * of(b) + c,
+                wide,
+                (bits, bits, wide),
+                literals={1: literals_for(kind)[:2], 2: literals_for(f"{kind[0]}{wide}")[:2]},
+            )
+        if kind[0] == "s":
+            yield from vectors_of(f"neg.{kind}", f"neg.{kind}", lambda a: -a, bits, (bits,))
+            yield from vectors_of(f"abs.{kind}", f"abs.{kind}", lambda a, of=of: abs(of(a)), bits, (bits,))
+
+
+def shifts() -> Iterator[Vector]:
+    """Amounts are 32-bit and unsigned; from the width on they mean the width."""
+    for opcode, kinds in (("shl", ("b16", "b32", "b64")), ("shr", ("b16", "b32", "b64", *INTEGERS))):
+        for kind in kinds:
+            bits = width(kind)
+
+            def function(a: int, n: int, opcode: str = opcode, kind: str = kind, bits: int = bits) -> int:
+                n = min(n, bits)
+                if opcode == "shl":
+                    return a << n
+                return (signed(a, bits) if kind[0] == "s" else a) >> n
+
+            amounts = samples(32, 1)
+            fixed = [(str(n), n) for n in (0, 1, bits - 1, bits, bits + 1, 300)] + [("0xFFFFFFFF", 0xFFFFFFFF)]
+            values = {0: [("3", 3), (hex((1 << bits) - 5), (1 << bits) - 5)], 1: fixed}
+            yield from vectors_of(
+                f"{opcode}.{kind}", f"{opcode}.{kind}", function, bits, (bits, 32), [samples(bits, 0), amounts], values
+            )
+
+
+def logic() -> Iterator[Vector]:
+    functions: dict[str, Function] = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}
+    for kind in ("b16", "b32", "b64", "pred"):
+        bits = 1 if kind == "pred" else width(kind)
+        for name, function in functions.items():
+            literals = {} if bits == 1 else {1: [*literals_for(kind), (hex((1 << bits) - 16), (1 << bits) - 16)]}
+            yield from vectors_of(f"{name}.{kind}", f"{name}.{kind}", function, bits, (bits, bits), literals=literals)
+        yield from vectors_of(f"not.{kind}", f"not.{kind}", lambda a: ~a, bits, (bits,))
+
+
+COMPARE: dict[str, Function] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "lo": lambda a, b: a < b,
+    "ls": lambda a, b: a <= b,
+    "hi": lambda a, b: a > b,
+    "hs": lambda a, b: a >= b,
+}
+
+
+def comparisons() -> Iterator[Vector]:
+    forms = [(word, kind) for kind in INTEGERS for word in ("eq", "ne", "lt", "le", "gt", "ge")]
+    forms += [(word, kind) for kind in ("b16", "b32", "b64") for word in ("eq", "ne")]
+    forms += [(word, kind) for kind in ("u32", "u64") for word in ("lo", "ls", "hi", "hs")]
+    for word, kind in forms:
+        bits = width(kind)
+
+        def function(a: int, b: int, word: str = word, kind: str = kind, bits: int = bits) -> int:
+            pair = (signed(a, bits), signed(b, bits)) if kind[0] == "s" else (a, b)
+            return int(COMPARE[word](*pair))
+
+        yield from vectors_of(
+            f"setp.{word}.{kind}", f"setp.{word}.{kind}", function, 1, (bits, bits), literals={1: literals_for(kind)}
+        )
+
+
+def selections() -> Iterator[Vector]:
+    for kind in ("b16", "b32", "b64", "u32", "s32", "u64", "s64", "f32", "f64"):
+        bits = width(kind)
+        number = f"0f{0x7FC12345:08X}" if kind == "f32" else f"0d{0xFFF8000000000001:016X}" if kind == "f64" else "77"
+        value = {"f32": 0x7FC12345, "f64": 0xFFF8000000000001}.get(kind, 77)
+        yield from vectors_of(
+            f"selp.{kind}",
+            f"selp.{kind}",
+            lambda a, b, p: a if p else b,
+            bits,
+            (bits, bits, 1),
+            literals={0: [(number, value)], 1: [(number, value)]},
+        )
+
+
+def permutations() -> Iterator[Vector]:
+    def permute(a: int, b: int, selector: int) -> int:
+        source = (a | b << 32).to_bytes(8, "little")
+        out = []
+        for position in range(4):
+            nibble = selector >> 4 * position & 15
+            byte = source[nibble & 7]
+            out.append((255 if byte & 128 else 0) if nibble & 8 else byte)
+        return int.from_bytes(bytes(out), "little")
+
+    selectors = [
+        ("0x5410", 0x5410),
+        ("0x7632", 0x7632),
+        ("0x3276", 0x3276),
+        ("0xBA98", 0xBA98),
+        ("0x12345678", 0x12345678),
+    ]
+    yield from vectors_of("prmt.b32", "prmt.b32", permute, 32, (32, 32, 32), literals={2: selectors, 1: [("0", 0)]})
+
+
+def family() -> list[Vector]:
+    parts = (arithmetic(), shifts(), logic(), comparisons(), selections(), permutations())
+    return [vector for part in parts for vector in part]

@@ -1,0 +1,392 @@
+"""Vectors of multimem: a world of several ranks with different data, both models of the switch, every form.
+
+ld_reduce: each sample reads one multicast address; expected is Python's exact sum or its fold in the stated precision.
+st: samples are dealt out to the ranks, and all replicas hold all of them in the end. red: every rank adds its own values.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import simulator_oracle as oracle
+from simulator_harness import executable, get, make_world, module, put, run
+from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
+from simulator_vectors_float import edges, random_bits
+
+from simulator.fabric import SimulatorFabric
+from simulator.isa.registry import key_of
+from simulator.parse import parse_kernel
+
+Array = npt.NDArray[Any]
+COUNT = 128
+INTEGER_FORMS = [("add", ("u32", "s32", "u64"))]
+INTEGER_FORMS += [(word, ("u32", "s32", "u64", "s64")) for word in ("min", "max")]
+INTEGER_FORMS += [(word, ("b32", "b64")) for word in ("and", "or", "xor")]
+REDUCE_WORDS = ("", "weak.", "relaxed.sys.", "acquire.gpu.", "relaxed.cta.global.", "global.")
+STORE_WORDS = ("", "weak.", "relaxed.sys.", "release.gpu.", "release.sys.global.", "global.")
+RED_WORDS = ("", "relaxed.sys.", "release.sys.", "release.gpu.global.", "relaxed.cluster.", "global.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultimemVector:
+    """data[rank]: bytes each rank holds at {data}; cells[rank]: bytes before, and after, at {cells}, of every replica."""
+
+    key: str
+    name: str
+    text: str
+    inputs: dict[str, tuple[str, Array]] = field(default_factory=dict)  # class; values (ranks, COUNT)
+    outputs: dict[str, tuple[str, dict[str, Array]]] = field(default_factory=dict)  # class; by model, values (COUNT,)
+    data: Array | None = None
+    before: Array | None = None
+    after: Array | None = None
+
+
+def places(pattern: str, width: int) -> Array:
+    lanes = np.arange(COUNT, dtype=np.int64)
+    if pattern == "uniform":
+        return np.full(COUNT, 5 * width, np.int64)
+    if pattern == "scattered":
+        order = list(range(2 * COUNT))
+        random.Random(width).shuffle(order)
+        return np.array(order[:COUNT], np.int64) * width
+    return lanes * width
+
+
+def float_table(kind: Format, ranks: int, count: int) -> Array:
+    """(ranks, count) patterns: anything; cancelling; near each other; wide apart; integers; all negative zeros; special."""
+    rng = random.Random(f"{kind.name} {ranks}")
+    out = np.zeros((ranks, count), np.uint64)
+    near = range(kind.bias - 3, kind.bias + 4)
+    for number in range(count):
+        way = number % 7
+        for rank in range(ranks):
+            if way == 0:
+                bits = rng.choice(edges(kind)) if rng.random() < 0.2 else random_bits(kind, rng)
+            elif way == 1 and rank % 2 and rng.random() < 0.8:
+                bits = int(out[rank - 1, number]) ^ kind.sign
+            elif way == 3:
+                exponent = rng.randrange(1, (1 << kind.exponent_bits) - 8)
+                bits = (
+                    rng.getrandbits(1) << (kind.bits - 1)
+                    | exponent << kind.mantissa_bits
+                    | rng.getrandbits(kind.mantissa_bits)
+                )
+            elif way == 4:
+                bits = oracle.nearest(oracle.Fraction(rng.randrange(-3, 4)), kind)
+            elif way == 5:
+                bits = kind.sign
+            elif way == 6:
+                bits = rng.choice(
+                    [kind.infinity, kind.infinity | kind.sign, kind.infinity + 1, kind.infinity - 1, kind.sign, 1]
+                )
+                bits = bits if rng.random() < 0.5 else 0
+            else:
+                bits = (
+                    rng.getrandbits(1) << (kind.bits - 1)
+                    | rng.choice(near) << kind.mantissa_bits
+                    | rng.getrandbits(kind.mantissa_bits)
+                )
+            out[rank, number] = bits
+    return out.astype(f"u{kind.bits // 8}")
+
+
+def fold(parts: list[int], kind: Format, inside: Format) -> int:
+    """In rank order, from +0, in a format; then to the type."""
+    total = 0
+    for part in parts:
+        total = oracle.add(total, part if inside is kind else oracle.convert(part, kind, inside), inside)
+    return total if inside is kind else oracle.convert(total, inside, kind)
+
+
+def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
+    forms = [
+        (kind, vector, "", kind.name)
+        for kind, vectors in ((F32, ("", "v2.", "v4.")), (F64, ("",)))
+        for vector in vectors
+    ]
+    for kind in (F16, BF16):
+        for accumulator in ("", "acc::f32."):
+            forms += [(kind, vector, accumulator, kind.name) for vector in ("v2.", "v4.", "v8.")]
+            forms += [(kind, vector, accumulator, kind.name + "x2") for vector in ("", "v2.", "v4.")]
+    for number, (kind, vector, accumulator, name) in enumerate(forms):
+        packed = 2 if name.endswith("x2") else 1
+        registers = int(vector[1] if vector else 1)
+        elements = registers * packed
+        width = elements * kind.bits // 8
+        for pattern in ("affine", ("affine", "scattered", "uniform")[number % 3]):
+            table = float_table(kind, ranks, 2 * COUNT * elements)
+            at = places(pattern, width)
+            first = at // (kind.bits // 8)
+            good: dict[str, Array] = {}
+            for model in ("exact", "stated"):
+                inside = F32 if accumulator else kind
+                columns = [[int(x) for x in table[:, one]] for one in range(table.shape[1])]
+                used = sorted({int(start) + e for start in first for e in range(elements)})
+                results = {
+                    one: oracle.exact_sum(columns[one], kind, kind)
+                    if model == "exact"
+                    else fold(columns[one], kind, inside)
+                    for one in used
+                }
+                good[model] = np.array([[results[int(s) + e] for e in range(elements)] for s in first], np.uint64)
+            yield _reduce(
+                f"multimem.{accumulator}add.ld_reduce.{vector}{name}",
+                f"ld_reduce.{REDUCE_WORDS[number % 6]}add.{accumulator}{vector}{name}",
+                pattern,
+                table.view(np.uint8).reshape(ranks, -1),
+                at,
+                {model: _registers(values, registers, kind.bits * packed) for model, values in good.items()},
+                kind.bits * packed,
+            )
+
+
+def _registers(values: Array, registers: int, bits: int) -> Array:
+    """(COUNT, elements) patterns to (COUNT, registers): a register of a packed type holds two."""
+    each = values.shape[1] // registers
+    narrow = values.astype(f"u{bits // 8 // each}")
+    return np.ascontiguousarray(narrow).view(f"u{bits // 8}")
+
+
+def _reduce(
+    key: str, mnemonic: str, pattern: str, data: Array, at: Array, good: dict[str, Array], bits: int
+) -> MultimemVector:
+    registers = next(iter(good.values())).shape[1]
+    names = [f"d{one}" for one in range(registers)]
+    target = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
+    outputs = {
+        name: (f"b{bits}", {model: values[:, one] for model, values in good.items()}) for one, name in enumerate(names)
+    }
+    inputs = {"at": ("b64", np.tile(at, (len(data), 1)))}
+    text = f"add.s64 p, at, %mcin; multimem.{mnemonic} {target}, [p+{{data}}];"
+    return MultimemVector(key, f"{pattern}", text, inputs, outputs, data)
+
+
+def integer(word: str, kind: str, parts: list[int]) -> int:
+    bits = int(kind[1:])
+    numbers = [signed(one, bits) if kind[0] == "s" else one for one in parts]
+    total = numbers[0]
+    for one in numbers[1:]:
+        total = {
+            "add": total + one,
+            "min": min(total, one),
+            "max": max(total, one),
+            "and": total & one,
+            "or": total | one,
+            "xor": total ^ one,
+        }[word]
+    return wrap(total, bits)
+
+
+def integer_table(bits: int, ranks: int, salt: str) -> Array:
+    rng = random.Random(f"{bits} {ranks} {salt}")
+    special = [0, 1, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1]
+    rows = [
+        [rng.choice(special) if rng.random() < 0.3 else rng.getrandbits(bits) for _ in range(2 * COUNT)]
+        for _ in range(ranks)
+    ]
+    return np.array(rows, np.uint64).astype(f"u{bits // 8}")
+
+
+def reduce_integers(ranks: int) -> Iterator[MultimemVector]:
+    number = 0
+    for word, kinds in INTEGER_FORMS:
+        for kind in kinds:
+            number += 1
+            bits = int(kind[1:])
+            table = integer_table(bits, ranks, word)
+            at = places(("affine", "scattered", "uniform")[number % 3], bits // 8)
+            results = [integer(word, kind, [int(x) for x in table[:, at_one // (bits // 8)]]) for at_one in at.tolist()]
+            good = np.array(results, np.uint64).astype(f"u{bits // 8}").reshape(-1, 1)
+            yield _reduce(
+                f"multimem.{word}.ld_reduce.{kind}" if word < "ld" else f"multimem.ld_reduce.{word}.{kind}",
+                f"ld_reduce.{REDUCE_WORDS[number % 6]}{word}.{kind}",
+                "integer",
+                table.view(np.uint8).reshape(ranks, -1),
+                at,
+                {"exact": good, "stated": good},
+                bits,
+            )
+
+
+def stores(ranks: int) -> Iterator[MultimemVector]:
+    forms = [(vector, name, 4) for name in ("f32", "f16x2", "bf16x2") for vector in ("", "v2.", "v4.")]
+    forms += [(vector, name, 2) for name in ("f16", "bf16") for vector in ("v2.", "v4.", "v8.")]
+    forms += [("", name, int(name[1:]) // 8) for name in ("b32", "b64", "u32", "s32", "u64", "s64", "f64")]
+    for number, (vector, name, size) in enumerate(forms):
+        registers = int(vector[1] if vector else 1)
+        width = size * registers
+        at = places("scattered" if number % 2 else "affine", width)
+        rng = random.Random(f"st {vector}{name}")
+        values = np.frombuffer(rng.randbytes(COUNT * width), f"u{size}").reshape(COUNT, registers)
+        inputs = {f"s{one}": (f"b{size * 8}", np.tile(values[:, one], (ranks, 1))) for one in range(registers)}
+        turn = (np.arange(COUNT)[None, :] % ranks == np.arange(ranks)[:, None]).astype(np.uint32)
+        inputs |= {"at": ("b64", np.tile(at, (ranks, 1))), "mine": ("b32", turn)}
+        names = [f"s{one}" for one in range(registers)]
+        source = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
+        after = np.full((1, 2 * COUNT * width), 0xA5, np.uint8)
+        after[0, (at[:, None] + np.arange(width)).reshape(-1)] = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
+        yield MultimemVector(
+            f"multimem.st.{vector}{name}",
+            "all_replicas",
+            f"add.s64 p, at, %mccells; setp.ne.u32 q, mine, 0; @q multimem.st.{STORE_WORDS[number % 6]}{vector}{name} [p+{{cells}}], {source};",
+            inputs,
+            before=np.full((ranks, 2 * COUNT * width), 0xA5, np.uint8),
+            after=np.tile(after, (ranks, 1)),
+        )
+
+
+def reductions(ranks: int) -> Iterator[MultimemVector]:
+    """Every rank's every sample, to cells of which four samples each share one, on all replicas (which differ before)."""
+    number = 0
+    for word, kinds in INTEGER_FORMS:
+        for kind in kinds:
+            number += 1
+            bits = int(kind[1:])
+            size = bits // 8
+            before = integer_table(bits, ranks, f"before {word}")
+            values = integer_table(bits, ranks, f"red {word}")[:, :COUNT]
+            at = places("scattered", size)[np.arange(COUNT) // 4]
+            after = before.copy()
+            for replica in range(ranks):
+                for rank in range(ranks):
+                    for sample in range(COUNT):
+                        cell = int(at[sample]) // size
+                        after[replica, cell] = integer(
+                            word, kind, [int(after[replica, cell]), int(values[rank, sample])]
+                        )
+            yield MultimemVector(
+                f"multimem.{word}.red.{kind}" if word < "red" else f"multimem.red.{word}.{kind}",
+                "all_replicas",
+                f"add.s64 p, at, %mccells; multimem.red.{RED_WORDS[number % 6]}{word}.{kind} [p+{{cells}}], a;",
+                {"at": ("b64", np.tile(at, (ranks, 1))), "a": (f"b{bits}", values)},
+                before=before.view(np.uint8),
+                after=after.view(np.uint8),
+            )
+
+
+class MultimemBench:
+    """All vectors in one kernel, launched on every rank."""
+
+    def __init__(self, vectors: list[MultimemVector], ranks: int) -> None:
+        self.vectors, self.ranks = vectors, ranks
+        self.blobs: dict[str, list[Array]] = {"in": [], "cells": []}
+        self.sizes = {"in": 0, "cells": 0}
+        self.output_bytes = 0
+        self.outputs: list[dict[str, int]] = []
+        self.cells: list[int] = []
+        parts = [
+            f"  mad.lo.u64 %in{s}, %lane64, {s}, %in;\n  mad.lo.u64 %out{s}, %lane64, {s}, %out;\n" for s in (4, 2, 8)
+        ]
+        parts += [self._section(one) for one in vectors]
+        registers = "".join(f"  .reg .b64 %in{s}, %out{s};\n" for s in (2, 4, 8))
+        self.ptx = module("".join(parts), ["u64 in", "u64 out", "u64 mcin", "u64 mccells"], registers=registers)
+        self.results: dict[str, list[tuple[Array, Array]] | Exception] = {}
+
+    def _place(self, where: str, rows: Array) -> int:
+        at = self.sizes[where]
+        padded = np.full((self.ranks, -(-rows.shape[1] // 256) * 256), 0x5A, np.uint8)
+        padded[:, : rows.shape[1]] = rows
+        self.blobs[where].append(padded)
+        self.sizes[where] += padded.shape[1]
+        return at
+
+    def _section(self, vector: MultimemVector) -> str:
+        lines = ["{", ".reg .b64 p; .reg .pred q;"]
+        text = vector.text
+        if vector.data is not None:
+            text = text.replace("{data}", str(self._place("in", vector.data)))
+        self.cells.append(self.sizes["cells"])
+        if vector.before is not None:
+            text = text.replace("{cells}", str(self._place("cells", vector.before)))
+        for register, (kind, values) in vector.inputs.items():
+            size = int(kind[1:]) // 8
+            at = self._place(
+                "in", np.ascontiguousarray(values.astype(f"u{size}")).view(np.uint8).reshape(self.ranks, -1)
+            )
+            lines.append(f".reg .{kind} {register}; ld.global.{kind} {register}, [%in{size}+{at}];")
+        lines += [f".reg .{kind} {register};" for register, (kind, _) in vector.outputs.items()]
+        lines.append(text)
+        here = {}
+        for register, (kind, _) in vector.outputs.items():
+            size = int(kind[1:]) // 8
+            here[register] = self.output_bytes
+            lines.append(f"st.global.{kind} [%out{size}+{self.output_bytes}], {register};")
+            self.output_bytes += COUNT * size
+        self.outputs.append(here)
+        return "\n".join([*lines, "}\n"])
+
+    def keys(self) -> set[str]:
+        kernel = parse_kernel(self.ptx, "kernel")
+        return {key_of(one) for block in kernel.blocks for one in block.instructions} & {v.key for v in self.vectors}
+
+    def run(self, model: str) -> list[tuple[Array, Array]]:
+        """Every rank's outputs and cells."""
+        if model not in self.results:
+            try:
+                self.results[model] = self._run(model)
+            except Exception as error:  # kept too: the next vector fails at once
+                self.results[model] = error
+        found = self.results[model]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _run(self, model: str) -> list[tuple[Array, Array]]:
+        data = {
+            name: np.concatenate(blobs, axis=1) if blobs else np.zeros((self.ranks, 256), np.uint8)
+            for name, blobs in self.blobs.items()
+        }
+        code = executable(self.ptx, "bench/multimem")
+
+        def program(fabric: SimulatorFabric) -> tuple[Array, Array]:
+            source = put(fabric, "in", data["in"][fabric.rank])
+            cells = put(fabric, "cells", data["cells"][fabric.rank])
+            out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
+            arguments = [source.address, out.address, fabric.multicast_address(source), fabric.multicast_address(cells)]
+            fabric.barrier()
+            fabric.launch(code, 2, COUNT // 2, arguments)
+            fabric.synchronize()
+            fabric.barrier()
+            return get(fabric, out, "u1"), get(fabric, cells, "u1")
+
+        size = self.sizes["in"] + self.sizes["cells"] + self.output_bytes + (1 << 16)
+        outcome = run(make_world(self.ranks, heap_bytes=1 << size.bit_length(), multimem=model), program)
+        if any(outcome.errors):
+            raise outcome.error()
+        return outcome.results
+
+    def check(self, number: int, model: str) -> None:
+        """Compare one vector's registers on every rank, and its cells on every replica."""
+        vector = self.vectors[number]
+        for rank, (out, cells) in enumerate(self.run(model)):
+            for register, (kind, by_model) in vector.outputs.items():
+                size = int(kind[1:]) // 8
+                at = self.outputs[number][register]
+                found = out[at : at + COUNT * size].view(f"u{size}")
+                expected = by_model[model].astype(f"u{size}")
+                wrong = np.flatnonzero(found != expected)
+                assert not len(wrong), (
+                    f"{vector.key}-{vector.name} {model}, rank {rank}, {register}: {len(wrong)} samples differ; first {wrong[0]}: "
+                    f"expected {int(expected[wrong[0]]):#x}, found {int(found[wrong[0]]):#x}"
+                )
+            if vector.after is not None:
+                at = self.cells[number]
+                assert np.array_equal(cells[at : at + vector.after.shape[1]], vector.after[rank]), (
+                    f"{vector.key}, replica {rank}"
+                )
+
+
+def family(ranks: int) -> list[MultimemVector]:
+    parts = (reduce_floats(ranks), reduce_integers(ranks), stores(ranks), reductions(ranks))
+    return [vector for part in parts for vector in part]
+
+
+@lru_cache(maxsize=8)
+def bench_of(ranks: int) -> MultimemBench:
+    return MultimemBench(family(ranks), ranks)
