@@ -168,7 +168,7 @@ class ThreadWorld:
             self._machine.abort(FabricError(f"the run was ended by {type(interrupt).__name__}"))
             run.wait(time.monotonic() + GRACE_S)
             raise
-        if run.errors or run.unfinished():
+        if run.errors or run.unfinished() or run.late:
             self._healthy = False
             raise _failure(run, deadline_s)
         return [run.results[rank] for rank in range(self._world_size)]
@@ -230,7 +230,11 @@ def _failure(run: _Run, deadline_s: float | None) -> WorldFailure:
         message = f"rank {rank}: still running after {deadline_s} s, at {run.late[rank]}"
         return WorldFailure("TIMEOUT", rank, message, run.errors)
     exceeded = {rank: error for rank, error in timely.items() if isinstance(error, DeadlineExceeded)}
-    rank, error = next(iter((causes or exceeded or timely).items()))
+    found = causes or exceeded or timely
+    # Who ended first began it; but where all ranks ended with the same kind, who was first is chance.
+    alike = len(found) == len(run.threads) and len({type(error) for error in found.values()}) == 1
+    rank = min(found) if alike else next(iter(found))
+    error = found[rank]
     everywhere = len(run.threads) > 1 and [str(one) for one in run.errors.values()] == [str(error)] * len(run.threads)
     message = _described(error)
     if not everywhere and not message.startswith(f"rank {rank}"):

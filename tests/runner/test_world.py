@@ -216,6 +216,18 @@ def test_a_slow_rank_is_named_even_if_it_ends_when_told() -> None:
     assert "test_world.py" in failure.message
 
 
+def test_ranks_that_end_well_after_the_abort_are_late_all_the_same() -> None:
+    world, machine = make()
+
+    def program(fabric: Any, argument: None) -> None:
+        while machine.aborted is None:
+            time.sleep(0.01)
+
+    failure = fail(world, program, deadline_s=0.2)
+    assert (failure.status, failure.rank) == ("TIMEOUT", 0)
+    assert not world.healthy
+
+
 def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     world, _ = make(3)
     release = threading.Event()

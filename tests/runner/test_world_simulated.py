@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
@@ -17,8 +18,6 @@ from runner.interrupt import Interrupted, interruptible
 from runner.world import ThreadWorld, WorldFailure
 from simulator.isa import UnknownInstruction
 from simulator.world import SimulatorOptions
-
-torch = pytest.importorskip("torch")
 
 COUNTED_SPIN = """
     ld.param.u64 %rd1, [data];
@@ -116,6 +115,15 @@ def test_an_interrupt_does_not_wait_for_the_kernel() -> None:
     with pytest.raises(Interrupted), interruptible():
         simulated(2).run(launched(kernel(COUNTED_SPIN)), None, 60.0)
     assert time.monotonic() - began < 5
+
+
+def test_what_happens_to_all_ranks_is_told_of_the_first() -> None:
+    def program(fabric: Fabric, _: None) -> None:
+        time.sleep(0.02 * (3 - fabric.rank))
+        with SymmetricPool(fabric) as pool:
+            pool.tensor(1 << 20, torch.float32, name="big")
+
+    assert {fail(simulated(4), program).rank for _ in range(8)} == {0}
 
 
 def test_a_step_budget_ends_what_no_deadline_does() -> None:
