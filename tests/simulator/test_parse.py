@@ -76,7 +76,8 @@ class TestText:
         assert instructions(f"mov.u32 %r1, {text};")[0].operands[1] == Immediate(bits)
 
     @pytest.mark.parametrize(
-        ("text", "bits", "width"), [("0f3F800000", 0x3F800000, 32), ("0Fff800001", 0xFF800001, 32), ("0d3FF0000000000000", 1023 << 52, 64)]
+        ("text", "bits", "width"),
+        [("0f3F800000", 0x3F800000, 32), ("0Fff800001", 0xFF800001, 32), ("0d3FF0000000000000", 1023 << 52, 64)],
     )
     def test_floats(self, text: str, bits: int, width: int) -> None:
         assert instructions(f"mov.f64 %d1, {text};")[0].operands[1] == Immediate(bits, width)
@@ -127,13 +128,16 @@ class TestText:
 
     def test_directives_of_real_kernels(self) -> None:
         ptx = (
-            '\n// Generated\n.version 9.4\n.target sm_90a\n.address_size 64\n\n\t// .globl\tkernel\n\n'
+            "\n// Generated\n.version 9.4\n.target sm_90a\n.address_size 64\n\n\t// .globl\tkernel\n\n"
             ".visible .entry kernel(\n\t.param .u64 .ptr .global .align 16 kernel_param_0,\n\t.param .u32 kernel_param_1\n)\n"
             '.reqntid 512, 1, 1\n.minnctapersm 1\n{\n\t.reg .b32 \t%r<3>;\n\t.loc\t1 49 0\n\t.pragma "nounroll";\n'
             "$L__BB0_1:\n\tmov.u32 \t%r1, %tid.x;\n\tbra.uni \t$L__BB0_2;\n$L__BB0_2:\n\tret;\n}\n\t.section\t.debug_loc\n"
         )
         kernel = parse_kernel(ptx, "kernel")
-        assert [(one.name, one.type) for one in kernel.parameters] == [("kernel_param_0", "u64"), ("kernel_param_1", "u32")]
+        assert [(one.name, one.type) for one in kernel.parameters] == [
+            ("kernel_param_0", "u64"),
+            ("kernel_param_1", "u32"),
+        ]
         assert (kernel.required_threads, kernel.target) == (512, "sm_90a")
         assert kernel.labels == {"$L__BB0_1": 0, "$L__BB0_2": 1}
 

@@ -215,7 +215,15 @@ def test_a_replica_that_one_rank_has_not_written() -> None:
     assert "rank 2's heap" in str(outcome.error())
 
 
-WIDTHS = [("b8", "", 1), ("b16", "", 2), ("b32", "", 4), ("b64", "", 8), ("b32", "v2.", 8), ("b64", "v2.", 16), ("b32", "v4.", 16)]
+WIDTHS = [
+    ("b8", "", 1),
+    ("b16", "", 2),
+    ("b32", "", 4),
+    ("b64", "", 8),
+    ("b32", "v2.", 8),
+    ("b64", "v2.", 16),
+    ("b32", "v4.", 16),
+]
 
 
 @pytest.mark.parametrize(("kind", "vector", "width"), WIDTHS)
