@@ -121,7 +121,10 @@ class Fabric(Protocol):
         ...
 
     def free(self, region: Region) -> None:
-        """Collective: wait for this rank's work, for all ranks, then give the memory back."""
+        """Collective: wait for this rank's work, for all ranks, then give the memory back.
+
+        Raises ValueError naming the region if a view() of it is still held and the fabric can tell.
+        """
         ...
 
     def drop(self, region: Region) -> None:

@@ -109,11 +109,15 @@ class SymmetricTensor:
     def local(self) -> torch.Tensor:
         """This rank's replica as a torch tensor that shares its memory; becomes empty (shape (0,)) at the release.
 
-        Slices and other views made from it are not followed: they must not be kept beyond the scope.
+        Slices made from it must not be kept beyond the scope: the simulator names a tensor that they outlive.
         """
         region = self.region
         if self._local is None:
-            self._local = self._fabric.view(region).view(self.dtype).view(self.shape)
+            # Set on the storage, not made by view(): a torch view would hold on to its base, also once it's emptied.
+            raw = self._fabric.view(region)
+            local = torch.empty(0, dtype=self.dtype, device=raw.device)
+            start = raw.storage_offset() // self.dtype.itemsize
+            self._local = local.set_(raw.untyped_storage(), start, self.shape)
         return self._local
 
     def write(self, tensor: torch.Tensor) -> None:

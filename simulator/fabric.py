@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,11 @@ class SimulatorFabric:
         self.synchronize()
         self._together(f"free {region.name}: {region.size_bytes} bytes")
         self._release(region, found)
+        if any(view() is not None for view in found.views):
+            raise ValueError(
+                f'rank {self._rank}: a view of "{region.name}" outlives it: '
+                "del what was made from its memory (slices of .local) before its release"
+            )
 
     def drop(self, region: Region) -> None:
         found = self._world.regions[self._rank].get(region.address)
@@ -125,7 +131,9 @@ class SimulatorFabric:
         space = self._world.space
         space.written[found.start : found.end] = 1
         found.unwritten = False
-        return torch.from_numpy(space.memory[found.start : found.end])
+        lent = space.memory[found.start : found.end]
+        found.views.append(weakref.ref(lent))
+        return torch.from_numpy(lent)
 
     def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
         if data.dtype != torch.uint8 or data.dim() != 1:
@@ -152,6 +160,9 @@ class SimulatorFabric:
             raise ValueError(
                 f"{executable.name}: {grid} blocks of {block} threads; blocks have 1 to {MAX_THREADS_PER_BLOCK} threads"
             )
+        arch = self._world.options.arch
+        if executable.arch not in (arch, arch.rstrip("a")):
+            raise ValueError(f"{executable.name} was compiled for {executable.arch}, this world simulates {arch}")
         self._world.enqueue(self._rank, executable, grid, block, tuple(int(one) for one in arguments))
 
     def synchronize(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import weakref
 from bisect import bisect_right, insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ _MAP_NORESERVE = 0x4000
 class Allocation:
     """A piece of one rank's heap. start and end are indices into Space.memory.
 
-    unwritten: some bytes may still be poison.
+    unwritten: some bytes may still be poison. views: arrays lent to the host, as long as anything shares their memory.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Allocation:
     end: int
     live: bool = True
     unwritten: bool = True
+    views: list[weakref.ref[npt.NDArray[np.uint8]]] = field(default_factory=list)
 
 
 def _lazy(size_bytes: int) -> npt.NDArray[np.uint8]:

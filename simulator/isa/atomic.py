@@ -8,7 +8,7 @@ import numpy as np
 
 from simulator import numbers
 from simulator.ir import Instruction, Register
-from simulator.isa.memory import ORDER, address_reader, element_type
+from simulator.isa.memory import ORDER, address_reader, check_order, element_type
 from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, fill, operation
 
 _INTEGER_OPERATIONS: dict[str, Any] = {
@@ -79,6 +79,7 @@ def _operation_of(instruction: Instruction) -> str:
 
 
 def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
+    check_order(instruction)
     word = _operation_of(instruction)
     kind = DTYPES[element_type(instruction)]
     operands = list(instruction.operands)

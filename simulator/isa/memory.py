@@ -46,12 +46,32 @@ def address_reader(operand: Any, bind: Binder) -> Any:
     return read
 
 
+_LOAD_ORDERS = frozenset({"weak", "relaxed", "acquire"})
+_STORE_ORDERS = frozenset({"weak", "relaxed", "release"})
+_REDUCTION_ORDERS = frozenset({"relaxed", "release"})
+_ORDERS = {
+    "ld": _LOAD_ORDERS | {"volatile", "mmio"},
+    "st": _STORE_ORDERS | {"volatile", "mmio"},
+    "red": _REDUCTION_ORDERS,
+    "atom": frozenset({"relaxed", "acquire", "release", "acq_rel"}),
+    "multimem.ld_reduce": _LOAD_ORDERS,
+    "multimem.st": _STORE_ORDERS,
+    "multimem.red": _REDUCTION_ORDERS,
+}
+"""The orders that each kind of access may have (PTX ISA 9.7.9); the assembler accepts no others."""
+
+
 def check_order(instruction: Instruction) -> None:
-    """Semantics and scope stand together or not at all (weak and volatile alone)."""
+    """An order the opcode has; order and scope together or not at all (weak, volatile alone; atomics: either alone)."""
     words = set(instruction.qualifiers)
-    ordered = words & {"relaxed", "acquire", "release", "acq_rel"}
+    kind = instruction.opcode
+    if kind == "multimem":
+        kind += "." + next(word for word in instruction.qualifiers if f"multimem.{word}" in _ORDERS)
+    orders = words & {"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"}
+    if len(orders) > 1 or not orders <= _ORDERS[kind]:
+        raise UnknownInstruction(f"{kind} has no order {' '.join(sorted(orders))}; {instruction.where()}")
     scoped = words & {"cta", "cluster", "gpu", "sys"}
-    if bool(ordered) != bool(scoped) and instruction.opcode in ("ld", "st", "multimem"):
+    if bool(orders & {"relaxed", "acquire", "release"}) != bool(scoped) and kind not in ("atom", "red"):
         raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
 
 

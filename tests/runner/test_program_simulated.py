@@ -150,3 +150,21 @@ def test_ranks_that_run_different_sizes_are_told(cache: Path) -> None:
     assert caught.value.rank is None
     assert "ranks 0, 1 want to" in caught.value.message
     assert "rank 2 wants to" in caught.value.message
+
+
+def test_a_slice_that_outlives_its_tensor_is_named() -> None:
+    machine = SimulatedWorld(2, OPTIONS)
+    kept: list[torch.Tensor] = []
+
+    def program(fabric: Any, argument: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            data = pool.tensor(100, torch.float32, name="data", fill=1)
+            inside = data.local[3:5] + 1  # a copy, which may stay
+            if fabric.rank == 1:
+                kept.append(data.local[3:5])
+            assert inside.tolist() == [2.0, 2.0]
+
+    with pytest.raises(WorldFailure, match='rank 1: a view of "data" outlives it') as caught:
+        ThreadWorld(2, machine=machine).run(program, None, 30.0)
+    assert caught.value.rank == 1
+    assert held(machine) == []

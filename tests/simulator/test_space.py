@@ -1,4 +1,4 @@
-"""What a kernel may not do with memory: every wrong access is named by rank, block, thread, address, tensor and lines."""
+"""What a kernel may not do with memory: a wrong access is named by rank, block, thread, address, tensor and lines."""
 
 from __future__ import annotations
 
