@@ -197,8 +197,9 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
         batch.ready = {}
     rank, block, thread = batch.place(lane)
     text = f"rank {rank}, block {block}, thread {thread} spins"
-    if not listener.seen:
-        return text
+    if not listener.seen:  # on shared memory or through the switch, where one value would say little
+        loop = (one for step in batch.program.steps[index:] for one in step.instructions)
+        return f"{text}: {next(one for one in loop if one.opcode in ('ld', 'atom', 'multimem')).where()}"
     access, value = listener.seen[-1]
     address = int(access.addresses[0])
     place = space.describe(address - space.base(rank), address)

@@ -181,6 +181,7 @@ class SimulatedWorld:
         """If every rank is blocked, run kernels until some rank can go on. The caller holds the lock."""
         if self.broken is not None or "running" in self.states or all(one in ("away", "left") for one in self.states):
             return
+        self.space.version += 1  # the hosts ran, and may have written through their views
         try:
             while True:
                 quiet = self._run_kernels()

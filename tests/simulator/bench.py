@@ -193,7 +193,7 @@ class Bench:
                 self.results[name] = error
         found = self.results[name]
         if isinstance(found, Exception):
-            raise found
+            raise found.with_traceback(None)
         return found
 
     def _run(self, shape: Shape) -> list[Finding]:

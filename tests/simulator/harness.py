@@ -82,7 +82,10 @@ def run(world: SimulatedWorld, *programs: Program, deadline_s: float | None = No
             results[rank] = each[rank](fabrics[rank])
         except BaseException as error:
             errors[rank] = error
-        world.leave(rank, errors[rank])
+        try:
+            world.leave(rank, errors[rank])
+        except BaseException as error:
+            errors[rank] = errors[rank] or error
 
     start = time.monotonic()
     threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(size)]

@@ -24,7 +24,10 @@ FORMS = {
     "exch": ("b32", "b64"),
     "cas": ("b32", "b64"),
 }
-WORDS = ("", "relaxed.gpu.", "release.sys.", "acq_rel.sys.", "acquire.cta.", "sys.")
+WORDS = {
+    "atom": ("", "relaxed.gpu.", "release.sys.", "acq_rel.sys.", "acquire.cta.", "sys."),
+    "red": ("", "relaxed.gpu.", "release.sys.", "relaxed.sys.", "release.cta.", "sys."),
+}
 
 
 def function_of(word: str, kind: str) -> Callable[..., int]:
@@ -57,7 +60,7 @@ def own_cells() -> Iterator[Vector]:
                 for space in ("", "global."):
                     for guarded in (False, True):
                         number += 1
-                        yield _own_cell(opcode, space, WORDS[number % 6], word, kind, guarded)
+                        yield _own_cell(opcode, space, WORDS[opcode][number % 6], word, kind, guarded)
 
 
 def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded: bool) -> Vector:

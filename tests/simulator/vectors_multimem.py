@@ -334,7 +334,7 @@ class MultimemBench:
                 self.results[model] = error
         found = self.results[model]
         if isinstance(found, Exception):
-            raise found
+            raise found.with_traceback(None)
         return found
 
     def _run(self, model: str) -> list[tuple[Array, Array]]:

@@ -1,0 +1,82 @@
+"""Atomics under contention: tickets, sums, a lock, a loop of compare-and-swap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, simple, succeed
+
+from simulator.fabric import SimulatorFabric
+
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
+IDS = ["fair", "seed0", "seed1", "seed2", "seed3"]
+OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
+schedules = pytest.mark.parametrize("options", SCHEDULES, ids=IDS)
+
+
+def words(raw: np.ndarray) -> np.ndarray:
+    return raw.view(np.uint32)
+
+
+@schedules
+class TestAtomics:
+    @pytest.mark.parametrize("lanes", [(4, 64), (20, 1024)], ids=["small", "chunks"])
+    def test_tickets(self, options: dict[str, Any], lanes: tuple[int, int]) -> None:
+        """Everybody gets another number, and the last one is the count."""
+        grid, block = lanes if not options else (4, 64)
+        body = f"atom.global.add.u32 %r1, [%in0], 1; {OUT} st.global.b32 [%d1], %r1;"
+        found = words(simple(body, [np.zeros(1, np.uint32)], 4 * grid * block, grid, block, **options))
+        assert sorted(found.tolist()) == list(range(grid * block))
+
+    def test_sums_by_cell(self, options: dict[str, Any]) -> None:
+        body = """
+          rem.u32 %r1, %lane, 7; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d1, %in0; red.global.add.u32 [%d1], %lane;
+          mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d2, %in1; atom.global.max.u32 %r2, [%d2], %lane;
+          bar.sync 0; @%p1 ret; setp.ne.u32 %p2, %lane, 0; @%p2 ret;
+        """
+        ptx = module(body, ["u64 in0", "u64 in1"])
+        grid, block = 9, 100
+
+        def program(fabric: SimulatorFabric) -> tuple[list[int], list[int]]:
+            sums, most = put(fabric, "sums", np.zeros(7, np.uint32)), put(fabric, "most", np.zeros(7, np.uint32))
+            fabric.launch(executable(ptx), grid, block, [sums.address, most.address])
+            return get(fabric, sums, "u4").tolist(), get(fabric, most, "u4").tolist()
+
+        sums, most = succeed(make_world(1, **options), program).results[0]
+        lane = np.arange(grid * block)
+        assert sums == [int(lane[lane % 7 == cell].sum()) for cell in range(7)]
+        assert most == [int(lane[lane % 7 == cell].max()) for cell in range(7)]
+
+    def test_a_lock(self, options: dict[str, Any]) -> None:
+        """compare-and-swap to take it, a plain counter inside, exchange to give it back: no increment is lost."""
+        body = """
+          TAKE: atom.acquire.sys.global.cas.b32 %r1, [%in0], 0, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra TAKE;
+          ld.global.b32 %r2, [%in0+8]; add.u32 %r2, %r2, 1; st.global.b32 [%in0+8], %r2;
+          atom.release.sys.global.exch.b32 %r3, [%in0], 0;
+        """
+        ptx = module(body, ["u64 in0"])
+
+        def program(fabric: SimulatorFabric) -> int:
+            cells = put(fabric, "cells", np.zeros(4, np.uint32))
+            fabric.launch(executable(ptx), 3, 40, [cells.address])
+            return int(get(fabric, cells, "u4")[2])
+
+        assert succeed(make_world(1, **options), program).results == [120]
+
+    def test_a_cas_loop(self, options: dict[str, Any]) -> None:
+        """Each lane multiplies by 3 modulo 2**32, a function no atomic has."""
+        body = """
+          ld.relaxed.gpu.global.b32 %r1, [%in0];
+          AGAIN: mul.lo.u32 %r2, %r1, 3; atom.global.cas.b32 %r3, [%in0], %r1, %r2; setp.eq.u32 %p1, %r3, %r1;
+          mov.u32 %r1, %r3; @!%p1 bra AGAIN;
+        """
+        ptx = module(body, ["u64 in0"])
+
+        def program(fabric: SimulatorFabric) -> int:
+            cell = put(fabric, "cell", np.ones(1, np.uint32))
+            fabric.launch(executable(ptx), 2, 50, [cell.address])
+            return int(get(fabric, cell, "u4")[0])
+
+        assert succeed(make_world(1, **options), program).results == [3**100 % 2**32]

@@ -1,0 +1,342 @@
+"""Divergence, barriers, early exits, queues of launches: against NumPy and plain Python."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from simulator_harness import executable, get, make_world, module, put, simple, succeed
+
+from simulator.fabric import SimulatorFabric
+
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
+IDS = ["fair", "seed0", "seed1", "seed2", "seed3"]
+OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
+schedules = pytest.mark.parametrize("options", SCHEDULES, ids=IDS)
+
+
+def words(raw: np.ndarray) -> np.ndarray:
+    return raw.view(np.uint32)
+
+
+@schedules
+class TestDivergence:
+    def test_nested_branches(self, options: dict[str, Any]) -> None:
+        """Four ways by two bits, meeting after each level; each way counts what it did."""
+        body = """
+          and.b32 %r1, %lane, 1; and.b32 %r2, %lane, 2; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; mov.u32 %r3, 1;
+          @%p1 bra EVEN;
+            mul.lo.u32 %r3, %r3, 3;
+            @%p2 bra ODD_LOW;
+              add.u32 %r3, %r3, 100; bra ODD_MET;
+            ODD_LOW: add.u32 %r3, %r3, 200;
+            ODD_MET: add.u32 %r3, %r3, 1000; bra MET;
+          EVEN:
+            mul.lo.u32 %r3, %r3, 5;
+            @!%p2 bra EVEN_HIGH;
+              add.u32 %r3, %r3, 300; bra EVEN_MET;
+            EVEN_HIGH: add.u32 %r3, %r3, 400;
+            EVEN_MET: add.u32 %r3, %r3, 2000;
+          MET: add.u32 %r3, %r3, %lane;
+        """
+        found = words(
+            simple(f"{body} {OUT} st.global.b32 [%d1], %r3;", output_bytes=4 * 700, grid=7, block=100, **options)
+        )
+        lane = np.arange(700)
+        way = [5 + 300 + 2000, 3 + 200 + 1000, 5 + 400 + 2000, 3 + 100 + 1000]
+        assert np.array_equal(found, np.array(way)[lane % 4] + lane)
+
+    @pytest.mark.parametrize(("grid", "block"), [(7, 100), (20, 1024)])
+    def test_loops_of_each_lanes_own_length(self, options: dict[str, Any], grid: int, block: int) -> None:
+        """Collatz steps: a loop with a branch inside, as long as the lane's number says."""
+        body = f"""
+          add.u32 %r1, %lane, 1; mov.u32 %r2, 0;
+          LOOP: setp.eq.u32 %p1, %r1, 1; @%p1 bra DONE;
+            add.u32 %r2, %r2, 1; and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 0; @%p2 bra HALVE;
+            mad.lo.u32 %r1, %r1, 3, 1; bra LOOP;
+            HALVE: shr.u32 %r1, %r1, 1; bra LOOP;
+          DONE: {OUT} st.global.b32 [%d1], %r2;
+        """
+        lanes = grid * block
+        if lanes > 1000 and options:
+            lanes, grid = 2048, 2
+        found = words(simple(body, output_bytes=4 * lanes, grid=grid, block=block, **options))
+        number, steps = np.arange(1, lanes + 1, dtype=np.int64), np.zeros(lanes, np.int64)
+        while (number != 1).any():
+            going = number != 1
+            number = np.where(going, np.where(number % 2 == 0, number // 2, 3 * number + 1), number)
+            steps += going
+        assert np.array_equal(found, steps)
+
+    def test_nested_loops(self, options: dict[str, Any]) -> None:
+        body = f"""
+          mov.u32 %r1, 0; mov.u32 %r5, 0; rem.u32 %r2, %lane, 5; rem.u32 %r3, %lane, 7;
+          OUTER: mov.u32 %r4, 0;
+            INNER: add.u32 %r5, %r5, %r1; add.u32 %r4, %r4, 1; setp.le.u32 %p1, %r4, %r3; @%p1 bra INNER;
+            add.u32 %r1, %r1, 1; setp.le.u32 %p2, %r1, %r2; @%p2 bra OUTER;
+          {OUT} st.global.b32 [%d1], %r5;
+        """
+        found = words(simple(body, output_bytes=4 * 300, grid=3, block=100, **options))
+        expected = [sum(outer for outer in range(lane % 5 + 1) for _ in range(lane % 7 + 1)) for lane in range(300)]
+        assert found.tolist() == expected
+
+    def test_a_branch_everybody_or_nobody_takes(self, options: dict[str, Any]) -> None:
+        body = f"""
+          mov.u32 %r1, 1; setp.ge.u32 %p1, %lane, 0; @%p1 bra ALL; mov.u32 %r1, 7;
+          ALL: @!%p1 bra NONE; add.u32 %r1, %r1, 2; bra ON;
+          NONE: mov.u32 %r1, 9;
+          ON: {OUT} st.global.b32 [%d1], %r1;
+        """
+        assert set(words(simple(body, output_bytes=400, grid=2, block=50, **options)).tolist()) == {3}
+
+    def test_registers_survive_divergence_and_chunk_edges(self, options: dict[str, Any]) -> None:
+        """Random programs of branches and arithmetic on few registers, beside a plain interpreter in Python."""
+        for seed in range(6):
+            text, reference = random_program(seed)
+            block, grid = (1024, 17) if seed == 0 and not options else (96, 5)
+            body = f"{text} {OUT} st.global.b32 [%d1], %r1;"
+            found = words(simple(body, output_bytes=4 * grid * block, grid=grid, block=block, **options))
+            lanes = range(0, grid * block, 37)
+            assert [int(found[lane]) for lane in lanes] == [reference(lane) for lane in lanes], f"seed {seed}"
+
+
+def random_program(seed: int) -> tuple[str, Any]:
+    """A structured program over %r1..%r4 and its meaning: statements are assignments, ifs and counted loops."""
+    rng = random.Random(seed)
+    counter = iter(range(1000))
+
+    def block(depth: int) -> tuple[str, list[Any]]:
+        texts, steps = [], []
+        for _ in range(rng.randrange(2, 5)):
+            text, step = statement(depth)
+            texts.append(text)
+            steps.append(step)
+        return " ".join(texts), steps
+
+    def statement(depth: int) -> tuple[str, Any]:
+        way = rng.random()
+        target, a, b = (rng.randrange(1, 5) for _ in range(3))
+        if depth == 0 or way < 0.4:
+            opcode = rng.choice(("add.u32", "sub.u32", "mul.lo.u32", "xor.b32", "and.b32", "or.b32"))
+            guard = rng.choice(("", "", "@%p3 ", "@!%p3 "))
+            set_guard = f"and.b32 %r9, %r{b}, 1; setp.eq.u32 %p3, %r9, 1; " if guard else ""
+            return f"{set_guard}{guard}{opcode} %r{target}, %r{a}, %r{b};", ("assign", opcode, guard, target, a, b)
+        number = next(counter)
+        if way < 0.75:
+            first, first_steps = block(depth - 1)
+            second, second_steps = block(depth - 1)
+            mask = rng.choice((1, 2, 4))
+            text = (
+                f"and.b32 %r9, %r{a}, {mask}; setp.ne.u32 %p1, %r9, 0; @%p1 bra YES{number}; {second} bra MET{number};"
+                f" YES{number}: {first} MET{number}:"
+            )
+            return text, ("if", a, mask, first_steps, second_steps)
+        inner, steps = block(0)
+        text = (
+            f"and.b32 %r{10 + depth}, %r{a}, 3; LOOP{number}: {inner} sub.s32 %r{10 + depth}, %r{10 + depth}, 1;"
+            f" setp.ge.s32 %p2, %r{10 + depth}, 0; @%p2 bra LOOP{number};"
+        )
+        return text, ("loop", a, steps)
+
+    text, program = block(3)
+    functions = {
+        "add.u32": lambda x, y: x + y,
+        "sub.u32": lambda x, y: x - y,
+        "mul.lo.u32": lambda x, y: x * y,
+        "xor.b32": lambda x, y: x ^ y,
+        "and.b32": lambda x, y: x & y,
+        "or.b32": lambda x, y: x | y,
+    }
+
+    def reference(lane: int) -> int:
+        r = [0, lane, lane * 2654435761 & 0xFFFFFFFF, 12345, lane ^ 0x55]
+
+        def execute(steps: list[Any]) -> None:
+            for kind, *rest in steps:
+                if kind == "assign":
+                    opcode, guard, target, a, b = rest
+                    if not guard or (r[b] & 1 == 1) == ("!" not in guard):
+                        r[target] = functions[opcode](r[a], r[b]) & 0xFFFFFFFF
+                elif kind == "if":
+                    a, mask, first, second = rest
+                    execute(first if r[a] & mask else second)
+                else:
+                    a, inner = rest
+                    for _ in range((r[a] & 3) + 1):
+                        execute(inner)
+
+        execute(program)
+        return r[1]
+
+    start = "mov.u32 %r1, %lane; mul.lo.u32 %r2, %lane, 2654435761; mov.u32 %r3, 12345; xor.b32 %r4, %lane, 85; "
+    return start + text, reference
+
+
+@schedules
+class TestBarriers:
+    def test_reversal_through_shared_memory(self, options: dict[str, Any]) -> None:
+        body = f"""
+          .shared .align 4 .b8 buffer[400];
+          mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, buffer; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %lane;
+          bar.sync 0;
+          mov.u32 %r4, 99; sub.u32 %r4, %r4, %r1; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];
+          {OUT} st.global.b32 [%d1], %r5;
+        """
+        found = words(simple(body, output_bytes=4 * 600, grid=6, block=100, **options))
+        assert np.array_equal(found.reshape(6, 100), np.arange(600).reshape(6, 100)[:, ::-1])
+
+    def test_a_tree_of_barriers(self, options: dict[str, Any]) -> None:
+        """A block's sum: half of the threads drop out of the work, not of the barrier, at each level."""
+        body = f"""
+          .shared .align 4 .b8 sums[512];
+          mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, sums; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %lane;
+          mov.u32 %r4, 64;
+          LEVEL: bar.sync 0;
+            setp.ge.u32 %p1, %r1, %r4; @%p1 bra SKIP;
+            shl.b32 %r5, %r4, 2; add.u32 %r5, %r5, %r2; ld.shared.u32 %r6, [%r5]; ld.shared.u32 %r7, [%r2];
+            add.u32 %r6, %r6, %r7; st.shared.u32 [%r2], %r6;
+            SKIP: shr.u32 %r4, %r4, 1; setp.gt.u32 %p2, %r4, 0; @%p2 bra LEVEL;
+          bar.sync 0; ld.shared.u32 %r8, [sums]; {OUT} st.global.b32 [%d1], %r8;
+        """
+        found = words(simple(body, output_bytes=4 * 640, grid=5, block=128, **options))
+        expected = np.arange(640).reshape(5, 128).sum(axis=1, keepdims=True)
+        assert np.array_equal(found.reshape(5, 128), np.broadcast_to(expected, (5, 128)))
+
+    def test_threads_that_leave_before(self, options: dict[str, Any]) -> None:
+        """The barrier counts who is still there; who comes later waits for nobody that has gone."""
+        body = f"""
+          .shared .align 4 .b8 one[4];
+          mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; {OUT} st.global.b32 [%d1], 7; @%p1 ret;
+          setp.ne.u32 %p2, %r1, 3; @%p2 bra WAIT; mov.u32 %r2, 0;
+          WORK: add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 50; @%p3 bra WORK; st.shared.u32 [one], %r2;
+          WAIT: bar.sync 0; ld.shared.u32 %r3, [one]; st.global.b32 [%d1], %r3;
+        """
+        found = words(simple(body, output_bytes=4 * 300, grid=3, block=100, **options)).reshape(3, 100)
+        assert (found[:, :40] == 50).all()
+        assert (found[:, 40:] == 7).all()
+
+    def test_the_last_to_leave_opens_it(self, options: dict[str, Any]) -> None:
+        body = f"""
+          mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mov.u32 %r2, 0;
+          WORK: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 60; @%p2 bra WORK; ret;
+          WAIT: bar.sync 0; {OUT} st.global.b32 [%d1], %r1;
+        """
+        found = words(simple(body, output_bytes=4 * 64, grid=1, block=64, **options))
+        assert found[1:].tolist() == list(range(1, 64))
+        assert found[0] == 0xFFFFFFFF
+
+    def test_two_barriers_in_different_arms(self, options: dict[str, Any]) -> None:
+        """Barrier 0 is one barrier wherever it stands: PTX counts arrivals, not places."""
+        body = f"""
+          .shared .align 4 .b8 both[8];
+          mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; shl.b32 %r3, %r2, 2; mov.u32 %r4, both;
+          add.u32 %r3, %r3, %r4; st.shared.u32 [%r3], %r2;
+          @%p1 bra ODD; bar.sync 0; ld.shared.u32 %r5, [both+4]; bra MET;
+          ODD: bar.sync 0; ld.shared.u32 %r5, [both];
+          MET: {OUT} st.global.b32 [%d1], %r5;
+        """
+        found = words(simple(body, output_bytes=4 * 64, grid=1, block=64, **options))
+        assert np.array_equal(found, 1 - np.arange(64) % 2)
+
+
+@schedules
+class TestLaunches:
+    def test_a_queue_runs_in_order(self, options: dict[str, Any]) -> None:
+        """x = 3x + k for k of each launch: any other order gives another number; writes come in between."""
+        ptx = module(
+            f"{OUT} ld.global.b32 %r1, [%d1]; mad.lo.u32 %r1, %r1, 3, %k; st.global.b32 [%d1], %r1;",
+            ["u64 out", "u32 k"],
+        )
+
+        def program(fabric: SimulatorFabric) -> list[int]:
+            out = put(fabric, "out", np.zeros(64, np.uint32))
+            for k in range(1, 6 + fabric.rank):
+                fabric.launch(executable(ptx), 2, 32, [out.address, k])
+            first = get(fabric, out, "u4").tolist()
+            fabric.write(out, 0, torch.zeros(256, dtype=torch.uint8))
+            fabric.launch(executable(ptx), 2, 32, [out.address, 4])
+            return [*set(first), *set(get(fabric, out, "u4").tolist())]
+
+        expected = []
+        for rank in range(3):
+            value = 0
+            for k in range(1, 6 + rank):
+                value = 3 * value + k
+            expected.append([value, 4])
+        assert succeed(make_world(3, **options), program).results == expected
+
+    def test_different_kernels_at_the_same_time(self, options: dict[str, Any]) -> None:
+        """Rank 0 waits in one kernel for what rank 1's other kernel sends."""
+        wait = module(
+            "W: ld.acquire.sys.global.b32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W; st.global.b32 [%flag+4], %r1;",
+            ["u64 flag"],
+        )
+        send = module(
+            "mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 300; @%p1 bra L; st.release.sys.global.b32 [%flag], %r2;",
+            ["u64 flag"],
+        )
+
+        def program(fabric: SimulatorFabric) -> int:
+            flag = put(fabric, "flag", np.zeros(2, np.uint32))
+            fabric.barrier()
+            code = executable(wait if fabric.rank == 0 else send)
+            fabric.launch(code, 1, 1, [flag.address if fabric.rank == 0 else fabric.peer_address(flag, 0)])
+            found = int(get(fabric, flag, "u4")[1])
+            fabric.barrier()
+            return found
+
+        assert succeed(make_world(2, **options), program).results == [300, 0]
+
+    def test_nobody_starves_beside_another_kernel(self, options: dict[str, Any]) -> None:
+        """On rank 1 one thread polls and counts its polls (never asleep) for what a sister does in a later block of code;
+        on rank 0 another kernel keeps the world busy meanwhile, and ends only when rank 1 is done."""
+        busy = module(
+            "W: ld.volatile.global.b32 %r1, [%flag]; add.u32 %r3, %r3, 1; setp.eq.u32 %p1, %r1, 0; @%p1 bra W;",
+            ["u64 flag"],
+        )
+        poll = module(
+            """setp.ne.u32 %p1, %lane, 0; mov.u32 %r3, 0; mov.u32 %r4, 0; @%p1 bra OTHER;
+            W: ld.volatile.global.b32 %r1, [%flag+8]; add.u32 %r3, %r3, 1; setp.eq.u32 %p2, %r1, 0; @%p2 bra W;
+            st.global.b32 [%flag], %r3; ret;
+            OTHER: add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 20; @%p2 bra OTHER;
+            st.global.b32 [%flag+8], 1;""",
+            ["u64 flag"],
+        )
+
+        def program(fabric: SimulatorFabric) -> bool:
+            flag = put(fabric, "flag", np.zeros(4, np.uint32))
+            fabric.barrier()
+            fabric.launch(executable(poll if fabric.rank else busy), 1, 2, [fabric.peer_address(flag, 0)])
+            fabric.synchronize()
+            fabric.barrier()
+            return True
+
+        assert succeed(make_world(2, step_budget=20_000, **options), program).results == [True, True]
+
+
+@pytest.mark.parametrize("lanes", [16383, 16384, 16385, 32768, 40000])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_chunk_edges(lanes: int, ranks: int) -> None:
+    """A sum of a table's neighbour in a loop, with registers kept and registers of the block only, at every edge."""
+    block = next(size for size in (1024, 1000, 128, 127, 113, 51, 43, 5, 1) if lanes % size == 0)
+    body = f"""
+      mad.lo.u64 %d2, %lane64, 4, %in0; mov.u32 %r1, 0; mov.u32 %r2, 0; and.b32 %r5, %lane, 3;
+      LOOP: ld.global.b32 %r3, [%d2]; mul.lo.u32 %r4, %r3, 3; add.u32 %r1, %r1, %r4; add.u32 %r2, %r2, 1; add.s64 %d2, %d2, 4;
+      setp.le.u32 %p1, %r2, %r5; @%p1 bra LOOP;
+      {OUT} st.global.b32 [%d1], %r1;
+    """
+    ptx = module(body, ["u64 in0", "u64 out"])
+    tables = [np.random.default_rng(rank).integers(0, 1 << 30, lanes + 4, dtype=np.uint32) for rank in range(ranks)]
+
+    def program(fabric: SimulatorFabric) -> np.ndarray:
+        source, out = put(fabric, "in", tables[fabric.rank]), fabric.allocate(4 * lanes, 256, "out")
+        fabric.launch(executable(ptx), lanes // block, block, [source.address, out.address])
+        return get(fabric, out, "u4")
+
+    for rank, found in enumerate(succeed(make_world(ranks, heap_bytes=1 << 20), program).results):
+        table, lane = tables[rank], np.arange(lanes)
+        expected = sum(np.where(step <= lane % 4, table[lane + step], 0).astype(np.uint32) for step in range(4))
+        assert np.array_equal(found, (expected * np.uint32(3)).astype(np.uint32))

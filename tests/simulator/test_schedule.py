@@ -1,0 +1,174 @@
+"""Order is a function of the seed; what runs for ever is ended."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+from simulator_harness import Outcome, executable, get, make_world, module, put, run, succeed
+
+from memory.fabric import DeadlineExceeded, PeerLost
+from simulator.fabric import SimulatorFabric
+
+FILES = '.file 1 "kernels/example.py"\n'
+
+RING = module(
+    """
+    // Each rank's block 0 hands a growing sum to the next rank's flag and value, twice around; the other blocks add up.
+    setp.ne.u32 %p1, %block, 0; @%p1 bra SIDE;
+    setp.ne.u32 %p1, %lane, 0; @%p1 bra END;
+    mov.u32 %r5, 1;
+    ROUND:
+      sub.u32 %r6, %r5, 1; setp.eq.u32 %p2, %rank, 0; selp.b32 %r6, %r6, %r5, %p2; setp.eq.u32 %p3, %r6, 0; @%p3 bra SEND;
+      WAIT: ld.acquire.sys.global.b32 %r1, [%mine]; setp.lt.u32 %p4, %r1, %r6; @%p4 bra WAIT;
+      SEND: ld.global.b32 %r2, [%mine+4]; mad.lo.u32 %r2, %r2, 3, %rank; st.global.b32 [%next+4], %r2;
+      st.release.sys.global.b32 [%next], %r5;
+      add.u32 %r5, %r5, 1; setp.le.u32 %p5, %r5, 2; @%p5 bra ROUND;
+    bra END;
+    SIDE: red.global.add.u32 [%mine+8], %lane;
+    END:
+    """,
+    ["u64 mine", "u64 next", "u32 rank"],
+    before=FILES,
+)
+
+
+def ring(fabric: SimulatorFabric) -> list[int]:
+    mine = put(fabric, "ring", np.zeros(4, np.uint32))
+    fabric.barrier()
+    following = fabric.peer_address(mine, (fabric.rank + 1) % fabric.world_size)
+    fabric.launch(executable(RING), 3, 64, [mine.address, following, fabric.rank])
+    fabric.synchronize()
+    fabric.barrier()
+    return [int(one) for one in get(fabric, mine, "u4")[:3]]
+
+
+def expected_ring(world_size: int) -> list[list[int]]:
+    values, held = [0] * world_size, 0
+    for _ in range(2):
+        for rank in range(world_size):
+            held = (3 * values[rank] + rank) & 0xFFFFFFFF
+            values[(rank + 1) % world_size] = held
+    return [[2, value, sum(range(64, 192))] for value in values]
+
+
+class TestSeeds:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_the_same_result_for_every_seed(self, seed: int) -> None:
+        outcome = succeed(make_world(4, schedule="random", seed=seed), ring)
+        assert outcome.results == expected_ring(4)
+
+    def test_the_same_trace_for_the_same_seed(self) -> None:
+        def trace(seed: int) -> tuple[str, int]:
+            counters = succeed(make_world(3, schedule="random", seed=seed), ring).counters
+            return counters["trace"], counters["steps"]
+
+        first = [trace(seed) for seed in range(8)]
+        assert first == [trace(seed) for seed in range(8)]
+        assert len(set(first)) == 8
+
+    def test_a_world_used_again_begins_its_seed_anew(self) -> None:
+        world = make_world(3, schedule="random", seed=5)
+        counters = []
+        for _ in range(2):
+
+            def program(fabric: SimulatorFabric) -> None:
+                ring(fabric)
+
+            outcome = succeed(world, program)
+            counters.append({key: outcome.counters[key] for key in ("steps", "instructions", "trace")})
+        assert counters[0] == counters[1]
+
+    def test_fair_is_one_order(self) -> None:
+        traces = {succeed(make_world(3, seed=seed), ring).counters["trace"] for seed in range(3)}
+        assert len(traces) == 1
+
+    def test_a_race_shows_its_several_results(self) -> None:
+        """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
+        ptx = module("st.global.b32 [%out], %block;", ["u64 out"])
+
+        def program(fabric: SimulatorFabric) -> int:
+            out = put(fabric, "out", np.zeros(1, np.uint32))
+            fabric.launch(executable(ptx), 8, 32, [out.address])
+            return int(get(fabric, out, "u4")[0])
+
+        found = {succeed(make_world(1, schedule="random", seed=seed), program).results[0] for seed in range(20)}
+        assert len(found) > 1
+
+    def test_a_message_without_its_flag_is_caught(self) -> None:
+        """The ring with its wait taken out: some of 20 seeds must give a wrong number."""
+        broken = RING.replace("@%p4 bra WAIT;", "")
+
+        def program(fabric: SimulatorFabric) -> list[int]:
+            mine = put(fabric, "ring", np.zeros(4, np.uint32))
+            fabric.barrier()
+            following = fabric.peer_address(mine, (fabric.rank + 1) % 4)
+            fabric.launch(executable(broken), 3, 64, [mine.address, following, fabric.rank])
+            fabric.synchronize()
+            fabric.barrier()
+            return [int(one) for one in get(fabric, mine, "u4")[:3]]
+
+        outcomes = [run(make_world(4, schedule="random", seed=seed), program).results for seed in range(20)]
+        assert any(found != expected_ring(4) for found in outcomes)
+
+
+RUNAWAY = module(
+    "mov.u32 %r2, 0;\n  .loc 1 66 3\n  LOOP: add.u32 %r2, %r2, 1; ld.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra LOOP;",
+    ["u64 flag"],
+    before=FILES,
+)
+
+
+def runaway(fabric: SimulatorFabric) -> None:
+    flags = put(fabric, "flags", np.zeros(2, np.uint32))
+    fabric.launch(executable(RUNAWAY), 1, 32, [flags.address])
+    fabric.synchronize()
+
+
+class TestRunaways:
+    def check(self, outcome: Outcome, said: str) -> None:
+        assert all(isinstance(one, DeadlineExceeded) for one in outcome.errors), outcome.errors
+        text = str(outcome.errors[0])
+        assert said in text
+        assert re.search(
+            r"test/kernel on rank 0, block 0, thread \d+ runs at PTX line \d+: .*kernels/example\.py:66", text
+        )
+
+    def test_step_budget(self) -> None:
+        self.check(
+            run(make_world(2, step_budget=500), runaway),
+            "the step budget of 500 ran out (fabric.step_budget) after 500 steps",
+        )
+
+    def test_no_memory_at_all(self) -> None:
+        ptx = module("LOOP: bra LOOP;")
+
+        def program(fabric: SimulatorFabric) -> None:
+            fabric.launch(executable(ptx), 1, 1, [])
+            fabric.synchronize()
+
+        assert "step budget" in str(run(make_world(1, step_budget=500), program).error())
+
+    def test_deadline(self) -> None:
+        outcome = run(make_world(2), runaway, deadline_s=0.3)
+        self.check(outcome, "the deadline passed")
+        assert outcome.wall_s < 3
+
+    def test_a_deadline_set_before_the_ranks_come(self) -> None:
+        world = make_world(1)
+        world.set_deadline(time.monotonic() + 0.3)
+        outcome = run(world, runaway)
+        self.check(outcome, "the deadline passed")
+        assert outcome.wall_s < 3
+
+    def test_ended_from_outside(self) -> None:
+        world = make_world(2)
+        timer = threading.Timer(0.3, world.abort, [RuntimeError("enough")])
+        timer.start()
+        outcome = run(world, runaway)
+        timer.join()
+        assert outcome.wall_s < 3
+        assert all(isinstance(one, PeerLost) and "enough" in str(one) for one in outcome.errors)
