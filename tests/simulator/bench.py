@@ -83,7 +83,7 @@ SHAPES = {
     "range": Shape(),
     "scattered": Shape(skip=True),
     "four_ranks": Shape(ranks=4, block=64),
-    "random": Shape(ranks=2, block=32, skip=True, schedule="random", seed=7),
+    "random": Shape(ranks=2, block=128, skip=True, schedule="random", seed=7),
 }
 
 

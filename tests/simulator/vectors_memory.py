@@ -181,6 +181,8 @@ def _shared(space: str, vector: str, count: int, kind: str, home: int) -> Iterat
     declared = ".reg .b32 p, q;"
     for opcode in ("st", "ld"):
         yield Vector(f"{opcode}.{space}{vector}{kind}", f"r{home}", text, inputs, outputs, registers=declared)
+    if home != homes(kind)[0]:
+        return
     # The same bytes one by one: what a store left, and where.
     bytes_out = tuple(
         (f"e{one * size + byte}", "b32", np.array([v >> 8 * byte & 255 for v in stored[one]], np.uint32))

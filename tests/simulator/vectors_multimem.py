@@ -382,6 +382,7 @@ class MultimemBench:
                 )
 
 
+@lru_cache(maxsize=8)
 def family(ranks: int) -> list[MultimemVector]:
     parts = (reduce_floats(ranks), reduce_integers(ranks), stores(ranks), reductions(ranks))
     return [vector for part in parts for vector in part]
