@@ -37,5 +37,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv .symlab .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -221,13 +221,15 @@ class Bound:
 
     Infinities of the dtype count as the power of two after its largest number, in low, high and exact too. Where the
     exact sum itself is NaN or infinite, the result has to be just that. Where a partial sum may have overflowed in
-    some order, low is -inf and high is inf, and any result goes.
+    some order, low is -inf and high is inf, and any result goes. may_be_nan: where such an overflow may have met an
+    infinity of the other sign among the contributions, NaN is right, too.
     """
 
     exact: torch.Tensor
     low: torch.Tensor
     high: torch.Tensor
     formula: str
+    may_be_nan: torch.Tensor | None = None
 
     def permits(self, result: torch.Tensor) -> torch.Tensor:
         """Which elements of a result (of the parts' dtype) are within the bound (bool). +0 and -0 are the same
@@ -235,6 +237,8 @@ class Bound:
         value = _real(result)
         inside = (self.low <= value) & (value <= self.high)
         special = (result.to(torch.float64) == self.exact) | (result.isnan() & self.exact.isnan())
+        if self.may_be_nan is not None:
+            special |= result.isnan() & self.may_be_nan
         return torch.where(self.exact.isfinite(), inside | (self.low == -math.inf), special)
 
     @property
@@ -288,9 +292,9 @@ def bound(parts: Sequence[torch.Tensor], accumulator: str, total: ExactSum | Non
     accumulator's largest number an order exists in which a partial sum overflows; nothing is demanded there.
 
     *How sharp it is.* At bfloat16 with a float32 accumulator the room is one ulp or two to either side: a fold in
-    bfloat16 and a dropped contribution fall out of it. With a native accumulator the room grows as n: up to about n =
-    16 a dropped contribution of standard normal data shows in most elements; for 72 ranks of bfloat16 (n - 1) u =
-    0.28, and only the exact inputs can tell.
+    bfloat16 and a dropped contribution fall out of it. With a native accumulator the room grows as n: a dropped
+    contribution of standard normal data in bfloat16 shows in 87 % of the elements at 8 ranks, 46 % at 16, 0.2 % at
+    32, none at 72, where (n - 1) u = 0.28 and only the exact inputs can tell.
     """
     dtype = parts[0].dtype
     wide = FORMATS[accumulator_dtype(dtype, accumulator)]
@@ -313,7 +317,11 @@ def bound(parts: Sequence[torch.Tensor], accumulator: str, total: ExactSum | Non
     low, high = low.clamp(-overflow, overflow), high.clamp(-overflow, overflow)
     boundless = total.magnitude + error > wide.largest
     low, high = torch.where(boundless, -math.inf, low), torch.where(boundless, math.inf, high)
-    return Bound(exact, low, high, formula)
+    may_be_nan = None
+    if bool(exact.isinf().any()):
+        finite = sum(torch.where(part.isfinite(), part, 0).abs().to(torch.float64) for part in parts)
+        may_be_nan = exact.isinf() & (finite > wide.largest)
+    return Bound(exact, low, high, formula, may_be_nan)
 
 
 def _toward(value: torch.Tensor, dtype: torch.dtype, rounding: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

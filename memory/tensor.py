@@ -117,7 +117,8 @@ class SymmetricTensor:
             raw = self._fabric.view(region)
             local = torch.empty(0, dtype=self.dtype, device=raw.device)
             start = raw.storage_offset() // self.dtype.itemsize
-            self._local = local.set_(raw.untyped_storage(), start, self.shape)
+            strides = torch.empty(self.shape, device="meta").stride()
+            self._local = local.set_(raw.untyped_storage(), start, self.shape, strides)
         return self._local
 
     def write(self, tensor: torch.Tensor) -> None:

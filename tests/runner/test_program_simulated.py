@@ -168,3 +168,52 @@ def test_a_slice_that_outlives_its_tensor_is_named() -> None:
         ThreadWorld(2, machine=machine).run(program, None, 30.0)
     assert caught.value.rank == 1
     assert held(machine) == []
+
+
+class SignalledFabric:
+    """A fabric that, at the count-th call of any of its methods, sends the process a signal, and goes on."""
+
+    def __init__(self, fabric: Any, count: int, number: signal.Signals) -> None:
+        self.fabric, self.count, self.number = fabric, count, number
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.fabric, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.count:
+                os.kill(os.getpid(), self.number)
+            return found(*arguments)
+
+        return call
+
+
+def test_sigterm_at_every_call_of_a_rank_empties_the_heap(cache: Path) -> None:
+    plan = replace(plan_of(replace(CASE, world_size=2), cache), launches=1)
+    codes: list[int] = []
+    count = 0
+    while len(codes) == count:
+        count += 1
+        machine = SimulatedWorld(2, OPTIONS)
+        signalled: list[SignalledFabric] = []
+
+        def fabric(rank: int, machine: Any = machine, signalled: Any = signalled, count: int = count) -> Any:
+            made = SimulatedWorld.fabric(machine, rank)
+            if rank == 0:
+                signalled.append(SignalledFabric(made, count, signal.SIGTERM))
+                return signalled[0]
+            return made
+
+        machine.fabric = fabric  # type: ignore[method-assign,assignment]
+        try:
+            with interruptible():
+                ThreadWorld(2, machine=machine).run(run_case, plan, 30.0)
+                time.sleep(0.05)  # a signal sent at the very end
+        except Interrupted as raised:
+            codes.append(raised.exit_code)
+        assert held(machine) == [], f"call {count}"
+    assert set(codes) == {128 + signal.SIGTERM}
+    assert len(codes) > 25  # allocations, writes, launches, reads, exchanges and frees of the program
