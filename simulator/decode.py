@@ -246,7 +246,7 @@ class _Decoder:
         end = block.instructions[-1] if block.instructions else None
         if following >= len(self.kernel.blocks):
             following = -1
-        if end is None or end.opcode not in ("bra", "ret", "exit", "bar", "barrier") or "warp" in end.qualifiers:
+        if end is None or end.opcode not in ("bra", "ret", "exit", "bar", "barrier"):
             return Exit("jump", following) if following >= 0 else Exit("return")
         find(end)
         predicate, negated = -1, False

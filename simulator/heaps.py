@@ -52,7 +52,8 @@ class Heaps:
     def __init__(self, world_size: int, heap_bytes: int) -> None:
         self.world_size = world_size
         self.heap_bytes = heap_bytes
-        self.capacity = max(GRANULE_BYTES, 1 << (heap_bytes - 1).bit_length())
+        # A gap behind a full heap too: what runs past its end must not land in the next rank's.
+        self.capacity = 1 << (heap_bytes + GAP_BYTES - 1).bit_length()
         total = world_size * self.capacity
         self.memory = _lazy(total)
         self.written = _lazy(total)

@@ -83,13 +83,11 @@ def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     assert isinstance(address.base, Symbol)
     assert address.offset_bytes == 0
     position = bind.parameter(address.base.name)
+    kind = DTYPES[element_type(instruction)]
 
     def run(frame: Frame) -> None:
-        values = frame.batch.parameters[position]
-        rank = frame.view.rank
-        out = frame.regs[target]
-        picked = values[rank]
-        out[...] = picked.astype(out.dtype)
+        picked = np.atleast_1d(frame.batch.parameters[position][frame.view.rank])
+        extend(frame.regs[target], picked.astype(f"u{kind[1]}").view(kind), kind)
 
     return run
 

@@ -229,6 +229,7 @@ class TestErrors:
             ("multimem.ld_reduce.global.add.v4.e4m3x4 {%r1, %r2, %r3, %r4}, [%d1];", "no multimem."),
             ("bar.arrive 0, 64;", "no bar.arrive yet"),
             ("@%p1 bar.sync 0;", "barrier 0 for all threads only"),
+            ("bar.warp.sync -1;", "no bar.sync.warp yet"),
             ("bar.sync 1;", "barrier 0 for all threads only"),
             ("bar.sync 0, 32;", "barrier 0 for all threads only"),
             ("add.u32 %r1, %r1, %nonsense;", "no register %nonsense"),

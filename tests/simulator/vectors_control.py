@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from simulator_bench import SAMPLES, Store, Vector
+from simulator_oracle import signed, wrap
 from simulator_vectors_integer import GUARD, samples
 
 SHARED = "  .shared .align 4 .b8 exchange[4096];\n"
@@ -65,7 +66,6 @@ def fences() -> Iterator[Vector]:
         "membar": ("membar.sys", "membar.cta"),
         "membar.gl": ("membar.gl",),
         "nanosleep.u32": ("nanosleep.u32 20", "nanosleep.u32 a"),
-        "bar.warp.sync": ("bar.warp.sync -1", "bar.warp.sync 0xffffffff"),
     }
     for key, spelled in forms.items():
         for one in spelled:
@@ -110,4 +110,8 @@ def parameters() -> list[Vector]:
         expected = np.full(SAMPLES, value, np.uint64)
         text = f"ld.param.{kind} d, [kernel_{name}];"
         out.append(Vector(f"ld.param.{kind}", name, text, (), (("d", f"b{bits}", expected),)))
+        for home in (32, 64) if kind[0] != "f" else ():
+            if home > bits:
+                wide = np.full(SAMPLES, wrap(signed(value, bits) if kind[0] == "s" else value, home), np.uint64)
+                out.append(Vector(f"ld.param.{kind}", f"{name}_to_r{home}", text, (), (("d", f"b{home}", wide),)))
     return out
