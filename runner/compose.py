@@ -1,4 +1,4 @@
-"""From the command line to composed jobs, by Hydra; and Hydra's errors in one line.
+"""From the command line to composed jobs, by Hydra.
 
 Hydra's own runner is not used: it makes folders, prints tracebacks, starts the first job of a sweep before it has
 looked at the last, and drops the sweeps of experiments that are themselves swept over. Its grammar, defaults lists,
@@ -7,7 +7,6 @@ schema and the meaning of hydra.mode and hydra.sweeper.params are kept.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -22,12 +21,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import CONF, SECTIONS, Request, RequestError, Schema, first_line, near, validate
+from runner.config import CONF, Request, RequestError, Schema, first_line, validate
+from runner.explain import explain
+from runner.files import read_with_care
 
 MAX_JOBS = 10_000
 
@@ -51,6 +52,7 @@ def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
         raise RequestError(f"no config.yaml in {folder} (--config-dir), the folder of configurations is not complete")
     ConfigStore.instance().store(name="schema", node=Schema)
     with initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.3", job_name="symlab"):
+        read_with_care()
         yield GlobalHydra.instance().hydra
 
 
@@ -167,7 +169,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[tuple[list[
 def _compose(lines: list[str]) -> DictConfig:
     try:
         return compose("config", overrides=lines, return_hydra_config=True)
-    except HydraException:
+    except (HydraException, RequestError):
         raise
     except ValueError as error:
         raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
@@ -192,60 +194,6 @@ def _refuse_unused_sizes(config: DictConfig, lines: list[str]) -> None:
         raise RequestError(
             f"'{ranged[0]}' has no effect beside a list of sizes (sizes.list), add sizes.list=null or give sizes=[..]"
         )
-
-
-def explain(error: BaseException) -> str:
-    """One line for what Hydra and OmegaConf say in several: what, where, what would be right."""
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return f"unknown {group or 'configuration'} '{name}' ({group or 'config'}), {near(name, error.options or ())}"
-    if isinstance(error, OverrideParseException):
-        return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
-    text = str(error)
-    if text.startswith("Multiple values for "):
-        group = text.removeprefix("Multiple values for ").partition(".")[0]
-        return f"several values of one group ({group}), give one, or sweep over them: -m +{group}=a,b"
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
-    if isinstance(error, OmegaConfBaseException):
-        cause = error
-    found = re.search(r"full_key: (\S+)", f"{text}\n{cause or ''}")
-    key = found[1] if found else ""
-    if re.search(r"Key '.*' (is )?not in", f"{text}\n{cause or ''}"):
-        return f"unknown key '{key}' ({key}), {near(*_siblings(key))}"
-    default = re.match(r"Could not override '([^']+)'\. No match in the defaults list", text)
-    if default:
-        return f"unknown key '{default[1]}' ({default[1]}), {near(*_siblings(default[1]))}"
-    if key:
-        return f"{first_line(cause) if cause else _last_message(text)} ({key}), give {_wanted(key)}"
-    return f"{first_line(error)} (command line), see symlab --help"
-
-
-def _siblings(key: str) -> tuple[str, list[str]]:
-    """The last part of a key, and the keys that the schema has beside it."""
-    section, _, name = key.rpartition(".")
-    if section.partition(".")[0] == "hydra":
-        return name, ["hydra.mode", "hydra.sweeper.params"]
-    schema = SECTIONS.get(section)
-    return name, [member.name for member in dataclasses.fields(schema)] if schema else []
-
-
-def _wanted(key: str) -> str:
-    """What kind of value the schema has for a key."""
-    section, _, name = key.rpartition(".")
-    if name == "sizes":
-        return "a range {min: 1K, max: 1M, factor: 4}, or in a file {list: [1K, 4K]}"
-    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
-    for member in dataclasses.fields(SECTIONS.get(section, Schema)):
-        if member.name == name:
-            return kinds.get(str(member.type).partition(" ")[0], "a value of another type")
-    return "a value of another type"
-
-
-def _last_message(text: str) -> str:
-    """The line before "full_key:", which is the one that says what is wrong."""
-    lines = [line.strip() for line in text.splitlines()]
-    at = next((index for index, line in enumerate(lines) if line.startswith("full_key:")), 1)
-    return lines[max(at - 1, 0)]
 
 
 def group_options(group: str) -> list[str]:
