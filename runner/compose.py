@@ -8,6 +8,7 @@ schema and the meaning of hydra.mode and hydra.sweeper.params are kept.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -61,29 +62,27 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
 
     multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
     """
+    planned = plan_jobs(arguments, multirun)
+    return tuple(_job(number, lines, len(planned)) for number, lines in enumerate(planned))
+
+
+def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]:
+    """The overrides of each job that a command line asks for. RequestError like compose_jobs. Inside hydra_over."""
     try:
         overrides = _parsed(_with_plus(argument) for argument in arguments)
-        jobs: list[ComposedJob] = []
-        for chosen in _by_experiment(overrides, multirun):
-            for lines, config in _expanded(chosen, multirun):
-                if len(jobs) >= MAX_JOBS:
-                    raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
-                jobs.append(_job(len(jobs), lines, config))
+        planned = [lines for chosen in _by_experiment(overrides, multirun) for lines in _expanded(chosen, multirun)]
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
-    if not jobs:
+    if not planned:
         raise RequestError("the sweep has no jobs (-m), give each swept key at least one value")
-    return tuple(jobs)
+    return [tuple(lines) for lines in planned]
 
 
-def composed(arguments: Sequence[str]) -> DictConfig:
-    """The configuration with its hydra section, for --cfg. RequestError like compose_jobs. Inside hydra_over."""
+def composed(lines: Sequence[str]) -> DictConfig:
+    """One job's configuration with its hydra section. RequestError like compose_jobs. Inside hydra_over."""
     try:
-        overrides = _parsed(_with_plus(argument) for argument in arguments)
-        return _compose([_text(one) for one in overrides if not one.is_sweep_override()])
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        if isinstance(error, RequestError):
-            raise
+        return _compose(list(lines))
+    except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
 
 
@@ -120,7 +119,9 @@ def _choices(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [_text(override)]
     if not override.is_discrete_sweep():
-        raise RequestError(f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or key=range(1,5)")
+        raise RequestError(
+            f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or 'key=range(1,5)'"
+        )
     key = override.get_key_element()
     if override.key_or_group == "sizes":
         return [_text(one) for one in _parsed(f"{key}={value}" for value in override.sweep_string_iterator())]
@@ -141,8 +142,8 @@ def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[O
         yield [chosen if one is swept[0] else one for one in overrides]
 
 
-def _expanded(overrides: list[Override], multirun: bool) -> Iterator[tuple[list[str], DictConfig]]:
-    """Each job's override lines and configuration: the product of the experiment's sweep and the command line's, which
+def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
+    """Each job's override lines: the product of the experiment's sweep and the command line's, which
     wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
     fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
@@ -155,15 +156,17 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[tuple[list[
             raise RequestError(
                 f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them"
             )
-        yield fixed, config
+        yield fixed
         return
     parameters = settings.sweeper.params or {}
     lines = {
         one.get_key_element().lstrip("+"): _choices(one)
         for one in [*_parsed(f"{key}={value}" for key, value in parameters.items()), *overrides]
     }
+    if math.prod(len(choices) for choices in lines.values()) > MAX_JOBS:
+        raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
     for combination in itertools.product(*lines.values()):
-        yield list(combination), _compose(list(combination))
+        yield list(combination)
 
 
 def _compose(lines: list[str]) -> DictConfig:
@@ -175,7 +178,17 @@ def _compose(lines: list[str]) -> DictConfig:
         raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
 
 
-def _job(number: int, lines: list[str], config: DictConfig) -> ComposedJob:
+def _job(number: int, lines: Sequence[str], jobs: int) -> ComposedJob:
+    """One job, composed and checked. RequestError, in a sweep naming the job."""
+    try:
+        return _checked(number, lines, composed(lines))
+    except RequestError as error:
+        if jobs == 1:
+            raise
+        raise RequestError(f"{error}; in job {number} of {jobs}: {' '.join(lines)}") from error
+
+
+def _checked(number: int, lines: Sequence[str], config: DictConfig) -> ComposedJob:
     experiment = str(config.hydra.runtime.choices.get("exp") or "")
     with open_dict(config):
         del config["hydra"]
@@ -187,7 +200,7 @@ def _job(number: int, lines: list[str], config: DictConfig) -> ComposedJob:
     return ComposedJob(number, tuple(lines), experiment, plain, request)
 
 
-def _refuse_unused_sizes(config: DictConfig, lines: list[str]) -> None:
+def _refuse_unused_sizes(config: DictConfig, lines: Sequence[str]) -> None:
     """A range given on the command line beside an experiment's list would be ignored, so it is refused."""
     ranged = [line for line in lines if re.match(r"sizes\.(min|max|factor)=", line)]
     if ranged and config.get("sizes") and config.sizes.get("list") is not None:
