@@ -85,7 +85,8 @@ class Console:
         text = _case_text(str(case["algorithm"]), int(case["size_bytes"]), int(case["world_size"]))
         told = [one for one in record.request.get("overrides", ()) if one in self._differing and not _in_text(one)]
         text += f" ({' '.join(told)})" if told else ""
-        reason = record.reason.splitlines()[0] if record.reason else ""
+        # Why cases were refused is said once for all of them, below the table.
+        reason = record.reason.splitlines()[0] if record.reason and record.status != REFUSED else ""
         line = f"[{self._done}/{self._total}] {text} {record.status}" + (f": {reason}" if reason else "")
         if self._bar is None:
             self.say(line)

@@ -100,6 +100,7 @@ def test_some_refused_is_fine_and_all_refused_is_not(symlab: Symlab) -> None:
     some = symlab("algorithms=[one_shot,multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
     assert some.code == 0
     assert "2 cases: 1 passed, 1 refused" in some.out
+    assert some.out.count("no multicast here") == 1, "each reason is said once"
     every = symlab("algorithms=[multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
     assert every.code == 1
     assert "every case was refused" in every.out
