@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as exceptions in the main thread, so that everything is closed on the way out."""
+"""Ctrl-C, SIGTERM and SIGHUP as exceptions in the main thread, so that everything is closed on the way out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, SIGINT and SIGTERM raise Interrupted, each time they come. Outside the main thread: nothing."""
+    """Within, SIGINT, SIGTERM and SIGHUP (a closed terminal) raise Interrupted, each time they come.
+
+    Under nohup SIGHUP stays ignored. Outside the main thread: nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -39,7 +42,9 @@ def interruptible() -> Iterator[None]:
         times += 1
         raise Interrupted(number, times)
 
-    wanted = (signal.SIGINT, signal.SIGTERM)
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        wanted.append(signal.SIGHUP)
     before = [signal.signal(number, handle) for number in wanted]
     try:
         yield
@@ -94,5 +99,5 @@ def name_of(error: KeyboardInterrupt) -> str:
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
-    """130 for Ctrl-C, 143 for SIGTERM."""
+    """130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
     return error.exit_code if isinstance(error, Interrupted) else EXIT_INTERRUPTED

@@ -22,6 +22,7 @@ from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
 from runner.manifest import AskedJob, Manifest
+from runner.options import program
 from runner.store import Store, StoreError
 from runner.track import open_command
 
@@ -222,7 +223,7 @@ class _Session:
         track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
         return {
             "command": self._store.folder.name,
-            "command_line": ["symlab", *map(without_passwords, self._command.arguments)],
+            "command_line": [*program(sys.argv[0]), *map(without_passwords, self._command.arguments)],
             "experiment": job.composed.experiment,
             "job": job.composed.number,
             "jobs": len(self._command.jobs),
