@@ -10,17 +10,14 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from reports.record import Record, Status
 
-REASON_CHARACTERS = 160
-"""A longer reason is cut in the table; the record has all of it."""
-
-LEAST_REASON_CHARACTERS = 40
-"""A terminal's width for reasons, however narrow it is."""
+_SHOWN = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs")
+"""Keys whose values a heading or a line says anyway."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _NUMERIC = frozenset({"size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
@@ -46,10 +43,11 @@ def plain(records: Sequence[Record]) -> str:
     """The table as aligned text without any control characters."""
     columns = _columns(records)
     widths = _widths(records, columns)
+    numbers = notes(records)
     lines: list[str] = []
     for section in sections(records):
         lines += ["", section.heading] if lines else [section.heading]
-        rows = [list(columns), *([_cells(record)[column] for column in columns] for record in section.records)]
+        rows = [list(columns), *([_cells(record, numbers)[column] for column in columns] for record in section.records)]
         for row in rows:
             cells = [
                 text.rjust(width) if column in _NUMERIC else text.ljust(width)
@@ -61,15 +59,35 @@ def plain(records: Sequence[Record]) -> str:
 
 def sections(records: Sequence[Record]) -> list[Section]:
     """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance."""
+    differing = varying([record.request.get("overrides", ()) for record in records])
     found: dict[str, list[Record]] = {}
     for record in records:
-        found.setdefault(_heading(record), []).append(record)
+        overrides = [one for one in record.request.get("overrides", ()) if one in differing and not _is_shown(one)]
+        found.setdefault(", ".join([_heading(record), *overrides]), []).append(record)
     return [Section(heading, tuple(members)) for heading, members in found.items()]
 
 
+def varying(overrides: Iterable[Sequence[str]]) -> frozenset[str]:
+    """The overrides that some jobs have and others have not: what tells the jobs of a sweep apart."""
+    jobs = {frozenset(one) for one in overrides}
+    return frozenset().union(*jobs) - frozenset.intersection(*jobs) if jobs else frozenset()
+
+
+def _is_shown(override: str) -> bool:
+    return override.lstrip("+").partition("=")[0].partition(".")[0] in _SHOWN
+
+
+def notes(records: Sequence[Record]) -> dict[str, int]:
+    """The reasons of cases that did not pass, each once, numbered from 1 in order of appearance."""
+    reasons = dict.fromkeys(filter(None, map(_reason, records)))
+    return {reason: number for number, reason in enumerate(reasons, start=1)}
+
+
 def captions(records: Sequence[Record]) -> list[str]:
-    """What must be said below the table: which fabric ran it, and what its figures are not."""
-    lines = []
+    """What must be said below the table: why cases did not pass, what was counted, and which fabric ran it."""
+    lines = [f"[{number}] {reason}" for reason, number in notes(records).items()]
+    if any(instruction_count(record) is not None for record in records):
+        lines.append("PTX instr: instructions times threads, summed over all ranks and all launches, in millions (M)")
     fabrics = {record.fabric.name: record.fabric for record in records if record.fabric is not None}
     for fabric in fabrics.values():
         if fabric.simulated:
@@ -111,29 +129,29 @@ def _heading(record: Record) -> str:
 
 
 def _columns(records: Sequence[Record]) -> list[str]:
-    """The columns that say something: placement only where it differs, the reason only where there is one."""
+    """The columns that say something: placement only where it differs."""
     columns = ["algorithm", "size", "status", "wrong", "max abs error", "max ulp", "check", "PTX instr (M)"]
     if len({record.case.get("placement") for record in records}) > 1:
         columns.insert(1, "placement")
-    if any(_reason(record) for record in records):
-        columns.append("reason")
     return columns
 
 
-def _cells(record: Record) -> dict[str, str]:
+def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
     check, count = record.check, instruction_count(record)
     unchecked = record.status is Status.PASSED and not record.verified
+    remark = " (unchecked)" if unchecked else ""
+    if reason := _reason(record):
+        remark = f" [{numbers[reason]}]"
     return {
         "algorithm": str(record.case["algorithm"]),
         "placement": str(record.case.get("placement", "")),
         "size": size_text(int(record.case["size_bytes"])),
-        "status": f"{record.status} (unchecked)" if unchecked else str(record.status),
+        "status": f"{record.status}{remark}",
         "wrong": str(check.wrong) if check else "-",
         "max abs error": _number(check.max_absolute_error) if check else "-",
         "max ulp": str(check.max_ulp_error) if check else "-",
         "check": check.method if check else "-",
         "PTX instr (M)": f"{count / 1e6:.3f}" if count else "-",
-        "reason": _reason(record),
     }
 
 
@@ -142,8 +160,7 @@ def _reason(record: Record) -> str:
     if record.status is Status.PASSED:
         return ""
     text = record.reason or "; ".join(record.check.faults if record.check else ())
-    text = " ".join(text.split())
-    return text if len(text) <= REASON_CHARACTERS else text[: REASON_CHARACTERS - 3] + "..."
+    return " ".join(text.split())
 
 
 def _number(value: float) -> str:
@@ -151,7 +168,8 @@ def _number(value: float) -> str:
 
 
 def _widths(records: Sequence[Record], columns: Sequence[str]) -> list[int]:
-    rows = [_cells(record) for record in records]
+    numbers = notes(records)
+    rows = [_cells(record, numbers) for record in records]
     return [max(len(column), *(len(row[column]) for row in rows)) for column in columns] if rows else []
 
 
@@ -162,7 +180,8 @@ def _drawn(records: Sequence[Record]) -> str:
     from rich.text import Text
 
     columns = _columns(records)
-    needed = sum(min(width, LEAST_REASON_CHARACTERS) + 3 for width in _widths(records, columns))
+    numbers = notes(records)
+    needed = sum(width + 3 for width in _widths(records, columns))
     # a terminal that is too narrow wraps the lines: better than figures that are cut
     width = max(shutil.get_terminal_size().columns, needed)
     console = Console(force_terminal=True, highlight=False, width=width)
@@ -171,11 +190,11 @@ def _drawn(records: Sequence[Record]) -> str:
             table = Table(title=Text(section.heading), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
             for column in columns:
                 side: Literal["left", "right"] = "right" if column in _NUMERIC else "left"
-                table.add_column(column, justify=side, no_wrap=column != "reason", overflow="fold")
+                table.add_column(column, justify=side, no_wrap=True)
             for record in section.records:
                 style = "yellow" if record.status is Status.PASSED and not record.verified else None
                 style = style or _STYLES.get(record.status, "bold red")
-                cells = _cells(record)
+                cells = _cells(record, numbers)
                 table.add_row(*(Text(cells[name], style=style if name == "status" else "") for name in columns))
             console.print(table)
         for line in captions(records):

@@ -1,32 +1,25 @@
-"""python -m runner, and the console script symlab: compose, check, run, store, show."""
+"""python -m runner, and the console script symlab: compose, check, run, store, show.
+
+Nearly everything is imported only within main(): before, a Ctrl-C would end in a traceback.
+"""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import importlib.metadata
-import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from runner.config import RequestError, first_line
 from runner.interrupt import exit_code_of, interruptible
 
 if TYPE_CHECKING:
+    import argparse
+
+    from omegaconf import DictConfig
+
     from runner.compose import ComposedJob
     from runner.session import Command, Tools
-
-INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse with this project's way to say an error."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (command line), see symlab --help")
 
 
 def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> int:
@@ -37,17 +30,28 @@ def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> 
     given = list(sys.argv[1:] if arguments is None else arguments)
     with interruptible():
         try:
-            return _dispatch(given, tools)
-        except RequestError as error:
-            print(f"symlab: error: {_one_line(error)}", file=sys.stderr)
-            return 2
+            return _answered(given, tools)
         except KeyboardInterrupt as interrupt:
             print("symlab: interrupted before anything ran", file=sys.stderr)
             return exit_code_of(interrupt)
 
 
+def _answered(given: list[str], tools: Tools | None) -> int:
+    from runner.config import RequestError
+
+    try:
+        return _dispatch(given, tools)
+    except RequestError as error:
+        print(f"symlab: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
 def _dispatch(given: list[str], tools: Tools | None) -> int:
-    options = _options(given)
+    from pathlib import Path
+
+    from runner.options import parse_options
+
+    options = parse_options(given)
     if options.version:
         print(f"symlab {_version()}")
         return 0
@@ -74,13 +78,13 @@ def _dispatch(given: list[str], tools: Tools | None) -> int:
 
 
 def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None) -> int:
+    from reports.table import varying
     from runner.console import Console
     from runner.session import prepare, run_command
 
     command = prepare(given, jobs)
-    console = Console()
-    for line in headline(command):
-        console.say(line)
+    differing = varying([job.composed.overrides for job in command.jobs])
+    console = Console(heading=headline(command), differing=differing)
     return run_command(command, console, tools)
 
 
@@ -89,38 +93,41 @@ def headline(command: Command) -> list[str]:
     request = command.jobs[0].request
     sweep = f"{len(command.jobs)} jobs, " if len(command.jobs) > 1 else ""
     if sweep:
-        what = f"symlab: {command.label}: {sweep}{command.case_count} cases"
+        what = f"symlab: {command.label}: {sweep}{_counted(command.case_count, 'case')}"
     else:
         what = (
             f"symlab: {request.op} {request.dtype}/{request.accumulator} {request.reduction}, "
-            f"{request.world_size} ranks, {len(request.sizes_bytes)} sizes x {len(request.algorithms)} algorithms = "
-            f"{command.case_count} cases"
+            f"{_counted(request.world_size, 'rank')}, {_counted(len(request.sizes_bytes), 'size')} x "
+            f"{_counted(len(request.algorithms), 'algorithm')} = {_counted(command.case_count, 'case')}"
         )
     return [what, *command.fabric_lines]
 
 
-def _options(given: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="symlab", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    parser.add_argument("-m", "--multirun", action="store_true")
-    parser.add_argument("-cd", "--config-dir")
-    parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
-    parser.add_argument("-p", "--package")
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO_TOPICS)
-    return parser.parse_intermixed_args(given)
+def _counted(count: int, noun: str) -> str:
+    """ "1 rank", "2 ranks"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _show_configuration(options: argparse.Namespace) -> None:
-    """--cfg: the composed configuration as YAML, or one part of it."""
+    """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
+    from runner.compose import composed, plan_jobs
+
+    planned = plan_jobs(options.overrides, options.multirun)
+    documents = [_document(composed(lines), options) for lines in planned]
+    if len(documents) == 1:
+        print(documents[0], end="")
+        return
+    for number, (lines, document) in enumerate(zip(planned, documents, strict=True)):
+        print(f"---\n# job {number} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
+
+
+def _document(config: DictConfig, options: argparse.Namespace) -> str:
+    """What --cfg shows of one job."""
     from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
-    from runner.compose import composed
+    from runner.config import RequestError, first_line
 
-    config = composed(options.overrides)
     with open_dict(config):
         shown = config.hydra if options.cfg == "hydra" else config
         if options.cfg == "job":
@@ -130,10 +137,9 @@ def _show_configuration(options: argparse.Namespace) -> None:
     if part is missing:
         raise RequestError(f"no '{options.package}' in the configuration (--package), give a key such as fabric")
     if not OmegaConf.is_config(part):
-        print(part)
-        return
+        return f"{part}\n"
     try:
-        print(OmegaConf.to_yaml(part, resolve=options.resolve), end="")
+        return OmegaConf.to_yaml(part, resolve=options.resolve)
     except OmegaConfBaseException as error:
         raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from error
 
@@ -141,6 +147,8 @@ def _show_configuration(options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def _logging_restored() -> Iterator[None]:
     """Hydra's --info prints through handlers that it leaves in the root logger."""
+    import logging
+
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
@@ -156,23 +164,38 @@ def _plain(overrides: list[str]) -> list[str]:
 
 
 def _version() -> str:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version("symlab")
     except importlib.metadata.PackageNotFoundError:
         return "(not installed)"
 
 
-def _one_line(error: RequestError) -> str:
-    return " ".join(str(error).split())
-
-
 def command() -> NoReturn:
     """The console script. Leaves at once when all is done: taking down torch's modules would take half a second."""
-    code = main()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    code = 1
+    try:
+        if sys.stdout is None:
+            _complain("standard output is closed")
+        else:
+            code = main()
+            with contextlib.suppress(BrokenPipeError):
+                sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        code = exit_code_of(interrupt)
+    except OSError as error:
+        # What fails on a file has its name; standard output has none.
+        if error.filename is not None:
+            raise
+        code = 1
+        _complain(f"can't write to standard output: {error.strerror}")
     os._exit(code)
+
+
+def _complain(problem: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(f"symlab: error: {problem}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

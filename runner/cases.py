@@ -43,7 +43,7 @@ def cases_of(request: Request) -> tuple[Case, ...]:
 
 
 def check_against_catalogue(request: Request) -> None:
-    """RequestError if an op, algorithm, dtype, accumulator, reduction or size is one that nothing could ever run.
+    """RequestError if an op, algorithm, dtype, accumulator, reduction, size or architecture can never run.
 
     What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
     """
@@ -63,6 +63,11 @@ def check_against_catalogue(request: Request) -> None:
         raise RequestError(
             f"{request.dtype} has no accumulator '{request.accumulator}' (accumulator), "
             f"known: {', '.join(accumulators)}"
+        )
+    archs = _union(spec.archs for spec in specs.values())
+    if request.fabric.name != "nvshmem" and request.fabric.arch not in archs:
+        raise RequestError(
+            f"{request.op} is not built for '{request.fabric.arch}' (fabric.arch), known: {', '.join(archs)}"
         )
     _check_sizes(request, [specs[algorithm] for algorithm in request.algorithms])
 

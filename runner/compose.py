@@ -1,4 +1,4 @@
-"""From the command line to composed jobs, by Hydra; and Hydra's errors in one line.
+"""From the command line to composed jobs, by Hydra.
 
 Hydra's own runner is not used: it makes folders, prints tracebacks, starts the first job of a sweep before it has
 looked at the last, and drops the sweeps of experiments that are themselves swept over. Its grammar, defaults lists,
@@ -7,8 +7,8 @@ schema and the meaning of hydra.mode and hydra.sweeper.params are kept.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,12 +22,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import CONF, SECTIONS, Request, RequestError, Schema, first_line, near, validate
+from runner.config import CONF, Request, RequestError, Schema, first_line, validate
+from runner.explain import explain
+from runner.files import read_with_care
 
 MAX_JOBS = 10_000
 
@@ -51,6 +53,7 @@ def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
         raise RequestError(f"no config.yaml in {folder} (--config-dir), the folder of configurations is not complete")
     ConfigStore.instance().store(name="schema", node=Schema)
     with initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.3", job_name="symlab"):
+        read_with_care()
         yield GlobalHydra.instance().hydra
 
 
@@ -59,29 +62,27 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
 
     multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
     """
+    planned = plan_jobs(arguments, multirun)
+    return tuple(_job(number, lines, len(planned)) for number, lines in enumerate(planned))
+
+
+def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]:
+    """The overrides of each job that a command line asks for. RequestError like compose_jobs. Inside hydra_over."""
     try:
         overrides = _parsed(_with_plus(argument) for argument in arguments)
-        jobs: list[ComposedJob] = []
-        for chosen in _by_experiment(overrides, multirun):
-            for lines, config in _expanded(chosen, multirun):
-                if len(jobs) >= MAX_JOBS:
-                    raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
-                jobs.append(_job(len(jobs), lines, config))
+        planned = [lines for chosen in _by_experiment(overrides, multirun) for lines in _expanded(chosen, multirun)]
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
-    if not jobs:
+    if not planned:
         raise RequestError("the sweep has no jobs (-m), give each swept key at least one value")
-    return tuple(jobs)
+    return [tuple(lines) for lines in planned]
 
 
-def composed(arguments: Sequence[str]) -> DictConfig:
-    """The configuration with its hydra section, for --cfg. RequestError like compose_jobs. Inside hydra_over."""
+def composed(lines: Sequence[str]) -> DictConfig:
+    """One job's configuration with its hydra section. RequestError like compose_jobs. Inside hydra_over."""
     try:
-        overrides = _parsed(_with_plus(argument) for argument in arguments)
-        return _compose([_text(one) for one in overrides if not one.is_sweep_override()])
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        if isinstance(error, RequestError):
-            raise
+        return _compose(list(lines))
+    except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
 
 
@@ -118,7 +119,9 @@ def _choices(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [_text(override)]
     if not override.is_discrete_sweep():
-        raise RequestError(f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or key=range(1,5)")
+        raise RequestError(
+            f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or 'key=range(1,5)'"
+        )
     key = override.get_key_element()
     if override.key_or_group == "sizes":
         return [_text(one) for one in _parsed(f"{key}={value}" for value in override.sweep_string_iterator())]
@@ -139,8 +142,8 @@ def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[O
         yield [chosen if one is swept[0] else one for one in overrides]
 
 
-def _expanded(overrides: list[Override], multirun: bool) -> Iterator[tuple[list[str], DictConfig]]:
-    """Each job's override lines and configuration: the product of the experiment's sweep and the command line's, which
+def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
+    """Each job's override lines: the product of the experiment's sweep and the command line's, which
     wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
     fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
@@ -153,27 +156,39 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[tuple[list[
             raise RequestError(
                 f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them"
             )
-        yield fixed, config
+        yield fixed
         return
     parameters = settings.sweeper.params or {}
     lines = {
         one.get_key_element().lstrip("+"): _choices(one)
         for one in [*_parsed(f"{key}={value}" for key, value in parameters.items()), *overrides]
     }
+    if math.prod(len(choices) for choices in lines.values()) > MAX_JOBS:
+        raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
     for combination in itertools.product(*lines.values()):
-        yield list(combination), _compose(list(combination))
+        yield list(combination)
 
 
 def _compose(lines: list[str]) -> DictConfig:
     try:
         return compose("config", overrides=lines, return_hydra_config=True)
-    except HydraException:
+    except (HydraException, RequestError):
         raise
     except ValueError as error:
         raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
 
 
-def _job(number: int, lines: list[str], config: DictConfig) -> ComposedJob:
+def _job(number: int, lines: Sequence[str], jobs: int) -> ComposedJob:
+    """One job, composed and checked. RequestError, in a sweep naming the job."""
+    try:
+        return _checked(number, lines, composed(lines))
+    except RequestError as error:
+        if jobs == 1:
+            raise
+        raise RequestError(f"{error}; in job {number} of {jobs}: {' '.join(lines)}") from error
+
+
+def _checked(number: int, lines: Sequence[str], config: DictConfig) -> ComposedJob:
     experiment = str(config.hydra.runtime.choices.get("exp") or "")
     with open_dict(config):
         del config["hydra"]
@@ -185,67 +200,13 @@ def _job(number: int, lines: list[str], config: DictConfig) -> ComposedJob:
     return ComposedJob(number, tuple(lines), experiment, plain, request)
 
 
-def _refuse_unused_sizes(config: DictConfig, lines: list[str]) -> None:
+def _refuse_unused_sizes(config: DictConfig, lines: Sequence[str]) -> None:
     """A range given on the command line beside an experiment's list would be ignored, so it is refused."""
     ranged = [line for line in lines if re.match(r"sizes\.(min|max|factor)=", line)]
     if ranged and config.get("sizes") and config.sizes.get("list") is not None:
         raise RequestError(
             f"'{ranged[0]}' has no effect beside a list of sizes (sizes.list), add sizes.list=null or give sizes=[..]"
         )
-
-
-def explain(error: BaseException) -> str:
-    """One line for what Hydra and OmegaConf say in several: what, where, what would be right."""
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return f"unknown {group or 'configuration'} '{name}' ({group or 'config'}), {near(name, error.options or ())}"
-    if isinstance(error, OverrideParseException):
-        return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
-    text = str(error)
-    if text.startswith("Multiple values for "):
-        group = text.removeprefix("Multiple values for ").partition(".")[0]
-        return f"several values of one group ({group}), give one, or sweep over them: -m +{group}=a,b"
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
-    if isinstance(error, OmegaConfBaseException):
-        cause = error
-    found = re.search(r"full_key: (\S+)", f"{text}\n{cause or ''}")
-    key = found[1] if found else ""
-    if re.search(r"Key '.*' (is )?not in", f"{text}\n{cause or ''}"):
-        return f"unknown key '{key}' ({key}), {near(*_siblings(key))}"
-    default = re.match(r"Could not override '([^']+)'\. No match in the defaults list", text)
-    if default:
-        return f"unknown key '{default[1]}' ({default[1]}), {near(*_siblings(default[1]))}"
-    if key:
-        return f"{first_line(cause) if cause else _last_message(text)} ({key}), give {_wanted(key)}"
-    return f"{first_line(error)} (command line), see symlab --help"
-
-
-def _siblings(key: str) -> tuple[str, list[str]]:
-    """The last part of a key, and the keys that the schema has beside it."""
-    section, _, name = key.rpartition(".")
-    if section.partition(".")[0] == "hydra":
-        return name, ["hydra.mode", "hydra.sweeper.params"]
-    schema = SECTIONS.get(section)
-    return name, [member.name for member in dataclasses.fields(schema)] if schema else []
-
-
-def _wanted(key: str) -> str:
-    """What kind of value the schema has for a key."""
-    section, _, name = key.rpartition(".")
-    if name == "sizes":
-        return "a range {min: 1K, max: 1M, factor: 4}, or in a file {list: [1K, 4K]}"
-    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
-    for member in dataclasses.fields(SECTIONS.get(section, Schema)):
-        if member.name == name:
-            return kinds.get(str(member.type).partition(" ")[0], "a value of another type")
-    return "a value of another type"
-
-
-def _last_message(text: str) -> str:
-    """The line before "full_key:", which is the one that says what is wrong."""
-    lines = [line.strip() for line in text.splitlines()]
-    at = next((index for index, line in enumerate(lines) if line.startswith("full_key:")), 1)
-    return lines[max(at - 1, 0)]
 
 
 def group_options(group: str) -> list[str]:

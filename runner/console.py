@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,7 +24,12 @@ PASSED, REFUSED = "PASSED", "REFUSED"
 class Console:
     """Lines and progress on one stream. As a context manager it leaves the terminal as it was."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, heading: Sequence[str] = (), differing: Collection[str] = ()
+    ) -> None:
+        """heading is said when the work begins; differing are the overrides that tell the jobs of a sweep apart."""
+        self._heading = tuple(heading)
+        self._differing = frozenset(differing)
         self._stream = stream or sys.stdout
         self._done = 0
         self._total = 0
@@ -31,6 +37,8 @@ class Console:
         self._task: TaskID | None = None
 
     def __enter__(self) -> Console:
+        for line in self._heading:
+            self.say(line)
         return self
 
     def __exit__(
@@ -75,7 +83,10 @@ class Console:
         self._done += 1
         case = record.case
         text = _case_text(str(case["algorithm"]), int(case["size_bytes"]), int(case["world_size"]))
-        reason = record.reason.splitlines()[0] if record.reason else ""
+        told = [one for one in record.request.get("overrides", ()) if one in self._differing and not _in_text(one)]
+        text += f" ({' '.join(told)})" if told else ""
+        # Why cases were refused is said once for all of them, below the table.
+        reason = record.reason.splitlines()[0] if record.reason and record.status != REFUSED else ""
         line = f"[{self._done}/{self._total}] {text} {record.status}" + (f": {reason}" if reason else "")
         if self._bar is None:
             self.say(line)
@@ -95,11 +106,17 @@ class Console:
 def summary(records: Sequence[Record], expected: int) -> str:
     """ "24 cases: 22 passed, 2 refused", and how many were not run."""
     parts = []
-    for status in dict.fromkeys(str(record.status) for record in sorted(records, key=lambda one: one.status != PASSED)):
-        parts.append(f"{sum(record.status == status for record in records)} {status.lower()}")
+    for status in dict.fromkeys(map(_counted_as, sorted(records, key=lambda one: one.status != PASSED))):
+        parts.append(f"{sum(_counted_as(record) == status for record in records)} {status}")
     if len(records) < expected:
         parts.append(f"{expected - len(records)} not run")
     return f"{expected} case{'s' if expected != 1 else ''}: {', '.join(parts) or 'none run'}"
+
+
+def _counted_as(record: Record) -> str:
+    """A status in the summary's words: what nobody has checked is not counted among what passed."""
+    unchecked = record.status == PASSED and not record.verified
+    return f"{record.status.lower()}{' unchecked' if unchecked else ''}"
 
 
 def failures(records: Sequence[Record]) -> list[str]:
@@ -117,15 +134,22 @@ def failures(records: Sequence[Record]) -> list[str]:
     return lines
 
 
+def _in_text(override: str) -> bool:
+    """_case_text says it already."""
+    return override.lstrip("+").partition("=")[0] in ("algorithms", "world_size", "sizes.list")
+
+
 def _case_text(algorithm: str, size_bytes: int, world_size: int) -> str:
     return f"{algorithm} {format_bytes(size_bytes)} n{world_size}"
 
 
 @contextlib.contextmanager
 def _broken_pipe_is_silence(stream: TextIO):  # type: ignore[no-untyped-def]
-    """Whoever read our output may leave (| head): the work goes on, and nobody is told."""
+    """Whoever read our output may leave (| head, a closed terminal): the work goes on, and nobody is told."""
     try:
         yield
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -18,16 +18,27 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from reports.record import load
 from runner.config import TrackRequest, first_line
-from runner.track import CommandRun, Kept, run_status
+from runner.database import DatabaseError
+from runner.entries import Kept
+from runner.environment import without_passwords
+from runner.track import CommandRun
 
-Connection = tuple[IO[str], IO[str]]
-"""Where to write messages to a follower, and where to read its one answer from."""
+
+class Connection(NamedTuple):
+    """Where to write messages to a follower, where to read its one answer from, and how to wait, for so many seconds
+    at most, until it is gone."""
+
+    messages: IO[str]
+    answers: IO[str]
+    wait: Callable[[float], object]
+
 
 _UNNOTICED_S = 3.0
+_PARTING_S = 2.0
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.mirror import main; main()"
 
 
@@ -35,39 +46,52 @@ class Mirror:
     """A command's way to MLflow: send after each job, finish once. Never raises for a tracking server's sake."""
 
     def __init__(
-        self, track: TrackRequest, request: dict[str, Any], connect: Callable[[], Connection] | None = None
+        self,
+        track: TrackRequest,
+        request: dict[str, Any],
+        folder: Path,
+        connect: Callable[[], Connection] | None = None,
     ) -> None:
-        """Begin: in the background MLflow is imported and the parent run opened."""
-        self._messages, self._answers = (connect or in_process)()
-        self._tell({"open": {"uri": track.uri, "experiment": track.experiment, "request": request}})
+        """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records."""
+        self._uri = without_passwords(track.uri)
+        self._messages, self._answers, self._wait = (connect or in_process)()
+        opening = {"uri": track.uri, "experiment": track.experiment, "request": request, "folder": str(folder)}
+        self._tell({"open": opening})
 
-    def send(self, paths: Sequence[Path], interrupted: bool = False) -> None:
+    def send(self, paths: Sequence[Path]) -> None:
         """The records of a job, in their order. Returns at once."""
-        self._tell({"send": [str(path) for path in paths], "interrupted": interrupted})
+        self._tell({"send": [str(path) for path in paths]})
 
-    def finish(self, folder: Path, interrupted: bool, waiting: Callable[[], None], patience_s: float = 120.0) -> str:
-        """Wait until all is sent and the runs are ended. Gives the problem, if there was one, else "".
+    def finish(self, waiting: Callable[[], None], patience_s: float = 120.0) -> str:
+        """Wait until all is sent, the runs are ended and the follower is gone. Gives the problem, if there was one,
+        as a clause, else "".
 
         waiting() is called once if it takes longer than a user would wait without asking.
         """
-        self._tell({"finish": str(folder), "interrupted": interrupted})
+        self._tell({"finish": True})
         if not self._answered(_UNNOTICED_S):
             waiting()
         if not self._answered(patience_s):
             self.abandon()
-            return f"no answer within {patience_s:.0f} s"
+            return self._unreachable(f"no answer within {patience_s:.0f} s")
         answer = self._answers.readline()
         with contextlib.suppress(OSError):
             self._messages.close()
+        self._wait(_PARTING_S)
         if not answer:
-            return "the process that sends to it ended without a word"
-        return str(json.loads(answer)["problem"])
+            return self._unreachable("the process that sends to it ended without a word")
+        said = json.loads(answer)
+        return self._unreachable(said["problem"]) if said["problem"] else str(said["damage"])
 
     def abandon(self, patience_s: float = 2.0) -> None:
         """Don't send what is left. The open runs end as KILLED; that is waited for no longer than patience_s."""
         with contextlib.suppress(OSError):
             self._messages.close()
-        self._answered(patience_s)
+        if self._answered(patience_s):
+            self._wait(_PARTING_S)
+
+    def _unreachable(self, problem: str) -> str:
+        return f"MLflow at {self._uri} is not reachable: {problem}"
 
     def _answered(self, patience_s: float) -> bool:
         ready, _, _ = select.select([self._answers], [], [], patience_s)
@@ -92,14 +116,19 @@ def in_process() -> Connection:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    return process.stdin, process.stdout
+
+    def wait(patience_s: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+
+    return Connection(process.stdin, process.stdout, wait)
 
 
 def follow(messages: IO[str], answers: IO[str]) -> None:
-    """Do what the messages say until they end; answer once, with the problem or ""."""
+    """Do what the messages say until they end; answer once: {"problem": .., "damage": (the database's) ..}, or ""s."""
     run: CommandRun | None = None
     kept: list[Kept] = []
-    problem, ending = "", "KILLED"
+    problem, damage, ending = "", "", "KILLED"
     try:
         for line in _drained(messages):
             message = json.loads(line)
@@ -108,18 +137,19 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             elif "send" in message and run is not None:
                 some = [Kept(Path(path), load(path)) for path in message["send"]]
                 kept += some
-                run.send(some, message["interrupted"])
+                run.send(some)
             elif "finish" in message and run is not None:
-                ending = run_status([one.record for one in kept], message["interrupted"])
-                run.finish(kept, ending, Path(message["finish"]))
+                run.finish(kept)
                 break
+    except DatabaseError as error:
+        damage = str(error)
     except Exception as error:
         problem, ending = first_line(error), "FAILED"
     finally:
         if run is not None:
             run.close(ending)
     with contextlib.suppress(OSError, ValueError):
-        answers.write(json.dumps({"problem": problem}) + "\n")
+        answers.write(json.dumps({"problem": problem, "damage": damage}) + "\n")
         answers.flush()
 
 
@@ -143,3 +173,5 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     follow(sys.stdin, answers)
+    # All is said and done: taking down MLflow's modules would keep whoever waits for half a second.
+    os._exit(0)

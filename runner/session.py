@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from runner.config import CONF, FabricRequest, Request, RequestError
 from runner.console import Console, failures, summary
 from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, resolve, settings
-from runner.interrupt import exit_code_of, is_first
+from runner.interrupt import exit_code_of, is_first, name_of, shielded
+from runner.manifest import AskedJob, Manifest
+from runner.options import program
 from runner.store import Store, StoreError
 from runner.track import open_command
 
@@ -114,7 +117,7 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
             console.say("symlab: interrupted; finishing what is done (once more to quit at once)")
         return session.conclude(interrupt)
     except KeyboardInterrupt as again:
-        session.abandon()
+        session.abandon(again)
         sys.stdout.flush()
         # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
         os._exit(exit_code_of(again))
@@ -136,9 +139,15 @@ class _Session:
         self._world_key: tuple[FabricRequest, int] | None = None
         self._mirror: Mirror | None = None
         self._stopped = ""
+        self._manifest: Manifest | None = None
 
     def run(self) -> None:
         """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+        try:
+            self._begin_manifest()
+        except StoreError as error:
+            self._stopped = str(error)
+            return
         self._start_mirror()
         self._console.begin(self._command.case_count)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
@@ -152,7 +161,7 @@ class _Session:
             except StoreError as error:
                 self._stopped = str(error)
                 return
-            self._send(interrupted=False)
+            self._send()
 
     def world(self) -> World:
         """The kept world, if it is healthy and what the job wants; else a new one."""
@@ -171,17 +180,23 @@ class _Session:
         if executable is not None:
             self._store.write_ptx(executable.digest, executable.ptx)
         number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
-        path = self._store.write(record, number)
-        self._records.append(record)
-        self._unsent.append(path)
+        with shielded():  # a record on disk, and in the table and in MLflow: all or none
+            path = self._store.write(record, number)
+            self._records.append(record)
+            self._unsent.append(path)
         self._console.finished(record)
 
     def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
         """Close everything, show what was done, and give the exit code."""
         self._close_world()
-        self._send(interrupted=interrupt is not None)
+        code = self._exit_code(interrupt)
+        self._end_manifest(code, interrupt)
+        self._send()
         self._report()
-        self._finish_mirror(interrupted=interrupt is not None)
+        self._finish_mirror()
+        return code
+
+    def _exit_code(self, interrupt: KeyboardInterrupt | None) -> int:
         if interrupt is not None:
             return exit_code_of(interrupt)
         statuses = {str(record.status) for record in self._records}
@@ -189,8 +204,10 @@ class _Session:
             return EXIT_FAILED
         return EXIT_PASSED
 
-    def abandon(self) -> None:
+    def abandon(self, interrupt: KeyboardInterrupt) -> None:
         """The quick way out: no table, no waiting, but no run left RUNNING."""
+        with contextlib.suppress(BaseException):
+            self._end_manifest(exit_code_of(interrupt), interrupt)
         with contextlib.suppress(BaseException):
             if self._mirror is not None:
                 self._mirror.abandon()
@@ -206,7 +223,7 @@ class _Session:
         track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
         return {
             "command": self._store.folder.name,
-            "command_line": ["symlab", *map(without_passwords, self._command.arguments)],
+            "command_line": [*program(sys.argv[0]), *map(without_passwords, self._command.arguments)],
             "experiment": job.composed.experiment,
             "job": job.composed.number,
             "jobs": len(self._command.jobs),
@@ -218,20 +235,53 @@ class _Session:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
         self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job)["configuration"])), name)
 
+    def _begin_manifest(self) -> None:
+        """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
+        first = self._asked(self._command.jobs[0])
+        self._manifest = Manifest(
+            command=first["command"],
+            command_line=tuple(first["command_line"]),
+            working_folder=Path.cwd().name,
+            started=_now(),
+            jobs=tuple(
+                AskedJob(
+                    job.composed.number,
+                    tuple(self._asked(job)["overrides"]),
+                    tuple(case.id for case in job.cases),
+                )
+                for job in self._command.jobs
+            ),
+        )
+        self._store.write_manifest(self._manifest)
+
+    def _end_manifest(self, exit_code: int, interrupt: KeyboardInterrupt | None) -> None:
+        """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
+        if self._manifest is None:
+            return
+        signal = name_of(interrupt) if interrupt is not None else ""
+        ended = self._manifest.ending(
+            self._records, ended=_now(), exit_code=exit_code, signal=signal, stopped=self._stopped
+        )
+        try:
+            self._store.write_manifest(ended)
+        except StoreError as error:
+            if not self._stopped:
+                self._console.say(f"symlab: warning: {error}")
+
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
         if track.name == "none":
             return
         from runner.mirror import Mirror
 
-        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._tools.connect)
+        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._store.folder, self._tools.connect)
 
-    def _send(self, interrupted: bool) -> None:
+    def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         if self._mirror is not None and unsent:
-            self._mirror.send(unsent, interrupted)
+            self._mirror.send(unsent)
 
-    def _finish_mirror(self, interrupted: bool) -> None:
+    def _finish_mirror(self) -> None:
         if self._mirror is None:
             return
         uri = without_passwords(self._command.jobs[0].request.track.uri)
@@ -239,9 +289,9 @@ class _Session:
         def waiting() -> None:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
 
-        if problem := self._mirror.finish(self._store.folder, interrupted, waiting):
+        if problem := self._mirror.finish(waiting):
             self._console.say(
-                f"symlab: warning: MLflow at {uri} is not reachable: {problem}; the results are in {self._folder}; "
+                f"symlab: warning: {problem}; the results are in {self._folder}; "
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"
             )
         else:
@@ -275,6 +325,10 @@ class _Session:
         world, self._world = self._world, None
         if world is not None:
             world.close()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _captured(capture: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
 
-A run's folder is <root>/<UTC time>-<label>-<random>/ and holds <case id>.json for every case, configuration files,
-and ptx/<sha256>.ptx for every kernel that ran. One process writes (the parent); readers may look at any time.
+A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
+<case id>.json for every case, configuration files, and ptx/<sha256>.ptx for every kernel that ran.
+One process writes (the parent); readers may look at any time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reports.record import Record
+from runner.manifest import MANIFEST_NAME, Manifest
 
 
 class StoreError(ValueError):
@@ -66,6 +68,12 @@ class Store:
         self._write(path, record.to_json(), f"the record of {record.id}")
         return path
 
+    def write_manifest(self, manifest: Manifest) -> Path:
+        """Keep command.json, in place of an earlier one."""
+        path = self.folder / MANIFEST_NAME
+        self._write(path, manifest.to_json(), f"the command's {MANIFEST_NAME}")
+        return path
+
     def write_configuration(self, text: str, name: str = "configuration.yaml") -> Path:
         """Keep the resolved configuration, as the caller has written it down."""
         path = self.folder / name
@@ -103,11 +111,12 @@ class Store:
 
 
 def record_paths(places: list[Path]) -> list[Path]:
-    """The record files among places: a file itself, or every .json in a folder and below, sorted. ValueError if
-    none."""
+    """The record files among places: a file itself, or every .json in a folder and below, sorted, but for those that
+    say what a command was. ValueError if none."""
     found: list[Path] = []
     for place in places:
         here = sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.is_file() else []
+        here = [path for path in here if path.name != MANIFEST_NAME]
         if not here:
             raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
         found += here

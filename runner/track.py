@@ -8,35 +8,42 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import logging
-import math
 import os
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from reports.record import Record, Status, load
+from reports.record import Status, load
 from runner.config import RequestError, check_uri, first_line
+from runner.database import database_path, make_ready
+from runner.entries import (
+    INCOMPLETE,
+    Kept,
+    differing,
+    metrics_of,
+    origin_tags,
+    parameters_of,
+    run_status,
+    series_name,
+    series_of,
+    series_tags,
+    status_tag,
+)
+from runner.environment import without_passwords
+from runner.manifest import MANIFEST_NAME, manifest_of
 from runner.store import record_paths
 
-WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
 COMMAND_TAG, SERIES_TAG, COMPLETE_TAG = "symlab.command", "symlab.series", "symlab.complete"
+SENT_TAG = "symlab.sent"
 _HTTP_PATIENCE_S = 5
 _METRICS_A_BATCH, _ENTRIES_A_BATCH = 1000, 100
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A record and the file it is kept in."""
-
-    path: Path
-    record: Record
 
 
 class TrackingError(RuntimeError):
@@ -68,46 +75,40 @@ def _mlflow_program() -> str:
     return str(beside)
 
 
-def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
-    """The records by series, "<job>/<op>/<algorithm>", in the order in which they appear."""
-    series: dict[str, list[Kept]] = {}
-    for one in kept:
-        case = one.record.case
-        series.setdefault(f"{one.record.request.get('job', 0)}/{case['op']}/{case['algorithm']}", []).append(one)
-    return series
-
-
-def worst(records: Iterable[Record]) -> Status:
-    """The status that speaks for several records; PASSED for none."""
-    found = {record.status for record in records}
-    return next((status for status in WORST_FIRST if status in found), Status.PASSED)
-
-
-def run_status(records: Sequence[Record], interrupted: bool = False) -> str:
-    """MLflow's status: FINISHED when all passed or were refused, FAILED else, KILLED after an interrupt."""
-    if interrupted:
-        return "KILLED"
-    return "FINISHED" if worst(records) in (Status.PASSED, Status.REFUSED) else "FAILED"
-
-
 class CommandRun:
     """The parent run of a command and its children. Every run that was opened is ended by close, whatever happened."""
 
-    def __init__(self, uri: str, experiment: str, request: dict[str, Any]) -> None:
-        """Open, or find again, the parent run of a command, from the `request` part of any of its records."""
+    def __init__(
+        self, uri: str, experiment: str, request: dict[str, Any], folder: Path | str, started: str = ""
+    ) -> None:
+        """Open, or find again, the parent run of a command, from the `request` part of any of its records.
+
+        folder holds the records, and says what was asked for; started is for where it does not say it.
+        """
+        self._folder = Path(folder)
+        manifest = manifest_of(self._folder)
+        self._overrides = {job.number: job.overrides for job in manifest.jobs} if manifest is not None else {}
         self._client = _client(uri)
         self._open: list[str] = []
         self._experiment_id = _experiment(self._client, uri, experiment)
         self._command = str(request["command"])
         found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''")
-        self.already_complete = found is not None and found.data.tags.get(COMPLETE_TAG) == "true"
-        self.run_id = found.info.run_id if found is not None else self._create_parent(request)
+        self._tags = dict(found.data.tags) if found is not None else {}
+        if found is not None:
+            self.run_id = str(found.info.run_id)
+        else:
+            self.run_id = self._create_parent(request, manifest.started if manifest is not None else started)
 
-    def _create_parent(self, request: dict[str, Any]) -> str:
+    def has(self, kept: Sequence[Kept]) -> bool:
+        """Nothing is left to send: the command is there as a whole, or these very records of it are."""
+        return self._tags.get(COMPLETE_TAG) == "true" or self._tags.get(SENT_TAG) == _digest(kept)
+
+    def _create_parent(self, request: dict[str, Any], started: str) -> str:
         configuration = request.get("configuration", {})
         name = str(request.get("experiment") or configuration.get("op") or "symlab")
-        tags = {COMMAND_TAG: self._command, SERIES_TAG: "", COMPLETE_TAG: "false", "mlflow.source.name": "symlab"}
-        run_id = self._create(name, tags)
+        # Until all is there, and if the end never comes, it is not complete.
+        tags = {COMMAND_TAG: self._command, SERIES_TAG: "", COMPLETE_TAG: "false", "status": INCOMPLETE}
+        run_id = self._create(name, tags | {"mlflow.source.name": "symlab"}, started)
         parameters = {
             "experiment": request.get("experiment", ""),
             "jobs": request.get("jobs", 1),
@@ -116,23 +117,36 @@ class CommandRun:
         self._log(run_id, (), parameters, {})
         return run_id
 
-    def send(self, kept: Sequence[Kept], interrupted: bool = False) -> None:
+    def send(self, kept: Sequence[Kept]) -> None:
         """Send all series among these records, each as an ended child run; what is there already is not doubled."""
+        manifest = manifest_of(self._folder)
+        missing = manifest.not_run(one.record for one in kept) if manifest is not None else ()
+        for one in kept:
+            request = one.record.request
+            self._overrides.setdefault(int(request.get("job", 0)), tuple(request.get("overrides", ())))
         for name, members in series_of(kept).items():
-            self._send_series(name, members, interrupted)
+            self._send_series(name, members, _missing_of(members, missing))
 
-    def finish(self, kept: Sequence[Kept], status: str, folder: Path | None) -> None:
+    def finish(self, kept: Sequence[Kept]) -> None:
         """Complete the parent: its outcome, the resolved configurations; then end it."""
+        manifest = manifest_of(self._folder)
         records = [one.record for one in kept]
+        missing = len(manifest.not_run(records)) if manifest is not None else 0
+        times = [record.ended for record in records]
+        if manifest is not None:
+            times += [manifest.started] if manifest.end is None else [manifest.end.ended]
+        ended_ms = max(map(_milliseconds, times))
         counts = {f"cases_{status.lower()}": sum(one.status is status for one in records) for status in Status}
-        self._log(self.run_id, (), {}, {"status": str(worst(records)), **_origin_tags(records)})
-        for key, value in {"cases": len(records), **counts}.items():
-            self._client.log_metric(self.run_id, key, value)
-        for path in sorted(folder.glob("*.yaml")) if folder is not None else ():
+        counts |= {"cases": len(records), "cases_requested": len(records) + missing, "cases_not_run": missing}
+        tags = {"status": status_tag(records, missing), **origin_tags(records)}
+        if manifest is not None:
+            tags["outcome"] = manifest.outcome
+        metrics = [(key, float(value), ended_ms, 0) for key, value in counts.items()]
+        self._log(self.run_id, metrics, {}, tags)
+        for path in sorted([*self._folder.glob("*.yaml"), *self._folder.glob(MANIFEST_NAME)]):
             self._client.log_artifact(self.run_id, str(path), "configuration")
-        self._client.set_tag(self.run_id, COMPLETE_TAG, "true")
-        self._client.set_terminated(self.run_id, status)
-        self._open = [run_id for run_id in self._open if run_id != self.run_id]
+        self._log(self.run_id, (), {}, {SENT_TAG: _digest(kept), COMPLETE_TAG: str(not missing).lower()})
+        self._end(self.run_id, run_status(records, missing), ended_ms)
 
     def close(self, status: str) -> None:
         """End every run that is still open. Never raises: it's the way out."""
@@ -141,32 +155,41 @@ class CommandRun:
                 self._client.set_terminated(run_id, status)
         self._open = []
 
-    def _send_series(self, series: str, kept: Sequence[Kept], interrupted: bool) -> None:
+    def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
         records = [one.record for one in kept]
         found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = '{series}'")
-        tags = {COMMAND_TAG: self._command, SERIES_TAG: series, "mlflow.parentRunId": self.run_id}
-        run_id = found.info.run_id if found is not None else self._create(_series_name(records[0]), tags)
+        if found is not None:
+            run_id = str(found.info.run_id)
+        else:
+            tags = {COMMAND_TAG: self._command, SERIES_TAG: series, "mlflow.parentRunId": self.run_id}
+            job = int(records[0].request.get("job", 0))
+            name = series_name(records[0], differing(self._overrides)[job])
+            run_id = self._create(name, tags, min((record.started for record in records), key=_milliseconds))
         metrics = [
             (key, value, _milliseconds(record.ended), int(record.case["size_bytes"]))
             for record in records
             for key, value in metrics_of(record).items()
         ]
-        self._log(run_id, metrics, _parameters(records[0]), _series_tags(records))
+        self._log(run_id, metrics, parameters_of(records[0]), series_tags(records, missing))
         for one in kept:
             self._client.log_artifact(run_id, str(one.path), "records")
         for path in sorted({path for one in kept if (path := _ptx_path(one)) is not None}):
             self._client.log_artifact(run_id, str(path), "ptx")
-        self._client.set_terminated(run_id, run_status(records, interrupted))
-        self._open = [open_id for open_id in self._open if open_id != run_id]
+        self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 
     def _find(self, filter_string: str) -> Any:
         found = self._client.search_runs([self._experiment_id], filter_string, max_results=1)
         return found[0] if found else None
 
-    def _create(self, name: str, tags: dict[str, str]) -> str:
-        run_id = str(self._client.create_run(self._experiment_id, run_name=name, tags=tags).info.run_id)
-        self._open.append(run_id)
-        return run_id
+    def _create(self, name: str, tags: dict[str, str], started: str) -> str:
+        start_ms = _milliseconds(started) if started else None
+        run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=tags)
+        self._open.append(str(run.info.run_id))
+        return self._open[-1]
+
+    def _end(self, run_id: str, status: str, ended_ms: int) -> None:
+        self._client.set_terminated(run_id, status, ended_ms)
+        self._open = [open_id for open_id in self._open if open_id != run_id]
 
     def _log(
         self,
@@ -183,78 +206,6 @@ class CommandRun:
             self._client.log_batch(run_id, params=some)
         for some in _batches([RunTag(key, str(value)[:5000]) for key, value in tags.items()], _ENTRIES_A_BATCH):
             self._client.log_batch(run_id, tags=some)
-
-
-def metrics_of(record: Record) -> dict[str, float]:
-    """The numbers of a record, as curves over bytes. NaN and infinity stay in the record: MLflow would change them."""
-    found: dict[str, float] = {}
-    if record.check is not None:
-        check = record.check
-        found = {
-            "wrong": check.wrong,
-            "max_ulp_error": check.max_ulp_error,
-            "rms_ulp_error": check.rms_ulp_error,
-            "max_absolute_error": check.max_absolute_error,
-        }
-        if check.bound_used is not None:
-            found["bound_used"] = check.bound_used
-    counters = dict(record.counters)
-    links = counters.pop("links", None)
-    if links:  # one curve for them: with 72 ranks there are 5,112
-        found["link_bytes_busiest"] = max(links.values())
-    found.update(_flat(counters, ""))
-    return {key: float(value) for key, value in found.items() if math.isfinite(value)}
-
-
-def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Counters by name, nested ones as a/b; in letters that MLflow takes."""
-    for key, value in counters.items():
-        name = prefix + re.sub(r"[^\w.\- ]", "_", key)
-        if isinstance(value, dict):
-            yield from _flat(value, f"{name}/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield name, value
-
-
-def _series_name(record: Record) -> str:
-    case = record.case
-    return f"{case['algorithm']} {case['dtype']}/{case.get('accumulator', '')} n{case['world_size']}"
-
-
-def _parameters(record: Record) -> dict[str, Any]:
-    parameters = {key: value for key, value in record.case.items() if key != "size_bytes"}
-    if record.fabric is not None:
-        parameters |= {"fabric": record.fabric.name, "arch": record.fabric.arch}
-        parameters |= {f"fabric.{key}": value for key, value in record.fabric.settings.items()}
-    configuration = record.request.get("configuration", {})
-    return parameters | {key: configuration[key] for key in ("launches", "deadline_s") if key in configuration}
-
-
-def _series_tags(records: Sequence[Record]) -> dict[str, str]:
-    status = worst(records)
-    passed = sum(record.status is Status.PASSED for record in records)
-    tags = {"status": str(status), "passed": f"{passed}/{len(records)}", **_origin_tags(records)}
-    reason = next((record.reason for record in records if record.status is status and record.reason), "")
-    if reason:
-        tags["reason"] = reason
-    digests = sorted({record.kernel.ptx_digest for record in records if record.kernel is not None})
-    if digests:
-        tags["ptx_digest"] = " ".join(digests)
-    return tags
-
-
-def _origin_tags(records: Sequence[Record]) -> dict[str, str]:
-    """What the records say about where they come from: schema, fabric, commit."""
-    if not records:
-        return {}
-    tags = {"record_schema": str(records[0].schema)}
-    fabric = next((record.fabric for record in records if record.fabric is not None), None)
-    if fabric is not None:
-        tags |= {"fabric": fabric.name, "simulated": str(fabric.simulated).lower()}
-    git = records[0].environment.get("git")
-    if isinstance(git, dict) and git.get("commit"):
-        tags |= {"mlflow.source.git.commit": str(git["commit"]), "git_dirty": str(git.get("dirty", "")).lower()}
-    return tags
 
 
 def _ptx_path(one: Kept) -> Path | None:
@@ -310,31 +261,53 @@ def _client(uri: str) -> Any:
     prepare(uri)
     from mlflow import MlflowClient
 
+    def make(path: Path) -> None:
+        # The first question makes the tables and MLflow's default experiment.
+        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
+
+    path = database_path(resolved_uri(uri))
+    if path is not None:
+        make_ready(path, make)
     return MlflowClient(tracking_uri=resolved_uri(uri))
 
 
 def _experiment(client: Any, uri: str, name: str) -> str:
-    """The experiment's id, made if it's missing; for a sqlite database with its artifacts in a folder beside it."""
+    """The experiment's id, made if it's missing; for a database in a file with its artifacts in a folder beside it."""
     found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
-    resolved = resolved_uri(uri)
-    beside = None
-    if resolved.startswith("sqlite"):
-        beside = (Path(resolved.partition(":///")[2]).parent / "mlartifacts").as_uri()
-    return str(client.create_experiment(name, artifact_location=beside))
+    if found is None:
+        path = database_path(resolved_uri(uri))
+        beside = (path.parent / "mlartifacts").as_uri() if path is not None else None
+        try:
+            return str(client.create_experiment(name, artifact_location=beside))
+        except Exception:
+            found = client.get_experiment_by_name(name)  # another command may have been quicker
+            if found is None:
+                raise
+    return str(found.experiment_id)
+
+
+def _missing_of(kept: Sequence[Kept], missing: Iterable[tuple[int, str]]) -> int:
+    """How many of the missing cases, as pairs of job and id, belong to the series that these records are of."""
+    record = kept[0].record
+    job, beginning = int(record.request.get("job", 0)), f"{record.case['op']}-{record.case['algorithm']}-"
+    return sum(number == job and case.startswith(beginning) for number, case in missing)
+
+
+def _digest(kept: Sequence[Kept]) -> str:
+    """Which records these are: by their files' names, of which a command has no two alike."""
+    return hashlib.sha256("\n".join(sorted(one.path.name for one in kept)).encode()).hexdigest()[:16]
 
 
 def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
     """Send the records of one command. Says what was done. TrackingError when MLflow does not take it."""
-    request = kept[0].record.request
     run: CommandRun | None = None
     try:
-        run = CommandRun(uri, experiment, request)
-        if run.already_complete:
+        started = min((one.record.started for one in kept), key=_milliseconds)
+        run = CommandRun(uri, experiment, kept[0].record.request, kept[0].path.parent, started)
+        if run.has(kept):
             return f"already sent, as run {run.run_id}: nothing done"
         run.send(kept)
-        run.finish(kept, run_status([one.record for one in kept]), kept[0].path.parent)
+        run.finish(kept)
         return f"{len(kept)} records sent as run {run.run_id}"
     except Exception as error:
         raise error if isinstance(error, TrackingError) else TrackingError(first_line(error)) from error
@@ -343,36 +316,67 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             run.close("FAILED")
 
 
+class _Parser(argparse.ArgumentParser):
+    """One line for a wrong command line, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message}; see python -m runner.track --help")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """python -m runner.track: send records to MLflow after the fact. Gives the exit code, see --help."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m runner.track",
         description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
-        epilog="exit codes: 0 sent, or there already; 1 MLflow did not take them; 2 the request is wrong",
+        epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="record files, or folders of them")
     parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
     parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
-    options = parser.parse_args(arguments)
     try:
+        options = parser.parse_args(arguments)
         check_uri(options.uri, "--uri")
-        commands: dict[str, list[Kept]] = {}
-        for path in record_paths(options.records):
-            record = load(path)
-            if "command" not in record.request:
-                raise RequestError(f"{path}: the record does not say which command it belongs to, it can't be sent")
-            commands.setdefault(str(record.request["command"]), []).append(Kept(path.absolute(), record))
+        commands, problems = _by_command(record_paths(options.records))
+        if not commands:
+            raise RequestError(problems[0])
     except ValueError as error:
         print(f"symlab: error: {error}", file=sys.stderr)
         return 2
+    for problem in problems:
+        print(f"symlab: warning: left out: {problem}", file=sys.stderr)
     for command, kept in commands.items():
         try:
             print(f"{command}: {send_folder(kept, options.uri, options.experiment)}")
         except TrackingError as error:
-            print(f"symlab: error: MLflow at {options.uri} does not take {command}: {error}", file=sys.stderr)
+            uri = without_passwords(options.uri)
+            print(f"symlab: error: MLflow at {uri} does not take {command}: {error}", file=sys.stderr)
             return 1
     print(f"open it with: {open_command(options.uri)}")
-    return 0
+    return 1 if problems else 0
+
+
+def _by_command(paths: Sequence[Path]) -> tuple[dict[str, list[Kept]], list[str]]:
+    """The records in these files by command, and what is wrong with those files that can't be sent."""
+    commands: dict[str, list[Kept]] = {}
+    problems = []
+    for path in paths:
+        try:
+            record = load(path)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        if "command" in record.request:
+            commands.setdefault(str(record.request["command"]), []).append(Kept(path.absolute(), record))
+        else:
+            problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
+    for command, kept in list(commands.items()):
+        try:
+            manifest_of(kept[0].path.parent)
+        except ValueError as error:
+            # Without it nobody knows whether these are all of its records.
+            problems.append(str(error))
+            del commands[command]
+    return commands, problems
 
 
 if __name__ == "__main__":

@@ -34,12 +34,15 @@ keys (conf/config.yaml has the values they start from; symlab --cfg job shows th
 
 _TAIL = """\
 options:
-  -m, --multirun      sweep: key=1,2,4 or key=range(1,5), in every combination; an experiment may bring its own sweep,
-                      and +exp=a,b runs each with its own
+  -m, --multirun      sweep: key=1,2,4 or 'key=range(1,5)', in every combination; an experiment may bring its own
+                      sweep, and +exp=a,b runs each with its own
   --config-dir DIR    configurations from DIR (laid out as conf/) instead of conf/
   --cfg job|hydra|all [--package KEY] [--resolve]   show the configuration instead of running it
   --info [TOPIC]      Hydra's view: searchpath, defaults, defaults-tree, config, plugins
   -h, --help          this      --version
+
+your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1; the first comment after it is
+  its line in the list above.
 
 examples:
   symlab +exp=allreduce_bf16
@@ -50,7 +53,7 @@ examples:
 
 exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the fabric can't do them);
   1 a case was wrong or failed, every case was refused, or records could not be stored; 2 the request was wrong,
-  nothing ran; 130 Ctrl-C, 143 SIGTERM: finished records are kept.
+  nothing ran; 130 Ctrl-C, 143 SIGTERM, 129 a closed terminal: finished records are kept.
 """
 
 

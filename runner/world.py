@@ -275,9 +275,12 @@ def _innermost_frame(thread: threading.Thread) -> FrameType | None:
 
 
 def _described_frame(frame: FrameType | None) -> str:
-    """The file, line, function and source line of a frame."""
+    """The file (relative to the project's root), line, function and source line of a frame."""
     if frame is None:
         return "its end"
     code = frame.f_code
     line = linecache.getline(code.co_filename, frame.f_lineno).strip()
-    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}" + (f": {line}" if line else "")
+    path = Path(code.co_filename)
+    root = Path(__file__).resolve().parent.parent
+    place = path.relative_to(root) if path.is_relative_to(root) else path
+    return f"{place}:{frame.f_lineno} in {code.co_name}" + (f": {line}" if line else "")

@@ -65,28 +65,32 @@ def test_a_plain_table() -> None:
         "  one_shot           1 KiB  PASSED      0        0.00781        1  bound          1.235",
         "  multimem_two_shot  1 MiB  PASSED      0        0.00781        1  bound          1.235",
         "",
+        "PTX instr: instructions times threads, summed over all ranks and all launches, in millions (M)",
         "fabric: simulator (sm_90a), simulated: results and counts of executed instructions are those of the PTX; "
         "times and bandwidths do not exist",
     ]
 
 
-def test_failures_bring_a_reason_column() -> None:
+def test_each_reason_is_said_once_and_whole_below_the_table() -> None:
     wrong = record(status=Status.WRONG, check=WRONG)
-    text = plain([record(), record(**REFUSED), wrong, record(status=Status.DEADLOCK, check=None, reason="x" * 500)])
+    deadlock = record("two_shot", status=Status.DEADLOCK, check=None, reason="x" * 500)
+    text = plain([record(), record(**REFUSED), wrong, deadlock, record("two_shot", **REFUSED)])
     lines = text.splitlines()
-    assert lines[1].endswith("PTX instr (M)  reason")
     assert lines[2].split() == ["one_shot", "1", "KiB", "PASSED", "0", "0.00781", "1", "bound", "1.235"]
-    assert re.search(r"REFUSED +- +- +- +- +- +no multicast: \[no switch\]$", lines[3])
-    assert re.search(r"WRONG +12 +nan +1 +bound +1\.235 +12 of 8192 elements are wrong; first at rank 1", lines[4])
-    assert lines[5].endswith("x...")
-    assert len(lines[5]) < 280
+    assert re.search(r"REFUSED \[1\] +- +- +- +- +-$", lines[3])
+    assert re.search(r"WRONG \[2\] +12 +nan +1 +bound +1\.235$", lines[4])
+    assert "DEADLOCK [3]" in lines[5]
+    assert "REFUSED [1]" in lines[6]
+    assert lines[8] == "[1] no multicast: [no switch]"
+    assert lines[9].startswith("[2] 12 of 8192 elements are wrong; first at rank 1")
+    assert lines[10] == f"[3] {'x' * 500}"
 
 
 def test_unchecked_is_never_shown_as_verified() -> None:
     text = plain([record(check=None, reason=CHECK_WAS_OFF)])
     assert re.search(r"PASSED \(unchecked\) +- +- +- +- ", text)
     assert "nobody looked at the result" in text
-    assert "reason" not in text
+    assert "[1]" not in text
 
 
 def test_jobs_have_sections() -> None:
@@ -95,6 +99,15 @@ def test_jobs_have_sections() -> None:
     assert [len(section.records) for section in found] == [2, 1]
     assert "accumulator native" in found[1].heading
     assert plain(records).count("  algorithm") == 2
+
+
+def test_sections_name_what_differs_between_jobs_and_is_not_shown_anyway() -> None:
+    records = [
+        record(request={"overrides": ["launches=2", f"seed={seed}", f"sizes.list=[{seed}]", "fabric.multimem=stated"]})
+        for seed in (1, 2)
+    ]
+    assert [section.heading.partition(" inputs")[2] for section in sections(records)] == [", seed=1", ", seed=2"]
+    assert sections(records[:1])[0].heading.endswith("normal inputs")
 
 
 def test_placement_is_shown_where_it_differs() -> None:

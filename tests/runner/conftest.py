@@ -20,6 +20,7 @@ from reports.record import Check, Mismatch
 from runner.__main__ import main
 from runner.config import FabricRequest, Request
 from runner.job import Means
+from runner.manifest import MANIFEST_NAME
 from runner.mirror import Connection, follow
 from runner.session import Tools
 from runner.world import WorldFailure
@@ -76,7 +77,7 @@ class Script:
 
     def _capture(self, root: Path) -> dict[str, Any]:
         self.captures += 1
-        return {"git": {"commit": "0123abc", "dirty": True}}
+        return {"git": {"commit": "0123abc", "dirty": True}, "host": {"user": "somebody"}}
 
     def _refuses(self, spec: KernelSpec, case: Case, traits: Traits) -> str | None:
         return "no multicast here" if spec.needs_multicast and not traits.multicast else None
@@ -96,6 +97,11 @@ class Script:
         return GOOD if request.check else None
 
 
+def record_files(folder: Path) -> list[Path]:
+    """All records under folder/records."""
+    return [path for path in folder.glob("records/**/*.json") if path.name != MANIFEST_NAME]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a command line ended, and what it left in its folder."""
@@ -108,7 +114,7 @@ class Outcome:
     @property
     def records(self) -> list[dict[str, Any]]:
         """All records, in the order in which they were made."""
-        found = [json.loads(path.read_text()) for path in self.folder.glob("records/**/*.json")]
+        found = [json.loads(path.read_text()) for path in record_files(self.folder)]
         return sorted(found, key=lambda record: (record["started"], record["id"]))
 
     @property
@@ -121,8 +127,9 @@ def in_thread() -> Connection:
     read_message, write_message = os.pipe()
     read_answer, write_answer = os.pipe()
     ends = os.fdopen(read_message), os.fdopen(write_answer, "w")
-    threading.Thread(target=follow, args=ends, daemon=True).start()
-    return os.fdopen(write_message, "w"), os.fdopen(read_answer)
+    follower = threading.Thread(target=follow, args=ends, daemon=True)
+    follower.start()
+    return Connection(os.fdopen(write_message, "w"), os.fdopen(read_answer), follower.join)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,71 @@ def test_an_experiment_in_another_folder(tmp_path: Path) -> None:
     assert (job.request.world_size, job.request.sizes_bytes) == (5, (12, 1024))
     assert ranged.request.sizes_bytes == (1024,)
     assert experiments(tmp_path)["mine"] == "my own"
+
+
+@pytest.fixture
+def with_experiment(tmp_path: Path) -> Callable[[str], Path]:
+    """with_experiment(text): a folder like conf/ with exp/mine.yaml of that text."""
+
+    def write(text: str) -> Path:
+        shutil.copytree(CONF, tmp_path / "conf")
+        (tmp_path / "conf" / "exp" / "mine.yaml").write_text(text)
+        return tmp_path / "conf"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("[4, 12, 1000]", (4, 12, 1000)),
+        ("[1K, 8]", (1024, 8)),
+        ("4K", (4096,)),
+        ("12", (12,)),
+        ("{max: 8K}", (1024, 8192)),
+        ("{list: 8}", (8,)),
+    ],
+)
+def test_forms_of_sizes_in_a_file(
+    with_experiment: Callable[[str], Path], written: str, expected: tuple[int, ...]
+) -> None:
+    folder = with_experiment(f"# @package _global_\nsizes: {written}\n")
+    with hydra_over(folder):
+        assert compose_jobs(["+exp=mine"], multirun=False)[0].request.sizes_bytes == expected
+        assert compose_jobs(["+exp=mine", "sizes=[16]"], multirun=False)[0].request.sizes_bytes == (16,)
+
+
+HEADER = "# @package _global_\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (HEADER + "seed: 1\nworld_size: [3\n", ["exp/mine.yaml:3: ", "(YAML)"]),
+        (HEADER + "seed: 1\nseed: 2\n", ["exp/mine.yaml:3: ", "duplicate key"]),
+        (HEADER + "seed: 1\n\tlaunches: 2\n", ["exp/mine.yaml:3: "]),
+        (HEADER + "- 4K\n", ["exp/mine.yaml", "key: value"]),
+        (HEADER + "just words\n", ["unknown key 'just' (just in exp/mine.yaml)"]),
+        ("# @package\nseed: 1\n", ["exp/mine.yaml", "package"]),
+        ("", ["exp/mine.yaml lacks '# @package _global_' on its first line"]),
+        ("seed: 3\n", ["exp/mine.yaml lacks '# @package _global_' on its first line"]),
+        ("# text first\n# @package _global_\nseed: 3\n", ["exp/mine.yaml lacks '# @package _global_'"]),
+        (HEADER + "world_size: [3]\n", ["(world_size in exp/mine.yaml)", "could not be converted", "whole number"]),
+        (HEADER + "fabric: {seed: abc}\n", ["'abc'", "(fabric.seed in exp/mine.yaml)", "whole number"]),
+        (HEADER + "fabric: simulator\n", ["'simulator'", "(fabric in exp/mine.yaml)", "{name: .., arch: ..}"]),
+        (HEADER + "sizes: true\n", ["(sizes in exp/mine.yaml)"]),
+        (HEADER + "wurld_size: 3\n", ["unknown key 'wurld_size' (wurld_size in exp/mine.yaml)", "world_size"]),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_name(
+    with_experiment: Callable[[str], Path], text: str, parts: list[str]
+) -> None:
+    with hydra_over(with_experiment(text)), pytest.raises(RequestError) as caught:
+        compose_jobs(["+exp=mine"], multirun=False)
+    message = str(caught.value)
+    assert [part for part in parts if part not in message] == [], message
+    assert "\n" not in message
+    assert "command line" not in message
 
 
 def test_the_schema_and_the_file_agree() -> None:

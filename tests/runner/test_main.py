@@ -21,7 +21,7 @@ from reports.record import load
 from runner.console import Console
 from runner.interrupt import Interrupted
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, Outcome, Script
+from tests.runner.conftest import BAD, Outcome, Script, record_files
 
 ROOT = Path(runner.__file__).parent.parent
 Symlab = Callable[..., Outcome]
@@ -100,6 +100,7 @@ def test_some_refused_is_fine_and_all_refused_is_not(symlab: Symlab) -> None:
     some = symlab("algorithms=[one_shot,multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
     assert some.code == 0
     assert "2 cases: 1 passed, 1 refused" in some.out
+    assert some.out.count("no multicast here") == 1, "each reason is said once"
     every = symlab("algorithms=[multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
     assert every.code == 1
     assert "every case was refused" in every.out
@@ -247,9 +248,9 @@ def test_ctrl_c_in_a_process(tmp_path: Path, database: str, mlflow_runs: Callabl
     assert started.end() == 130
     assert "2 cases: 1 passed, 1 not run" in started.out
     assert "Traceback" not in started.out
-    assert len(list(tmp_path.glob("records/*/*.json"))) == 1
+    assert len(record_files(tmp_path)) == 1
     runs = mlflow_runs("ctrl_c")
-    assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["KILLED", "KILLED"]
+    assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["KILLED", "FINISHED"]
 
 
 def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_runs: Callable[[str], Any]) -> None:
@@ -262,17 +263,56 @@ def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_run
     assert started.end() == 130
     assert time.monotonic() - began_s < 10
     assert "Traceback" not in started.out
-    assert len(list(tmp_path.glob("records/*/*.json"))) == 1
+    assert len(record_files(tmp_path)) == 1
     runs = mlflow_runs("ctrl_c_twice")
     assert "RUNNING" not in [run.info.status for run in [*runs["parents"], *runs["children"]]]
 
 
-def test_sigterm_is_143(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_end_that_others_ask_for(tmp_path: Path, number: signal.Signals, code: int) -> None:
     started = Started(tmp_path, "quick", "sizes=[8]", "track=none")
     started.until("waiting")
-    started.process.send_signal(signal.SIGTERM)
-    assert started.end() == 143
+    started.process.send_signal(number)
+    assert started.end() == code
     assert "2 cases: 1 passed, 1 not run" in started.out
+
+
+def test_unchecked_is_counted_apart(symlab: Symlab) -> None:
+    assert "2 cases: 2 passed unchecked" in symlab("sizes=[8]", "check=false").out.splitlines()
+
+
+def test_one_is_no_plural(symlab: Symlab) -> None:
+    done = symlab("sizes=[8]", "algorithms=[one_shot]", "world_size=1")
+    assert done.out.splitlines()[0].endswith("sum, 1 rank, 1 size x 1 algorithm = 1 case")
+
+
+def test_jobs_of_a_sweep_are_told_apart(symlab: Symlab) -> None:
+    lines = symlab("-m", "seed=range(1,3)", "dtype=float32,float16", "world_size=2", "sizes=[8]").out.splitlines()
+    assert "[1/8] one_shot 8 n2 (seed=1 dtype=float32) PASSED" in lines
+    assert "[8/8] two_shot 8 n2 (seed=2 dtype=float16) PASSED" in lines
+    headings = [line for line in lines if line.startswith("all_reduce ")]
+    assert [heading.rpartition(", ")[2] for heading in headings] == ["seed=1", "seed=1", "seed=2", "seed=2"]
+
+
+def test_the_configurations_of_a_sweep(symlab: Symlab) -> None:
+    done = symlab("-m", "--cfg", "job", "+exp=allreduce_fp16,accumulator_study")
+    assert (done.code, done.err) == (0, "")
+    documents = list(yaml.safe_load_all(done.out))
+    assert [one["dtype"] for one in documents] == ["float16"] + ["bfloat16"] * 6
+    assert [one["world_size"] for one in documents[1:]] == [2, 4, 8] * 2
+    assert "---\n# job 1 of 7: accumulator=native world_size=2 +exp=accumulator_study\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [("/x/runner/__main__.py", ["python", "-m", "runner"]), ("/x/bin/symlab", ["symlab"])],
+)
+def test_a_record_says_how_it_was_started(
+    symlab: Symlab, monkeypatch: pytest.MonkeyPatch, first: str, expected: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [first, "ignored"])
+    done = symlab("sizes=[8]")
+    assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", "track=none"]
 
 
 class Terminal:
@@ -341,7 +381,7 @@ def test_real_kernels_on_the_simulator_and_the_second_time_from_the_cache(tmp_pa
         {"code": 0, "cutlass": True, "mlflow": False},
         {"code": 0, "cutlass": False, "mlflow": False},
     ]
-    for path in tmp_path.glob("records/*/*.json"):
+    for path in record_files(tmp_path):
         record = load(path)
         assert record.verified
         assert record.counters["instructions"] > 0

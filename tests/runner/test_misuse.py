@@ -64,7 +64,10 @@ Symlab = Callable[..., Outcome]
         (["--cfg", "jobs"], ["jobs"]),
         (["--cfg", "job", "-p", "nowhere"], ["no 'nowhere' in the configuration (--package)"]),
         (["--config-dir", "/nowhere"], ["no config.yaml in /nowhere (--config-dir)"]),
-        (["-m", "world_size=2,99"], ["a world of 99 ranks"]),
+        (["-m", "world_size=2,99"], ["a world of 99 ranks", "in job 1 of 2: world_size=99"]),
+        (["-m", "world_size=2,two"], ["(world_size)", "in job 1 of 2: world_size=two"]),
+        (["fabric.arch=sm_80"], ["all_reduce is not built for 'sm_80' (fabric.arch), known: sm_90, sm_90a"]),
+        (["--cfg", "job", "world_size=2,4"], ["'world_size=2,4' gives several values", "add -m"]),
         (["-m", "sizes=[8],[7]"], ["7 bytes are no whole number", "in job 1 of 2: sizes.list=[7]"]),
         (["-m", "records=a,b"], ["one value of records", "leave it out"]),
     ],
@@ -99,7 +102,7 @@ def test_a_records_folder_that_only_fails_when_it_is_made(symlab: Symlab, monkey
 
     monkeypatch.setattr(Store, "create", refused)
     done = symlab("sizes=[8]")
-    assert done.code == 2
+    assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
     assert "Read-only file system; name another folder (records)" in done.err
 
@@ -143,3 +146,26 @@ def test_a_process_ends_with_two_and_without_a_traceback(tmp_path: Path, module:
     assert run.stderr.count("\n") == 1
     assert run.stderr.startswith("symlab: error: ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", ["--help", "sizes=[8] track=none", "--cfg job"])
+@pytest.mark.parametrize("output", [">/dev/full", ">&-"])
+def test_an_output_that_takes_nothing_is_no_traceback(tmp_path: Path, output: str, arguments: str) -> None:
+    run = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m runner {arguments} {output}', sys.executable],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert run.stderr.count("\n") == 1, run.stderr
+    assert "standard output" in run.stderr
+
+
+def test_before_main_nothing_is_imported_that_takes_time() -> None:
+    """A Ctrl-C meanwhile would be a traceback."""
+    code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import http.server
+import json
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,12 @@ import pytest
 
 from runner import track
 from runner.config import TrackRequest
+from runner.entries import metrics_of
 from runner.mirror import Connection, Mirror, in_process
 from runner.track import main as send_later
-from runner.track import metrics_of, open_command, resolved_uri
+from runner.track import open_command, resolved_uri
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, Outcome, Script, in_thread
+from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
 
 Symlab = Callable[..., Outcome]
 Runs = Callable[[str], dict[str, list[Any]]]
@@ -68,8 +71,8 @@ def test_metrics_are_curves_over_bytes_and_artifacts_are_there(
     assert not any("links" in key for key in runs["children"][0].data.metrics)
     assert len(client.list_artifacts(child, "records")) == 3
     assert [one.path.endswith(".ptx") for one in client.list_artifacts(child, "ptx")] == [True]
-    (configuration,) = client.list_artifacts(runs["parents"][0].info.run_id, "configuration")
-    assert configuration.path == "configuration/configuration.yaml"
+    configuration = client.list_artifacts(runs["parents"][0].info.run_id, "configuration")
+    assert [one.path.partition("/")[2] for one in configuration] == ["command.json", "configuration.yaml"]
     database_folder = Path(database.removeprefix("sqlite:///")).parent
     assert (database_folder / "mlartifacts").is_dir()
 
@@ -92,7 +95,7 @@ def test_jobs_of_a_sweep_are_under_one_parent(symlab: Symlab, database: str, mlf
             1,
             {"two_shot": "FAILED", "one_shot": "FINISHED", "all_reduce": "FAILED"},
         ),
-        (KeyboardInterrupt(), 130, {"one_shot": "KILLED", "all_reduce": "KILLED"}),
+        (KeyboardInterrupt(), 130, {"one_shot": "FINISHED", "all_reduce": "KILLED"}),
     ],
     ids=["wrong", "timeout", "interrupt"],
 )
@@ -170,7 +173,7 @@ def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
     assert done.code == 0
     assert "hunter2" not in done.out
     kept = [path.read_text() for path in done.folder.glob("records/*/*.*")]
-    assert len(kept) == 3
+    assert len(kept) == 4
     assert not any("hunter2" in text for text in kept)
 
 
@@ -188,7 +191,7 @@ def test_a_failure_in_the_middle_ends_the_runs(
     def broken(*_: Any) -> dict[str, Any]:
         raise RuntimeError("the server went away")
 
-    monkeypatch.setattr(track, "_series_tags", broken)
+    monkeypatch.setattr(track, "series_tags", broken)
     done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=middle", track=True)
     assert done.code == 0
     assert "the server went away" in done.out
@@ -297,7 +300,7 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
 
     script.outcomes = {"one_shot": replace(BAD, max_absolute_error=float("nan"))}
     done = symlab("sizes=[8]", "algorithms=one_shot")
-    (path,) = done.folder.glob("records/*/*.json")
+    (path,) = record_files(done.folder)
     metrics = metrics_of(load(path))
     assert "max_absolute_error" not in metrics
     assert metrics["wrong"] == 3
@@ -305,13 +308,105 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
 
 @pytest.mark.parametrize("connect", [in_thread, in_process])
 def test_abandoning_is_quick_and_ends_what_is_open(
-    connect: Callable[[], Connection], database: str, mlflow_runs: Runs
+    connect: Callable[[], Connection], database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
     name = f"abandoned_{connect.__name__}"
-    mirror = Mirror(TrackRequest("mlflow", database, name), {"command": "c1"}, connect)
+    mirror = Mirror(TrackRequest("mlflow", database, name), {"command": "c1"}, tmp_path, connect)
     deadline_s = time.monotonic() + 30
     while not mlflow_runs(name)["parents"] and time.monotonic() < deadline_s:
         time.sleep(0.05)
     mirror.abandon()
     (parent,) = mlflow_runs(name)["parents"]
     assert parent.info.status == "KILLED"
+
+
+def test_an_interrupted_command_is_incomplete_whoever_sends_it(
+    symlab: Symlab, script: Script, database: str, mlflow_runs: Runs
+) -> None:
+    script.outcomes = {"two_shot": KeyboardInterrupt()}
+    done = symlab("sizes=[8,16]", f"track.uri={database}", "track.experiment=cut", track=True)
+    assert done.code == 130
+    assert send_later([str(done.folder / "records"), "--uri", database, "--experiment", "cut_later"]) == 0
+    for name in ("cut", "cut_later"):
+        (parent,) = mlflow_runs(name)["parents"]
+        assert (parent.info.status, parent.data.tags["status"]) == ("KILLED", "INCOMPLETE")
+        assert (parent.data.tags["outcome"], parent.data.tags[track.COMPLETE_TAG]) == ("interrupted", "false")
+        metrics = parent.data.metrics
+        assert [metrics[key] for key in ("cases", "cases_requested", "cases_not_run")] == [1, 4, 3]
+        (child,) = mlflow_runs(name)["children"]
+        assert (child.info.status, child.data.tags["passed"]) == ("KILLED", "1/2")
+
+
+def test_an_interrupt_before_any_case_is_not_passed(
+    symlab: Symlab, script: Script, database: str, mlflow_runs: Runs
+) -> None:
+    script.outcomes = {"": KeyboardInterrupt()}
+    symlab("sizes=[8]", f"track.uri={database}", "track.experiment=none_ran", track=True)
+    (parent,) = mlflow_runs("none_ran")["parents"]
+    assert (parent.info.status, parent.data.tags["status"]) == ("KILLED", "INCOMPLETE")
+    assert (parent.data.metrics["cases"], parent.data.metrics["cases_not_run"]) == (0, 2)
+
+
+def test_a_killed_command_is_incomplete(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
+    done = symlab("sizes=[8]")
+    (path,) = done.folder.glob("records/*/command.json")
+    document = json.loads(path.read_text())
+    for key in ("ended", "exit_code", "outcome", "why", "counts", "cases_not_run"):
+        del document[key]
+    path.write_text(json.dumps(document))
+    record_files(done.folder)[0].unlink()
+    arguments = [str(done.folder / "records"), "--uri", database, "--experiment", "killed"]
+    assert [send_later(arguments), send_later(arguments)] == [0, 0]
+    (parent,) = mlflow_runs("killed")["parents"]
+    assert (parent.info.status, parent.data.tags["status"]) == ("KILLED", "INCOMPLETE")
+    assert parent.data.tags["outcome"] == "killed"
+
+
+def test_times_and_user_are_those_of_the_records(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
+    done = symlab("sizes=[8]")
+    time.sleep(0.2)
+    assert send_later([str(done.folder / "records"), "--uri", database, "--experiment", "times"]) == 0
+    begun, ended = done.records[0]["started"], max(record["ended"] for record in done.records)
+    runs = mlflow_runs("times")
+    for run in [*runs["parents"], *runs["children"]]:
+        assert run.data.tags["mlflow.user"] == "somebody"
+        assert run.info.end_time < datetime.fromisoformat(ended).timestamp() * 1000 + 150
+    child = min(runs["children"], key=lambda run: run.info.start_time)
+    assert child.info.start_time == pytest.approx(datetime.fromisoformat(begun).timestamp() * 1000, abs=1)
+    assert runs["parents"][0].info.start_time <= child.info.start_time
+    assert "bound_used" not in child.data.metrics
+    assert child.data.params["sizes"] == "8"
+    assert child.data.tags["counters"] == "sums over all ranks and all launches"
+    assert child.data.tags["source_digest"].startswith("sha256:")
+
+
+def test_runs_of_different_jobs_can_be_told_apart(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
+    options = ["algorithms=[one_shot]", "sizes=[8]", f"track.uri={database}", "track.experiment=apart"]
+    symlab("-m", "seed=1,2", *options, track=True)
+    names = sorted(run.info.run_name for run in mlflow_runs("apart")["children"])
+    assert names == [f"one_shot float32/float32 n2 seed={seed}" for seed in (1, 2)]
+
+
+def test_a_bad_file_among_records_is_left_out(
+    symlab: Symlab, database: str, mlflow_runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = symlab("sizes=[8]")
+    (record_files(done.folder)[0].parent / "bad.json").write_text("{")
+    assert send_later([str(done.folder / "records"), "--uri", database, "--experiment", "bad_file"]) == 1
+    assert "warning: left out" in capsys.readouterr().err
+    assert mlflow_runs("bad_file")["parents"][0].info.status == "FINISHED"
+
+
+def test_sending_nothing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert send_later([]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_follower_is_gone_when_the_command_is(tmp_path: Path, database: str) -> None:
+    connection = in_process()
+    mirror = Mirror(TrackRequest("mlflow", database, "gone"), {"command": "c2"}, tmp_path, lambda: connection)
+    mirror.finish(lambda: None)
+    began_s = time.monotonic()
+    assert connection.wait(0) is None
+    assert time.monotonic() - began_s < 0.1
+    assert connection.wait.__closure__[0].cell_contents.returncode == 0  # type: ignore[attr-defined]

@@ -198,7 +198,7 @@ def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
     release.set()
     assert time.monotonic() - began < 5
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
-    assert "test_world.py" in failure.message
+    assert " at tests/runner/test_world.py:" in failure.message, "relative to the project"
     assert "the line in question" in failure.message
 
 

@@ -1,0 +1,157 @@
+"""What of records goes to MLflow, and under which names: run status, metrics, parameters, tags."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.record import Record, Status
+
+WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
+INCOMPLETE = "INCOMPLETE"
+"""The status tag where cases that were asked for did not run."""
+
+_IN_THE_NAME = ("algorithms", "dtype", "accumulator", "world_size")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record and the file it is kept in."""
+
+    path: Path
+    record: Record
+
+
+def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
+    """The records by series, "<job>/<op>/<algorithm>", in the order in which they appear."""
+    series: dict[str, list[Kept]] = {}
+    for one in kept:
+        case = one.record.case
+        series.setdefault(f"{one.record.request.get('job', 0)}/{case['op']}/{case['algorithm']}", []).append(one)
+    return series
+
+
+def worst(records: Iterable[Record]) -> Status:
+    """The status that speaks for several records; PASSED for none."""
+    found = {record.status for record in records}
+    return next((status for status in WORST_FIRST if status in found), Status.PASSED)
+
+
+def run_status(records: Sequence[Record], cases_not_run: int = 0) -> str:
+    """MLflow's status: KILLED when cases did not run, FINISHED when all passed or were refused, FAILED else."""
+    if cases_not_run:
+        return "KILLED"
+    return "FINISHED" if worst(records) in (Status.PASSED, Status.REFUSED) else "FAILED"
+
+
+def status_tag(records: Sequence[Record], cases_not_run: int = 0) -> str:
+    """The outcome in a word: the worst status, or INCOMPLETE when cases, or all, did not run."""
+    return INCOMPLETE if cases_not_run or not records else str(worst(records))
+
+
+def metrics_of(record: Record) -> dict[str, float]:
+    """The numbers of a record, as curves over bytes. What is not finite stays in the record: MLflow would change it."""
+    # Not bound_used: it is 1 for every result that is rounded correctly, and would be read as an error.
+    found: dict[str, float] = {}
+    if record.check is not None:
+        check = record.check
+        found = {
+            "wrong": check.wrong,
+            "max_ulp_error": check.max_ulp_error,
+            "rms_ulp_error": check.rms_ulp_error,
+            "max_absolute_error": check.max_absolute_error,
+        }
+    counters = dict(record.counters)
+    links = counters.pop("links", None)
+    if links:  # one curve for them: with 72 ranks there are 5,112
+        found["link_bytes_busiest"] = max(links.values())
+    found.update(_flat(counters, ""))
+    return {key: float(value) for key, value in found.items() if math.isfinite(value)}
+
+
+def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """Counters by name, nested ones as a/b; in letters that MLflow takes."""
+    for key, value in counters.items():
+        name = prefix + re.sub(r"[^\w.\- ]", "_", key)
+        if isinstance(value, dict):
+            yield from _flat(value, f"{name}/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield name, value
+
+
+def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
+    """A child run's name. distinction: what tells its job from the others of the command, see differing."""
+    case = record.case
+    name = f"{case['algorithm']} {case['dtype']}/{case.get('accumulator', '')} n{case['world_size']}"
+    return " ".join([name, *distinction])
+
+
+def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+    """Of each job's overrides those that not all jobs have, but for what a run's name says anyway."""
+    common = set.intersection(*map(set, overrides.values())) if overrides else set()
+    return {
+        job: tuple(one for one in lines if one not in common and one.partition("=")[0].lstrip("+") not in _IN_THE_NAME)
+        for job, lines in overrides.items()
+    }
+
+
+def parameters_of(record: Record) -> dict[str, Any]:
+    """What a series was run with."""
+    parameters = {key: value for key, value in record.case.items() if key != "size_bytes"}
+    if record.fabric is not None:
+        parameters |= {"fabric": record.fabric.name, "arch": record.fabric.arch}
+        parameters |= {f"fabric.{key}": value for key, value in record.fabric.settings.items()}
+    configuration = record.request.get("configuration", {})
+    if "sizes" in configuration:
+        parameters["sizes"] = _sizes(configuration["sizes"])
+    return parameters | {key: configuration[key] for key in ("launches", "deadline_s") if key in configuration}
+
+
+def _sizes(sizes: Any) -> str:
+    """As they were asked for, not as they were run: an interrupt does not change them."""
+    if isinstance(sizes, dict) and sizes.get("list"):
+        sizes = sizes["list"]
+    if isinstance(sizes, dict):
+        return " ".join(f"{key}={value}" for key, value in sizes.items() if value not in (None, []))
+    return " ".join(map(str, sizes)) if isinstance(sizes, (list, tuple)) else str(sizes)
+
+
+def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:
+    """The outcome of a series, and which code ran."""
+    status = worst(records)
+    passed = sum(record.status is Status.PASSED for record in records)
+    tags = {
+        "status": status_tag(records, cases_not_run),
+        "passed": f"{passed}/{len(records) + cases_not_run}",
+        "counters": "sums over all ranks and all launches",
+        **origin_tags(records),
+    }
+    reason = next((record.reason for record in records if record.status is status and record.reason), "")
+    if reason:
+        tags["reason"] = reason
+    kernels = [record.kernel for record in records if record.kernel is not None]
+    for name in ("ptx_digest", "cubin_digest", "source_digest"):
+        if digests := sorted({getattr(kernel, name) for kernel in kernels} - {""}):
+            tags[name] = " ".join(digests)
+    return tags
+
+
+def origin_tags(records: Sequence[Record]) -> dict[str, str]:
+    """What the records say about where they come from: schema, fabric, user, commit."""
+    if not records:
+        return {}
+    tags = {"record_schema": str(records[0].schema)}
+    fabric = next((record.fabric for record in records if record.fabric is not None), None)
+    if fabric is not None:
+        tags |= {"fabric": fabric.name, "simulated": str(fabric.simulated).lower()}
+    host = records[0].environment.get("host")
+    if isinstance(host, dict) and host.get("user"):
+        tags["mlflow.user"] = str(host["user"])
+    git = records[0].environment.get("git")
+    if isinstance(git, dict) and git.get("commit"):
+        tags |= {"mlflow.source.git.commit": str(git["commit"]), "git_dirty": str(git.get("dirty", "")).lower()}
+    return tags
