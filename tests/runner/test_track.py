@@ -21,7 +21,6 @@ from runner.config import TrackRequest
 from runner.entries import metrics_of
 from runner.mirror import Connection, Mirror, in_process
 from runner.track import main as send_later
-from runner.track import open_command, resolved_uri
 from runner.world import WorldFailure
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
 
@@ -268,29 +267,6 @@ def test_help_of_sending_later_is_quick() -> None:
     assert run.returncode == 0
     assert time.monotonic() - began_s < 5
     assert "exit codes" in run.stdout
-
-
-def test_a_relative_database_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert resolved_uri("sqlite:///mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
-    assert resolved_uri("sqlite:////x/mlflow.db") == "sqlite:////x/mlflow.db"
-    assert resolved_uri("http://host:5000") == "http://host:5000"
-    assert open_command("http://host:5000") == "http://host:5000"
-
-
-def test_the_command_that_opens_the_dashboard_can_be_called_from_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv" / "bin" / "python"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert open_command("sqlite:///a.db").startswith(".venv/bin/mlflow ui --backend-store-uri sqlite:////")
-    program = tmp_path / ".venv" / "bin" / "mlflow"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent))
-    assert open_command("sqlite:///a.db").startswith("mlflow ui ")
 
 
 def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) -> None:

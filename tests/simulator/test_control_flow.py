@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,32 @@ class TestDivergence:
             assert [int(found[lane]) for lane in lanes] == [reference(lane) for lane in lanes], f"seed {seed}"
 
 
+_MEANING: dict[str, Callable[[int, int], int]] = {
+    "add.u32": lambda x, y: x + y,
+    "sub.u32": lambda x, y: x - y,
+    "mul.lo.u32": lambda x, y: x * y,
+    "xor.b32": lambda x, y: x ^ y,
+    "and.b32": lambda x, y: x & y,
+    "or.b32": lambda x, y: x | y,
+}
+
+
+def execute(steps: list[Any], r: list[int]) -> None:
+    """What a random program does to the registers r of one lane."""
+    for kind, *rest in steps:
+        if kind == "assign":
+            opcode, guard, target, a, b = rest
+            if not guard or (r[b] & 1 == 1) == ("!" not in guard):
+                r[target] = _MEANING[opcode](r[a], r[b]) & 0xFFFFFFFF
+        elif kind == "if":
+            a, mask, first, second = rest
+            execute(first if r[a] & mask else second, r)
+        else:
+            a, inner = rest
+            for _ in range((r[a] & 3) + 1):
+                execute(inner, r)
+
+
 def random_program(seed: int) -> tuple[str, Any]:
     """A structured program over %r1..%r4 and its meaning: statements are assignments, ifs and counted loops."""
     rng = random.Random(seed)
@@ -142,33 +169,10 @@ def random_program(seed: int) -> tuple[str, Any]:
         return text, ("loop", a, steps)
 
     text, program = block(3)
-    functions = {
-        "add.u32": lambda x, y: x + y,
-        "sub.u32": lambda x, y: x - y,
-        "mul.lo.u32": lambda x, y: x * y,
-        "xor.b32": lambda x, y: x ^ y,
-        "and.b32": lambda x, y: x & y,
-        "or.b32": lambda x, y: x | y,
-    }
 
     def reference(lane: int) -> int:
         r = [0, lane, lane * 2654435761 & 0xFFFFFFFF, 12345, lane ^ 0x55]
-
-        def execute(steps: list[Any]) -> None:
-            for kind, *rest in steps:
-                if kind == "assign":
-                    opcode, guard, target, a, b = rest
-                    if not guard or (r[b] & 1 == 1) == ("!" not in guard):
-                        r[target] = functions[opcode](r[a], r[b]) & 0xFFFFFFFF
-                elif kind == "if":
-                    a, mask, first, second = rest
-                    execute(first if r[a] & mask else second)
-                else:
-                    a, inner = rest
-                    for _ in range((r[a] & 3) + 1):
-                        execute(inner)
-
-        execute(program)
+        execute(program, r)
         return r[1]
 
     start = "mov.u32 %r1, %lane; mul.lo.u32 %r2, %lane, 2654435761; mov.u32 %r3, 12345; xor.b32 %r4, %lane, 85; "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import Outcome, executable, get, make_world, module, put, run
+from simulator_harness import Outcome, executable, make_world, module, put, run
 
 from memory.fabric import DeviceFault, PeerLost, Region
 from simulator.fabric import SimulatorFabric
@@ -330,86 +330,6 @@ def test_a_diverged_group_names_the_thread_that_did_it() -> None:
         "@%p1 bra END; st.global.b32 [%d1], %r1; END:"
     )
     assert "rank 0, block 3, thread 59: " in fault(body, lambda p: p.data, grid=5, block=64)
-
-
-def test_lanes_of_one_access_may_touch_several_tensors() -> None:
-    """Every second thread reads the peer's tensor, the others their own; all sums are right."""
-    ptx = module(
-        "and.b32 %r1, %lane, 1; setp.eq.u32 %p1, %r1, 1; selp.b64 %d1, %own, %peer, %p1;"
-        "mul.wide.u32 %d2, %lane, 4; add.s64 %d1, %d1, %d2; ld.global.b32 %r2, [%d1];"
-        "add.s64 %d3, %out, %d2; st.global.b32 [%d3], %r2;",
-        ["u64 own", "u64 peer", "u64 out"],
-    )
-    lanes = 3000
-
-    def program(fabric: SimulatorFabric) -> tuple[Any, int]:
-        own = put(fabric, "own", np.arange(lanes, dtype=np.uint32) + fabric.rank * 1_000_000)
-        out = fabric.allocate(lanes * 4, 256, "out")
-        peer = fabric.peer_address(own, (fabric.rank + 1) % 3)
-        fabric.launch(executable(ptx), 30, 100, [own.address, peer, out.address])
-        found = get(fabric, out, "u4")
-        fabric.barrier()
-        return found, fabric.rank
-
-    for found, rank in run(make_world(3), program).results:
-        index = np.arange(lanes)
-        source = np.where(index % 2 == 1, rank, (rank + 1) % 3)
-        assert np.array_equal(found, index + source * 1_000_000)
-
-
-def test_one_of_several_tensors_is_poison() -> None:
-    """Lanes alternate between two tensors; one element of the second was never written."""
-    ptx = module(
-        "and.b32 %r1, %lane, 1; setp.eq.u32 %p1, %r1, 1; selp.b64 %d1, %odd, %even, %p1; mad.lo.u64 %d1, %lane64, 4, %d1;"
-        "ld.global.b32 %r2, [%d1];",
-        ["u64 even", "u64 odd"],
-    )
-
-    def program(fabric: SimulatorFabric) -> None:
-        even, odd = put(fabric, "even", np.zeros(1000, np.uint32)), fabric.allocate(4000, 256, "odd")
-        fabric.write(odd, 0, torch.zeros(4 * 777, dtype=torch.uint8))
-        fabric.write(odd, 4 * 778, torch.zeros(4 * 222, dtype=torch.uint8))
-        fabric.launch(executable(ptx), 10, 100, [even.address, odd.address])
-        fabric.synchronize()
-
-    text = str(run(make_world(1), program).error())
-    assert "rank 0, block 7, thread 77: " in text
-    assert "byte 3108 of tensor 'odd' of 4000 bytes): never written (poison)" in text
-
-
-def test_an_address_that_was_freed_and_given_away_again() -> None:
-    """The old address now lies in another tensor, and in its poison."""
-
-    def program(fabric: SimulatorFabric) -> None:
-        old = put(fabric, "old", np.zeros(256, np.uint8))
-        fabric.free(old)
-        new = fabric.allocate(512, 256, "new")
-        assert new.address == old.address
-        fabric.launch(executable(module(LOAD, ["u64 base"])), 1, 1, [old.address + 16])
-        fabric.synchronize()
-
-    text = str(run(make_world(1), program).error())
-    assert "byte 16 of tensor 'new' of 512 bytes" in text
-    assert "never written (poison)" in text
-
-
-@pytest.mark.parametrize("heap_bytes", [1 << 16, (1 << 16) - 256, 3 << 15])
-def test_a_heap_filled_to_its_last_byte(heap_bytes: int) -> None:
-    """Its end is nobody's beginning: not the next rank's either."""
-
-    def program(fabric: SimulatorFabric, offset: int) -> None:
-        data = put(fabric, "data", np.zeros(heap_bytes, np.uint8))
-        fabric.barrier()
-        fabric.launch(executable(module(LOAD, ["u64 base"])), 1, 1, [data.address + offset])
-        fabric.synchronize()
-
-    assert not any(run(make_world(3, heap_bytes=heap_bytes), lambda fabric: program(fabric, heap_bytes - 4)).errors)
-    for offset in (heap_bytes, -4):
-        text = str(
-            run(make_world(3, heap_bytes=heap_bytes), lambda fabric, offset=offset: program(fabric, offset)).error()
-        )
-        assert "load of 4 bytes at" in text
-        assert "outside every live tensor" in text or "no address of this world" in text
 
 
 SHARED = ".shared .align 4 .b8 buffer[20];"
