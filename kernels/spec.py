@@ -113,11 +113,12 @@ class Parameter:
 
     kind: "address" (own memory of buffer `of`), "peers" (address of a table in device memory: world_size int64, entry
     p is where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address
-    of `of`), "numel" (Case.numel, int64), "rank" (int32). of: "input", "output" (in place: the input's buffer) or a
-    workspace's name.
+    of `of`), "numel" (Case.numel, int64), "rank" (int32), "patience" (int64: nanoseconds after which a wait for another
+    rank gives up and leaves its report in the workspace "status", see kernels/status.py; 0: never). of: "input",
+    "output" (in place: the input's buffer) or a workspace's name.
     """
 
-    kind: Literal["address", "peers", "multicast", "numel", "rank"]
+    kind: Literal["address", "peers", "multicast", "numel", "rank", "patience"]
     of: str = ""
 
 
@@ -217,6 +218,8 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
         return f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
     if traits.arch not in spec.archs:
         return f"{spec.name} is not built for {traits.arch}: it is for {', '.join(spec.archs)}"
+    if traits.unmapped:
+        return f"{spec.name} needs every rank's memory mapped on every other: {traits.unmapped}"
     if spec.needs_multicast and not traits.multicast:
         reason = traits.multicast_reason or "no reason given"
         return f"{spec.name} needs multicast addresses, and the fabric {traits.name} has none: {reason}"

@@ -51,7 +51,9 @@ class Traits:
     """What a fabric can do, as far as a kernel's or a case's fitness depends on it.
 
     heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False, else is "".
-    Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
+    unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
+    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, 0 where there is none. Simulated fabrics have no
+    clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Traits:
     multicast_reason: str = ""
     simulated: bool = False
     description: str = ""
+    unmapped: str = ""
+    l2_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +158,39 @@ class Fabric(Protocol):
         """A host copy (flat uint8) of the rank's own memory after all launched so far. Poison reads as 0xFF bytes."""
         ...
 
+    def inspect(self, region: Region) -> torch.Tensor:
+        """The rank's own bytes (flat uint8) after all launches so far, to be looked at, never written: on a GPU its
+        memory itself, in the simulator a copy. Poison reads as 0xFF bytes.
+        """
+        ...
+
     def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
         """Queue a kernel with grid blocks of block threads; one integer for each of its parameters. Returns at once."""
         ...
 
     def synchronize(self) -> None:
         """Wait until everything this rank launched is done. Raises DeviceFault, Deadlock or DeadlineExceeded."""
+        ...
+
+
+class DeviceFabric(Fabric, Protocol):
+    """A Fabric on a real GPU: what timing and baselines need beside the contract.
+
+    All work is queued on torch's current stream of the device (torch.cuda.current_stream()), so that it can be captured
+    in a CUDA graph. Addresses are this rank's own, or its peers' as peer_address gives them.
+    """
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def queue_barrier(self) -> None:
+        """Queue a barrier over all ranks on the device: work queued after it starts when all ranks' got there."""
+        ...
+
+    def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
+        """Queue a copy between two addresses, by the copy engine."""
+        ...
+
+    def queue_library_all_reduce(self, dtype: torch.dtype, destination: int, source: int, numel: int) -> None:
+        """Queue NVSHMEM's own host-side sum over all ranks, on symmetric addresses. ValueError where it has none."""
         ...

@@ -147,6 +147,9 @@ class SimulatorFabric:
         self.synchronize()
         return torch.from_numpy(self._world.space.host_read(found, offset_bytes, size_bytes))
 
+    def inspect(self, region: Region) -> torch.Tensor:
+        return self.read(region, 0, region.size_bytes)
+
     def _inside(self, region: Region, offset_bytes: int, size_bytes: int) -> Allocation:
         found = self._allocation(region)
         if offset_bytes < 0 or offset_bytes + size_bytes > region.size_bytes:

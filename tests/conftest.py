@@ -179,6 +179,9 @@ class DictionaryFabric:
         self.synchronize()
         return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
 
+    def inspect(self, region: Region) -> torch.Tensor:
+        return self.read(region, 0, region.size_bytes)
+
     def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
         self.queue.append((self.world.kernels[executable.entry], tuple(arguments)))
 
