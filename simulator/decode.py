@@ -11,7 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from simulator.ir import Address, Block, Immediate, Instruction, Kernel, Operand, Register, Symbol, Vector
+from simulator.dataflow import homes_of, live_in, reads_clock, registers_of, seen_as_bits, sources_of, targets_of
+from simulator.ir import Block, Immediate, Instruction, Kernel, Operand, Register, Symbol
 from simulator.isa import find
 from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
 from simulator.parse import parse_kernel
@@ -21,9 +22,6 @@ CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
 _CLASS_DTYPE = {"pred": "?", "b16": "u2", "b32": "u4", "b64": "u8"}
-_NO_TARGET = frozenset(
-    {"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"}
-)
 SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid"}
 _UNIFORM = {
     "%tid.y",
@@ -68,6 +66,7 @@ class Step:
     instructions: tuple[Instruction, ...]
     reads_memory: bool
     writes_memory: bool
+    reads_clock: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +103,7 @@ class _Decoder:
         self.count = 0
         self.instruction: Instruction | None = None
         self.shared_symbols = {one.name: one.offset_bytes for one in kernel.shared}
-        self.seen_as_bits = _seen_as_bits(kernel)
+        self.seen_as_bits = seen_as_bits(kernel)
         self.parameters = {one.name: position for position, one in enumerate(kernel.parameters)}
 
     def _new(self) -> int:
@@ -155,7 +154,7 @@ class _Decoder:
         return self.parameters[name]
 
     def program(self) -> Program:
-        homes = _homes(self.kernel)
+        homes = homes_of(self.kernel)
         steps = tuple(self._step(block, homes) for block in self.kernel.blocks)
         special = {slot: name for name, slot in self.slot_of.items() if name in SPECIAL or name in _UNIFORM}
         local = {slot for step in steps for slot, _, _ in step.local}
@@ -176,7 +175,7 @@ class _Decoder:
 
     def _live_slots(self, steps: tuple[Step, ...], kept: dict[int, str]) -> list[set[int]]:
         successors = [[one for one in (step.exit.taken, step.exit.fallthrough) if one >= 0] for step in steps]
-        live = _live_in(self.kernel, successors)
+        live = live_in(self.kernel, successors)
         return [{self.slot_of[name] for name in names if self.slot_of.get(name) in kept} for names in live]
 
     def _step(self, block: Block, homes: dict[str, int]) -> Step:
@@ -188,7 +187,7 @@ class _Decoder:
         for instruction in body:
             self.instruction = instruction
             runs.append(self._run(instruction))
-        reads, writes = _registers_of(block)
+        reads, writes = registers_of(block)
         local = self._scratch(block, homes)
         names = {name for name, _, _ in local}
         return Step(
@@ -206,6 +205,7 @@ class _Decoder:
             writes_memory=any(
                 one.opcode in ("st", "red") or one.mnemonic.startswith(("multimem.st", "multimem.red")) for one in body
             ),
+            reads_clock=any(map(reads_clock, body)),
         )
 
     def _run(self, instruction: Instruction) -> Run:
@@ -220,8 +220,8 @@ class _Decoder:
             return run
         register, negated = instruction.guard
         predicate = self._register(register.name)
-        targets = [self._register(name) for name in _targets(instruction)]
-        used = sorted({self._register(name) for name in (*_sources(instruction), *_targets(instruction))})
+        targets = [self._register(name) for name in targets_of(instruction)]
+        used = sorted({self._register(name) for name in (*sources_of(instruction), *targets_of(instruction))})
 
         def guarded(frame: Frame) -> None:
             mask = frame.regs[predicate]
@@ -269,14 +269,14 @@ class _Decoder:
         """Linear scan: a scratch array is free again after its register's last use, but not in that instruction."""
         last_use: dict[str, int] = {}
         for position, instruction in enumerate(block.instructions):
-            for name in (*_sources(instruction), *_targets(instruction)):
+            for name in (*sources_of(instruction), *targets_of(instruction)):
                 last_use[name] = position
         free: dict[str, list[int]] = {}
         made: dict[str, int] = {}
         out: list[tuple[str, str, int]] = []
         number_of: dict[str, int] = {}
         for position, instruction in enumerate(block.instructions):
-            for name in _targets(instruction):
+            for name in targets_of(instruction):
                 if homes.get(name) == block.index and name not in number_of:
                     dtype = _CLASS_DTYPE[self.kernel.registers[name]]
                     pool = free.setdefault(dtype, [])
@@ -285,105 +285,14 @@ class _Decoder:
                         made[dtype] += 1
                     number_of[name] = pool.pop()
                     out.append((name, dtype, number_of[name]))
-            for name in {*_sources(instruction), *_targets(instruction)}:
+            for name in {*sources_of(instruction), *targets_of(instruction)}:
                 if last_use[name] == position and name in number_of:
                     free[_CLASS_DTYPE[self.kernel.registers[name]]].append(number_of[name])
         return out
 
 
-def _names(operand: Operand) -> list[str]:
-    if isinstance(operand, Register):
-        return [operand.name]
-    if isinstance(operand, Vector):
-        return [part.name for part in operand.parts if isinstance(part, Register)]
-    if isinstance(operand, Address) and isinstance(operand.base, Register):
-        return [operand.base.name]
-    return []
-
-
-def _has_target(instruction: Instruction) -> bool:
-    if instruction.opcode == "multimem":
-        return "ld_reduce" in instruction.qualifiers
-    return instruction.opcode not in _NO_TARGET and bool(instruction.operands)
-
-
-def _targets(instruction: Instruction) -> list[str]:
-    return [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
-
-
-def _sources(instruction: Instruction) -> list[str]:
-    operands = instruction.operands[1:] if _has_target(instruction) else instruction.operands
-    names = [name for operand in operands for name in _names(operand)]
-    if instruction.guard is not None:
-        names.append(instruction.guard[0].name)
-        names += _targets(instruction)  # lanes that don't run keep their value
-    return names
-
-
-def _registers_of(block: Block) -> tuple[set[str], set[str]]:
-    reads: set[str] = set()
-    writes: set[str] = set()
-    for instruction in block.instructions:
-        reads.update(_sources(instruction))
-        writes.update(_targets(instruction))
-    return reads, writes
-
-
-def _seen_as_bits(kernel: Kernel) -> set[str]:
-    """Registers that something else than float arithmetic reads, to which every NaN is alike."""
-    seen: set[str] = set()
-    for block in kernel.blocks:
-        for instruction in block.instructions:
-            arithmetic = instruction.opcode in ("add", "sub", "mul", "fma", "setp", "cvt")
-            if not arithmetic or instruction.qualifiers[-1] not in ("f32", "f64"):
-                seen.update(_sources(instruction))
-    return seen
-
-
-def _homes(kernel: Kernel) -> dict[str, int]:
-    """Registers that one block alone uses, written there before they are read: name to block."""
-    homes: dict[str, int] = {}
-    shared: set[str] = set()
-    for block in kernel.blocks:
-        written: set[str] = set()
-        for instruction in block.instructions:
-            for name in _sources(instruction):
-                if name not in written:
-                    shared.add(name)
-            written.update(_targets(instruction))
-        reads, writes = _registers_of(block)
-        for name in reads | writes:
-            if homes.setdefault(name, block.index) != block.index:
-                shared.add(name)
-    return {name: block for name, block in homes.items() if name not in shared and name in kernel.registers}
-
-
-def _live_in(kernel: Kernel, successors: list[list[int]]) -> list[set[str]]:
-    """Registers that a lane at a block's start may still read: the usual backward data flow."""
-    needs: list[set[str]] = []
-    gives: list[set[str]] = []
-    for block in kernel.blocks:
-        written: set[str] = set()
-        read: set[str] = set()
-        for instruction in block.instructions:
-            read.update(name for name in _sources(instruction) if name not in written)
-            written.update(_targets(instruction))
-        needs.append(read)
-        gives.append(written)
-    live = [set(one) for one in needs]
-    changed = True
-    while changed:
-        changed = False
-        for index in reversed(range(len(live))):
-            after = set().union(*(live[other] for other in successors[index]))
-            grown = live[index] | (after - gives[index])
-            changed |= len(grown) != len(live[index])
-            live[index] = grown
-    return live
-
-
 def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
-    """Loops that load and do not store: their first block, and the registers alive there.
+    """Loops that load, do not store and look at no clock: their first block, and the registers alive there.
 
     A lane that comes back there with the same registers, while no memory changed, will come back for ever.
     """
@@ -393,7 +302,7 @@ def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tu
         if not 0 <= taken <= step.index:
             continue
         body = steps[taken : step.index + 1]
-        if any(one.writes_memory or one.exit.kind == "barrier" for one in body):
+        if any(one.writes_memory or one.reads_clock or one.exit.kind == "barrier" for one in body):
             continue
         if any(one.reads_memory for one in body):
             headers[taken] = tuple(sorted(live[taken]))

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CLOCKS = frozenset({"%globaltimer", "%clock64"})
+"""Special registers that change by themselves; mov reads them, at the moment it runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Register:

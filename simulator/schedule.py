@@ -17,6 +17,8 @@ OLDEST_EVERY = 16
 WAKE_EVERY = 64
 """Spins are looked at again when nothing else can run, and at least every so many steps."""
 REPORTED_THREADS = 8
+STEP_NS = 1000
+"""How far a step moves the clocks that kernels can read. It makes waits with a time limit end, and measures nothing."""
 EARLY_RETURN = 0.5
 """How often, in random order, the host of a rank goes on as soon as its kernel is done."""
 
@@ -41,6 +43,7 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
+        self.space.clock_ns = STEP_NS
 
     def run(self, batches: list[Batch]) -> bool:
         """Run until every batch is done, asleep or waiting at barriers (True). Raises DeviceFault and DeadlineExceeded.
@@ -63,6 +66,7 @@ class Scheduler:
                 self.trace = zlib.crc32(f"{number} {index} {int(group[0])} {len(group)}".encode(), self.trace)
                 batches[number].run(index, group)
                 self.steps += 1
+                self.space.clock_ns += STEP_NS
                 if self.policy == "random" and _done(batches) > done:
                     done = _done(batches)
                     if self.random.random() < EARLY_RETURN:

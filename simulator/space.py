@@ -83,6 +83,7 @@ class Space(Heaps):
         self.multicast = multicast
         self.view_bytes = self.capacity * WINDOWS
         self.observers: list[Observer] = []
+        self.clock_ns = 0  # what kernels read as the time: the scheduler moves it on with every step
         self._arange: dict[int, Indices] = {}
 
     # Addresses

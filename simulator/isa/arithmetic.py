@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simulator import numbers
-from simulator.ir import Immediate, Instruction, Register, Symbol, Vector
+from simulator.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, ufunc_builder, value_builder
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -245,6 +245,9 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
     kind = bind.register_dtype(target)
     if isinstance(source, Symbol):
         source = Immediate(bind.shared_symbols[source.name])
+    if isinstance(source, Register) and source.name in CLOCKS:
+        assert kind == "u8", "both clocks have 64 bits"
+        return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns)
     origin = bind.read(source, kind)
 
     def run(frame: Frame) -> None:

@@ -51,6 +51,17 @@ def special() -> Iterator[Vector]:
     yield Vector("mov.b32", "uniform_operands", text, (), tuple(outputs), registers=".reg .b16 x, y; .reg .pred p;")
 
 
+def clocks() -> Iterator[Vector]:
+    """A clock stands still for nobody and never goes back: between two readings in different steps it has moved on."""
+    one = np.ones(SAMPLES, np.uint32)
+    for kind in ("u64", "b64", "s64"):
+        for name in ("%globaltimer", "%clock64"):
+            text = f"mov.{kind} x, {name}; bra ON; ON: mov.{kind} y, {name}; setp.gt.u64 p, y, x; selp.b32 d, 1, 0, p;"
+            text += "setp.ne.u64 p, x, 0; selp.b32 e, 1, 0, p;"
+            outputs = (("d", "b32", one), ("e", "b32", one))
+            yield Vector(f"mov.{kind}", name[1:], text, (), outputs, registers=".reg .b64 x, y; .reg .pred p;")
+
+
 def symbols() -> Iterator[Vector]:
     """Addresses of shared variables are offsets; only their distance and alignment mean anything."""
     for kind in ("b32", "u32", "s32", "b64", "u64", "s64"):
@@ -112,5 +123,5 @@ def guards() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (plain(), special(), symbols(), vectors(), guards())
+    parts = (plain(), special(), clocks(), symbols(), vectors(), guards())
     return [vector for part in parts for vector in part]
