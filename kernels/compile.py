@@ -138,7 +138,7 @@ def _argument(parameter: Parameter) -> Any:
     import cutlass
     import cutlass.cute as cute
 
-    if parameter.kind == "numel":
+    if parameter.kind in ("numel", "patience"):
         return cutlass.Int64(1)
     if parameter.kind == "rank":
         return cutlass.Int32(0)

@@ -54,10 +54,18 @@ def _four_words_type() -> Any:
 # Payload through ordinary addresses, own or a peer's.
 
 
+PEER_LOADS = {
+    "weak": "ld.global.v4.b32",
+    "no_allocate": "ld.global.L1::no_allocate.v4.b32",
+    "relaxed": "ld.relaxed.sys.global.v4.b32",
+}
+"""Ways to load 16 bytes: weak; weak, with the advice not to keep the line in L1; relaxed at system scope (past L1)."""
+
+
 @dsl_user_op
-def load_vector(address: Any, *, loc: Any = None, ip: Any = None) -> Vector:
-    """Weak load of 16 bytes at a 16-byte aligned address."""
-    text = "ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"
+def load_vector(address: Any, kind: str = "weak", *, loc: Any = None, ip: Any = None) -> Vector:
+    """Load of 16 bytes at a 16-byte aligned address, in one of the ways of PEER_LOADS."""
+    text = f"{PEER_LOADS[kind]} {{$0, $1, $2, $3}}, [$4];"
     constraints = "=r,=r,=r,=r,l"
     result = assemble(text, constraints, [Int64(address)], _four_words_type(), memory=True, loc=loc, ip=ip)
     return _four_words(result, loc, ip)
@@ -118,9 +126,12 @@ def load_address(table: Any, index: Any, *, loc: Any = None, ip: Any = None) -> 
 
 
 @dsl_user_op
-def signal(address: Any, value: Any, *, loc: Any = None, ip: Any = None) -> None:
-    """Release store, system scope, of a flag anywhere: who acquires it sees what this thread did or saw before."""
-    text = "st.release.sys.global.u32 [$0], $1;"
+def signal(address: Any, value: Any, order: str = "release", *, loc: Any = None, ip: Any = None) -> None:
+    """Store, system scope, of a flag anywhere.
+
+    release: who acquires it sees what this thread did or saw before. relaxed: promises nothing but the flag.
+    """
+    text = f"st.{order}.sys.global.u32 [$0], $1;"
     assemble(text, "l,r", [Int64(address), Int32(value)], None, memory=True, loc=loc, ip=ip)
 
 
@@ -136,6 +147,19 @@ def multimem_signal(address: Any, *, loc: Any = None, ip: Any = None) -> None:
     """Release reduction, system scope: adds 1 to every rank's replica of a counter at a multicast address."""
     text = "multimem.red.release.sys.global.add.u32 [$0], $1;"
     assemble(text, "l,r", [Int64(address), Int32(1)], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def claim(address: Any, *, loc: Any = None, ip: Any = None) -> Any:
+    """Relaxed compare-and-swap, system scope, of a word from 0 to 1; gives what it held: 0 to one thread only."""
+    text = "atom.relaxed.sys.global.cas.b32 $0, [$1], 0, 1;"
+    return Int32(assemble(text, "=r,l", [Int64(address)], T.i32(), memory=True, loc=loc, ip=ip))
+
+
+@dsl_user_op
+def clock_ns(*, loc: Any = None, ip: Any = None) -> Any:
+    """The GPU's clock in nanoseconds. It moves in steps of up to a microsecond, and reading it is slow."""
+    return Int64(assemble("mov.u64 $0, %globaltimer;", "=l", [], T.i64(), memory=True, loc=loc, ip=ip))
 
 
 @dsl_user_op

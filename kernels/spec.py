@@ -148,6 +148,7 @@ class KernelSpec:
     each element), or "unordered" (the switch decides: no bitwise promise). one_owner says that even then an element is
     summed once and stored to all ranks, so that they agree to the bit whatever the order was.
 
+    choices(case) is what the device half takes, by name: all that its code depends on beside the sources.
     build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters`
     in their order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files,
     relative to the project's root, that its code depends on. multimem(case) is the exact set of multimem instructions
@@ -173,15 +174,18 @@ class KernelSpec:
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72
     one_owner: bool = False
+    choices: Callable[[Case], Mapping[str, Any]] = lambda case: {}
 
     @property
     def name(self) -> str:
         return f"{self.op}/{self.algorithm}"
 
     def variant(self, case: Case) -> str:
-        """What the compiled code depends on beside the sources; sizes, ranks and addresses need no other PTX."""
+        """What the compiled code depends on beside the sources; ranks, addresses and grids need no other PTX."""
+        known = {"world_size", "dtype", "accumulator", "threads"}
+        others = [f"-{name}={value}" for name, value in sorted(self.choices(case).items()) if name not in known]
         block = self.launch(case).block
-        return f"n{case.world_size}-{case.dtype}-{case.accumulator}-{case.reduction}-b{block}"
+        return f"n{case.world_size}-{case.dtype}-{case.accumulator}-{case.reduction}-b{block}" + "".join(others)
 
 
 def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:

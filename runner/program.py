@@ -176,6 +176,8 @@ def _argument(
             return case.numel
         case "rank":
             return fabric.rank
+        case "patience":
+            return 0
 
 
 def _buffer(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int) -> Buffer:

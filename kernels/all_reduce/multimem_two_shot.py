@@ -24,40 +24,20 @@ trip of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from kernels.all_reduce import shares
 from kernels.all_reduce.multimem_one_shot import SIGNAL, loads
-from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
+from kernels.all_reduce.tuning import Step, Tuning
+from kernels.spec import Case, KernelSpec, Parameter
 
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """Not measured yet on hardware.
-
-    threads: 512, as the peer-to-peer kernels. max_blocks: others found 2 to 8 blocks enough on 8 GPUs. unroll:
-    vectors under way before the first store; four, though others take eight, because at 1 MiB and 8 ranks a thread
-    has two.
-    """
-
-    threads: int = 512
-    max_blocks: int = 8
-    unroll: int = 4
-
-
-TUNING = Tuning()
-
-
-def launch(case: Case) -> Launch:
-    """A rank works on its slice; the longest is the first rank's."""
-    longest = shares.slice_vectors(shares.vectors(case), case.world_size)[0]
-    return Launch(shares.blocks(longest, TUNING.threads, TUNING.max_blocks), TUNING.threads)
-
-
-def workspaces(case: Case) -> tuple[Workspace, ...]:
-    """signals[block]: arrivals of that block on all ranks; epochs[block]: the own last barrier's number."""
-    return (Workspace("signals", TUNING.max_blocks), Workspace("epochs", TUNING.max_blocks))
+TUNING = Tuning(
+    (
+        # Never measured: no machine with multicast. Others found 2 to 8 blocks enough on 8 GPUs, and take 8 loads; 4,
+        # because at 1 MiB and 8 ranks a thread has two vectors.
+        Step(threads=512, blocks=8, loads_in_flight=4, reason="others' values, not measured"),
+    )
+)
 
 
 def multimem(case: Case) -> frozenset[str]:
@@ -67,53 +47,57 @@ def multimem(case: Case) -> frozenset[str]:
     return loads(case) | {f"{store}.v4.{packed}", f"{store}.{packed}", SIGNAL}
 
 
-def host_choices(case: Case) -> dict[str, Any]:
-    """What the device half takes, by name."""
-    return {
-        "world_size": case.world_size,
-        "dtype": case.dtype,
-        "accumulator": case.accumulator,
-        "threads": TUNING.threads,
-        "unroll": TUNING.unroll,
-    }
-
-
-def build(case: Case) -> Any:
+def build(choices: dict[str, Any]) -> Any:
     from kernels.all_reduce.multimem_two_shot_device import MultimemTwoShot
 
-    return MultimemTwoShot(**host_choices(case))
+    return MultimemTwoShot(**choices)
 
 
-SPEC = KernelSpec(
-    op="all_reduce",
-    algorithm="multimem_two_shot",
-    summary="each rank loads the switch's sum of its slice and stores it to all outputs through the switch",
-    dtypes=("float32", "float16", "bfloat16"),
-    accumulators=("float32", "native"),
-    reductions=("sum",),
-    placements=("out_of_place", "in_place"),
-    needs_multicast=True,
-    fold="unordered",
-    parameters=(
-        Parameter("multicast", "input"),
-        Parameter("multicast", "output"),
-        Parameter("peers", "input"),
-        Parameter("peers", "output"),
-        Parameter("multicast", "signals"),
-        Parameter("address", "signals"),
-        Parameter("address", "epochs"),
-        Parameter("numel"),
-        Parameter("rank"),
-    ),
-    workspaces=workspaces,
-    launch=launch,
-    build=build,
-    sources=(
-        *shares.DEVICE_SOURCES,
-        "kernels/all_reduce/multimem_one_shot.py",
-        "kernels/all_reduce/multimem_two_shot.py",
-        "kernels/all_reduce/multimem_two_shot_device.py",
-    ),
-    multimem=multimem,
-    one_owner=True,
-)
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial.
+
+    signals[block] counts the arrivals of that block on all ranks.
+    """
+
+    def choices(case: Case) -> dict[str, Any]:
+        return tuning.choices(case, loads_per_vector=1)
+
+    return KernelSpec(
+        op="all_reduce",
+        algorithm="multimem_two_shot",
+        summary="each rank loads the switch's sum of its slice and stores it to all outputs through the switch",
+        dtypes=("float32", "float16", "bfloat16"),
+        accumulators=("float32", "native"),
+        reductions=("sum",),
+        placements=("out_of_place", "in_place"),
+        needs_multicast=True,
+        fold="unordered",
+        parameters=(
+            Parameter("multicast", "input"),
+            Parameter("multicast", "output"),
+            Parameter("peers", "input"),
+            Parameter("peers", "output"),
+            Parameter("multicast", "signals"),
+            Parameter("address", "signals"),
+            Parameter("address", "epochs"),
+            Parameter("address", "status"),
+            Parameter("numel"),
+            Parameter("rank"),
+            Parameter("patience"),
+        ),
+        workspaces=lambda case: tuning.workspaces(1),
+        launch=lambda case: tuning.launch(case, shares.longest_slice),
+        build=lambda case: build(choices(case)),
+        choices=choices,
+        sources=(
+            *shares.DEVICE_SOURCES,
+            "kernels/all_reduce/multimem_one_shot.py",
+            "kernels/all_reduce/multimem_two_shot.py",
+            "kernels/all_reduce/multimem_two_shot_device.py",
+        ),
+        multimem=multimem,
+        one_owner=True,
+    )
+
+
+SPEC = spec_of(TUNING)

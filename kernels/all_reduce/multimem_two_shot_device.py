@@ -9,25 +9,18 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 
-from kernels import barrier, device
-from kernels.arithmetic import Sum
+from kernels import device
+from kernels.all_reduce.frame_device import AllReduce, Frame
+from kernels.barrier import OverMulticast, Watch
 from kernels.peers import Peers
 from kernels.traverse import VECTOR_BYTES, each_vector, slice_of
 
 
-class MultimemTwoShot:
-    """Host choices of one compiled variant; a test may take a barrier out, to prove that it is missed."""
-
-    entry_barrier = True
-    exit_barrier = True
+class MultimemTwoShot(AllReduce):
+    """accumulate_float32: whether the switch is asked for at least float32 inside its sums."""
 
     def __init__(self, world_size: int, dtype: str, accumulator: str, threads: int, unroll: int) -> None:
-        self.world_size = world_size
-        self.dtype = dtype
-        self.total = Sum(dtype, accumulator)
-        self.itemsize = 4 if dtype == "float32" else 2
-        self.threads = threads
-        self.unroll = unroll
+        super().__init__(world_size, dtype, accumulator, threads, unroll)
         self.accumulate_float32 = self.total.wide
 
     @cute.jit
@@ -40,8 +33,10 @@ class MultimemTwoShot:
         signals_multicast: cute.Pointer,
         signals: cute.Pointer,
         epochs: cute.Pointer,
+        status: cute.Pointer,
         numel: cutlass.Int64,
         rank: cutlass.Int32,
+        patience: cutlass.Int64,
         blocks: cutlass.Int32,
     ) -> None:
         self.kernel(
@@ -52,8 +47,10 @@ class MultimemTwoShot:
             signals_multicast,
             signals,
             epochs,
+            status,
             numel,
             rank,
+            patience,
         ).launch(grid=[blocks, 1, 1], block=[self.threads, 1, 1], min_blocks_per_mp=1)
 
     @cute.kernel
@@ -66,42 +63,34 @@ class MultimemTwoShot:
         signals_multicast: cute.Pointer,
         signals: cute.Pointer,
         epochs: cute.Pointer,
+        status: cute.Pointer,
         numel: cutlass.Int64,
         rank: cutlass.Int32,
+        patience: cutlass.Int64,
     ) -> None:
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        grid, _, _ = cute.arch.grid_dim()
-        epoch_address = epochs.toint() + cutlass.Int64(block) * 4
-        epoch = device.load_word(epoch_address)
-        index = cutlass.Int64(block * self.threads + thread)
-        step = cutlass.Int64(grid * self.threads) * VECTOR_BYTES
-        size = numel * self.itemsize
-        end = size & -VECTOR_BYTES
-        words_end = size & -4
-        slice_begin, slice_end = slice_of(size, rank, self.world_size)
-
-        if cutlass.const_expr(self.entry_barrier):
-            epoch += 1
-            barrier.over_multicast(thread, block, epoch, signals_multicast.toint(), signals.toint(), self.world_size)
+        frame = Frame(self, block, thread, epochs.toint(), numel)
+        watch = Watch(rank, block, status.toint(), patience)
+        barrier = OverMulticast(thread, watch, signals_multicast.toint(), signals.toint(), self.world_size)
+        frame.arrive(barrier)
+        words_end = frame.size & -4
+        slice_begin, slice_end = slice_of(frame.size, rank, self.world_size)
+        frame.wait(barrier)
 
         reduce = partial(self.reduce, input_multicast.toint(), output_multicast.toint())
-        each_vector(slice_begin + index * VECTOR_BYTES, slice_end, step, self.unroll, reduce)
+        each_vector(slice_begin + frame.index * VECTOR_BYTES, slice_end, frame.step, self.unroll, reduce)
         if rank == self.world_size - 1:
-            offset = end + index * 4
+            offset = frame.end + frame.index * 4
             if offset < words_end:
                 word = device.multimem_sum_word(input_multicast.toint() + offset, self.dtype, self.accumulate_float32)
                 device.multimem_store_word(output_multicast.toint() + offset, word, self.dtype)
             if cutlass.const_expr(self.itemsize == 2):
-                if index == 0 and words_end < size:
+                if frame.index == 0 and words_end < frame.size:
                     inputs = Peers(input_peers.toint(), 0, self.world_size)
                     self.reduce_element(inputs, Peers(output_peers.toint(), 0, self.world_size), words_end)
 
-        if cutlass.const_expr(self.exit_barrier):
-            epoch += 1
-            barrier.over_multicast(thread, block, epoch, signals_multicast.toint(), signals.toint(), self.world_size)
-        if thread == 0:
-            device.store_word(epoch_address, epoch)
+        frame.leave(barrier)
 
     def reduce(self, inputs: Any, outputs: Any, offsets: Sequence[Any]) -> None:
         """The switch's sum of one vector at each byte offset, to all ranks; all loads come first."""

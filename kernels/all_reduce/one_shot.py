@@ -21,85 +21,67 @@ the loads after the additions again (40 registers instead of 72, ptxas 13.0, 8 r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from kernels.all_reduce import shares
-from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
+from kernels.all_reduce.tuning import Step, Tuning
+from kernels.spec import Case, KernelSpec, Parameter
+
+TUNING = Tuning(
+    (
+        # Not measured yet on hardware. 512 threads, as others use; others sweep 24 to 64 blocks, and at 1 MiB and 8
+        # ranks 32 leave a thread four vectors; 8 loads are the most that peers.BATCH allows one vector to have.
+        Step(threads=512, blocks=32, loads_in_flight=8, reason="others' values, not measured"),
+    )
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """Not measured yet on hardware.
+def build(choices: dict[str, Any]) -> Any:
+    from kernels.all_reduce.one_shot_device import OneShot
 
-    threads: 512, as others use; a multiple of a warp that holds a thread for each of 72 ranks. max_blocks: others
-    sweep 24 to 64, and at 1 MiB and 8 ranks 32 blocks leave a thread four vectors. loads_in_flight: 16-byte loads of
-    a thread before its first addition; eight is the most that peers.BATCH allows one vector to have.
+    return OneShot(**choices)
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial.
+
+    signals[block][rank] is the last epoch in which that rank's block arrived.
     """
 
-    threads: int = 512
-    max_blocks: int = 32
-    loads_in_flight: int = 8
+    def choices(case: Case) -> dict[str, Any]:
+        return tuning.choices(case, loads_per_vector=case.world_size)
 
-
-TUNING = Tuning()
-
-
-def launch(case: Case) -> Launch:
-    """Every rank works on all vectors."""
-    return Launch(shares.blocks(shares.vectors(case), TUNING.threads, TUNING.max_blocks), TUNING.threads)
-
-
-def workspaces(case: Case) -> tuple[Workspace, ...]:
-    """signals[block][rank]: the last epoch in which that rank's block arrived; epochs[block]: the own last one."""
-    return (
-        Workspace("signals", TUNING.max_blocks * case.world_size),
-        Workspace("epochs", TUNING.max_blocks),
+    return KernelSpec(
+        op="all_reduce",
+        algorithm="one_shot",
+        summary="each rank reads all inputs and folds them in rank order",
+        dtypes=("float32", "float16", "bfloat16"),
+        accumulators=("float32", "native"),
+        reductions=("sum",),
+        placements=("out_of_place",),
+        needs_multicast=False,
+        fold="rank_order",
+        parameters=(
+            Parameter("peers", "input"),
+            Parameter("address", "output"),
+            Parameter("peers", "signals"),
+            Parameter("address", "signals"),
+            Parameter("address", "epochs"),
+            Parameter("address", "status"),
+            Parameter("numel"),
+            Parameter("rank"),
+            Parameter("patience"),
+        ),
+        workspaces=lambda case: tuning.workspaces(case.world_size),
+        launch=lambda case: tuning.launch(case),
+        build=lambda case: build(choices(case)),
+        choices=choices,
+        sources=(
+            *shares.DEVICE_SOURCES,
+            "kernels/all_reduce/one_shot.py",
+            "kernels/all_reduce/one_shot_device.py",
+        ),
     )
 
 
-def host_choices(case: Case) -> dict[str, Any]:
-    """What the device half takes, by name."""
-    return {
-        "world_size": case.world_size,
-        "dtype": case.dtype,
-        "accumulator": case.accumulator,
-        "threads": TUNING.threads,
-        "unroll": max(1, TUNING.loads_in_flight // case.world_size),
-    }
-
-
-def build(case: Case) -> Any:
-    from kernels.all_reduce.one_shot_device import OneShot
-
-    return OneShot(**host_choices(case))
-
-
-SPEC = KernelSpec(
-    op="all_reduce",
-    algorithm="one_shot",
-    summary="each rank reads all inputs and folds them in rank order",
-    dtypes=("float32", "float16", "bfloat16"),
-    accumulators=("float32", "native"),
-    reductions=("sum",),
-    placements=("out_of_place",),
-    needs_multicast=False,
-    fold="rank_order",
-    parameters=(
-        Parameter("peers", "input"),
-        Parameter("address", "output"),
-        Parameter("peers", "signals"),
-        Parameter("address", "signals"),
-        Parameter("address", "epochs"),
-        Parameter("numel"),
-        Parameter("rank"),
-    ),
-    workspaces=workspaces,
-    launch=launch,
-    build=build,
-    sources=(
-        *shares.DEVICE_SOURCES,
-        "kernels/all_reduce/one_shot.py",
-        "kernels/all_reduce/one_shot_device.py",
-    ),
-)
+SPEC = spec_of(TUNING)

@@ -9,26 +9,32 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 
-from kernels import barrier, device
-from kernels.arithmetic import Sum
+from kernels import device
+from kernels.all_reduce.frame_device import AllReduce, Frame
+from kernels.barrier import OverPeers, Watch
 from kernels.peers import Peers
 from kernels.traverse import VECTOR_BYTES, each_vector
 
 
-class OneShot:
-    """Host choices of one compiled variant; a test may take a barrier out, to prove that it is missed."""
+class OneShot(AllReduce):
+    """peer_loads: one of device.PEER_LOADS. entry_signal, exit_signal: "release", or for trials "relaxed"."""
 
-    entry_barrier = True
-    exit_barrier = True
-
-    def __init__(self, world_size: int, dtype: str, accumulator: str, threads: int, unroll: int) -> None:
-        self.world_size = world_size
-        self.dtype = dtype
-        self.total = Sum(dtype, accumulator)
-        self.itemsize = 4 if dtype == "float32" else 2
-        self.threads = threads
-        self.unroll = unroll
+    def __init__(
+        self,
+        world_size: int,
+        dtype: str,
+        accumulator: str,
+        threads: int,
+        unroll: int,
+        peer_loads: str = "weak",
+        entry_signal: str = "release",
+        exit_signal: str = "release",
+    ) -> None:
+        super().__init__(world_size, dtype, accumulator, threads, unroll)
         self.contributors = world_size
+        self.load = partial(device.load_vector, kind=peer_loads)
+        self.entry_signal = entry_signal
+        self.exit_signal = exit_signal
 
     @cute.jit
     def __call__(
@@ -38,11 +44,13 @@ class OneShot:
         signal_peers: cute.Pointer,
         signals: cute.Pointer,
         epochs: cute.Pointer,
+        status: cute.Pointer,
         numel: cutlass.Int64,
         rank: cutlass.Int32,
+        patience: cutlass.Int64,
         blocks: cutlass.Int32,
     ) -> None:
-        self.kernel(input_peers, output, signal_peers, signals, epochs, numel, rank).launch(
+        self.kernel(input_peers, output, signal_peers, signals, epochs, status, numel, rank, patience).launch(
             grid=[blocks, 1, 1], block=[self.threads, 1, 1], min_blocks_per_mp=1
         )
 
@@ -54,39 +62,31 @@ class OneShot:
         signal_peers: cute.Pointer,
         signals: cute.Pointer,
         epochs: cute.Pointer,
+        status: cute.Pointer,
         numel: cutlass.Int64,
         rank: cutlass.Int32,
+        patience: cutlass.Int64,
     ) -> None:
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        grid, _, _ = cute.arch.grid_dim()
-        epoch_address = epochs.toint() + cutlass.Int64(block) * 4
-        epoch = device.load_word(epoch_address)
-        index = cutlass.Int64(block * self.threads + thread)
-        step = cutlass.Int64(grid * self.threads) * VECTOR_BYTES
-        size = numel * self.itemsize
-        end = size & -VECTOR_BYTES
+        frame = Frame(self, block, thread, epochs.toint(), numel)
+        watch = Watch(rank, block, status.toint(), patience)
+        places = (signal_peers.toint(), signals.toint(), self.world_size)
+        barrier = OverPeers(thread, watch, *places, self.entry_signal, self.exit_signal)
+        frame.arrive(barrier)
         inputs = Peers(input_peers.toint(), 0, self.contributors)
-
-        if cutlass.const_expr(self.entry_barrier):
-            epoch += 1
-            barrier.over_peers(thread, block, rank, epoch, signal_peers.toint(), signals.toint(), self.world_size)
+        frame.wait(barrier)
 
         reduce = partial(self.reduce, inputs, output.toint())
-        each_vector(index * VECTOR_BYTES, end, step, self.unroll, reduce)
-        offset = end + index * self.itemsize
-        if offset < size:
+        each_vector(frame.index * VECTOR_BYTES, frame.end, frame.step, self.unroll, reduce)
+        offset = frame.end + frame.index * self.itemsize
+        if offset < frame.size:
             self.reduce_element(inputs, output.toint(), offset)
-
-        if cutlass.const_expr(self.exit_barrier):
-            epoch += 1
-            barrier.over_peers(thread, block, rank, epoch, signal_peers.toint(), signals.toint(), self.world_size)
-        if thread == 0:
-            device.store_word(epoch_address, epoch)
+        frame.leave(barrier)
 
     def reduce(self, inputs: Peers, output: Any, offsets: Sequence[Any]) -> None:
         """The sum of one vector at each byte offset, to this rank's output."""
-        for offset, words in zip(offsets, inputs.fold(self.total, offsets, device.load_vector), strict=True):
+        for offset, words in zip(offsets, inputs.fold(self.total, offsets, self.load), strict=True):
             device.store_vector(output + offset, words)
 
     def reduce_element(self, inputs: Peers, output: Any, offset: Any) -> None:

@@ -1,4 +1,4 @@
-"""How the all_reduce kernels divide a buffer: blocks for a number of vectors, and slices of the ranks."""
+"""How the all_reduce kernels divide a buffer: vectors, slices of the ranks, and the owner of each element."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 VECTOR_BYTES = 16
 
 DEVICE_SOURCES = (
+    "kernels/all_reduce/frame_device.py",
     "kernels/arithmetic.py",
     "kernels/barrier.py",
     "kernels/device.py",
     "kernels/peers.py",
+    "kernels/status.py",
     "kernels/traverse.py",
 )
 """The device code that all four algorithms stand on."""
@@ -26,15 +28,15 @@ def vectors(case: Case) -> int:
     return case.numel * case.itemsize // VECTOR_BYTES
 
 
-def blocks(work: int, threads: int, max_blocks: int) -> int:
-    """Enough blocks that each thread has one of `work` vectors, at least one and at most max_blocks."""
-    return min(max(-(-work // threads), 1), max_blocks)
-
-
 def slice_vectors(count: int, world_size: int) -> list[int]:
     """Vectors in each rank's slice: contiguous, in rank order, the first ranks have one more (traverse.py)."""
     share, longer = divmod(count, world_size)
     return [share + (rank < longer) for rank in range(world_size)]
+
+
+def longest_slice(count: int, world_size: int) -> int:
+    """Vectors in the longest slice, the first rank's."""
+    return slice_vectors(count, world_size)[0]
 
 
 def owner(numel: int, world_size: int, dtype: str) -> torch.Tensor:

@@ -24,90 +24,69 @@ bfloat16, read in the machine code).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from kernels.all_reduce import shares
-from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
+from kernels.all_reduce.tuning import Step, Tuning
+from kernels.spec import Case, KernelSpec, Parameter
 
-BATCH = 8  # kernels/peers.py goes through more ranks than this one vector at a time
+TUNING = Tuning(
+    (
+        # Not measured yet on hardware. An untuned kernel of this kind did best with 512 threads and 2 to 4 vectors of 8
+        # ranks in flight on 8 H200 from 4 MiB on; there 16 blocks were enough at 4 MiB and 64 at 16 MiB. 16 loads are
+        # 64 of the 128 registers that 512 threads leave each.
+        Step(threads=512, blocks=32, loads_in_flight=16, reason="an untuned kernel's values, not measured"),
+    )
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """Not measured yet on hardware.
+def build(choices: dict[str, Any]) -> Any:
+    from kernels.all_reduce.two_shot_device import TwoShot
 
-    threads and loads_in_flight: an untuned kernel of this kind did best with 512 threads and 2 to 4 vectors of 8
-    ranks in flight on 8 H200 from 4 MiB on; 16 loads of 16 bytes are 64 of the 128 registers that 512 threads leave
-    each. max_blocks: there 16 blocks were enough at 4 MiB and 64 at 16 MiB; 32 lies between.
+    return TwoShot(**choices)
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial.
+
+    signals[block][rank] is the last epoch in which that rank's block arrived.
     """
 
-    threads: int = 512
-    max_blocks: int = 32
-    loads_in_flight: int = 16
+    def choices(case: Case) -> dict[str, Any]:
+        return tuning.choices(case, loads_per_vector=case.world_size)
 
-
-TUNING = Tuning()
-
-
-def launch(case: Case) -> Launch:
-    """A rank works on its slice; the longest is the first rank's."""
-    longest = shares.slice_vectors(shares.vectors(case), case.world_size)[0]
-    return Launch(shares.blocks(longest, TUNING.threads, TUNING.max_blocks), TUNING.threads)
-
-
-def workspaces(case: Case) -> tuple[Workspace, ...]:
-    """signals[block][rank]: the last epoch in which that rank's block arrived; epochs[block]: the own last one."""
-    return (
-        Workspace("signals", TUNING.max_blocks * case.world_size),
-        Workspace("epochs", TUNING.max_blocks),
+    return KernelSpec(
+        op="all_reduce",
+        algorithm="two_shot",
+        summary="each rank reduces its slice of all inputs and stores it to all outputs",
+        dtypes=("float32", "float16", "bfloat16"),
+        accumulators=("float32", "native"),
+        reductions=("sum",),
+        placements=("out_of_place", "in_place"),
+        needs_multicast=False,
+        fold="from_next_rank",
+        parameters=(
+            Parameter("peers", "input"),
+            Parameter("peers", "output"),
+            Parameter("peers", "signals"),
+            Parameter("address", "signals"),
+            Parameter("address", "epochs"),
+            Parameter("address", "status"),
+            Parameter("numel"),
+            Parameter("rank"),
+            Parameter("patience"),
+        ),
+        workspaces=lambda case: tuning.workspaces(case.world_size),
+        launch=lambda case: tuning.launch(case, shares.longest_slice),
+        build=lambda case: build(choices(case)),
+        choices=choices,
+        sources=(
+            *shares.DEVICE_SOURCES,
+            "kernels/all_reduce/two_shot.py",
+            "kernels/all_reduce/two_shot_device.py",
+        ),
+        owner=shares.owner,
     )
 
 
-def host_choices(case: Case) -> dict[str, Any]:
-    """What the device half takes, by name. No more than 8 vectors at a time, also of few ranks."""
-    in_flight = min(BATCH, TUNING.loads_in_flight // case.world_size)
-    return {
-        "world_size": case.world_size,
-        "dtype": case.dtype,
-        "accumulator": case.accumulator,
-        "threads": TUNING.threads,
-        "unroll": max(1, in_flight) if case.world_size <= BATCH else 1,
-    }
-
-
-def build(case: Case) -> Any:
-    from kernels.all_reduce.two_shot_device import TwoShot
-
-    return TwoShot(**host_choices(case))
-
-
-SPEC = KernelSpec(
-    op="all_reduce",
-    algorithm="two_shot",
-    summary="each rank reduces its slice of all inputs and stores it to all outputs",
-    dtypes=("float32", "float16", "bfloat16"),
-    accumulators=("float32", "native"),
-    reductions=("sum",),
-    placements=("out_of_place", "in_place"),
-    needs_multicast=False,
-    fold="from_next_rank",
-    parameters=(
-        Parameter("peers", "input"),
-        Parameter("peers", "output"),
-        Parameter("peers", "signals"),
-        Parameter("address", "signals"),
-        Parameter("address", "epochs"),
-        Parameter("numel"),
-        Parameter("rank"),
-    ),
-    workspaces=workspaces,
-    launch=launch,
-    build=build,
-    sources=(
-        *shares.DEVICE_SOURCES,
-        "kernels/all_reduce/two_shot.py",
-        "kernels/all_reduce/two_shot_device.py",
-    ),
-    owner=shares.owner,
-)
+SPEC = spec_of(TUNING)

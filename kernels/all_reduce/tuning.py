@@ -1,0 +1,98 @@
+"""How the all_reduce kernels take their grid, threads and loads in flight from a table that a measurement can fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.all_reduce.shares import vectors
+from kernels.spec import Case, Launch, Workspace
+from kernels.status import STATUS_WORDS
+
+BATCH = 8
+"""The most vectors a thread takes at a time; kernels/peers.py goes through more ranks than this one by one."""
+
+ANY_SIZE = 1 << 62
+MAX_WORLD_SIZE = 72
+MAX_BLOCKS = 132
+"""One an SM of an H200: all blocks must be live at once, because they wait for those of other ranks."""
+
+MIN_THREADS, MAX_THREADS = 96, 1024
+"""A thread for each of 72 ranks, in whole warps; a block's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Launch values for buffers of up to up_to_bytes in worlds of up to up_to_ranks.
+
+    blocks: at most; fewer where the work leaves threads without a vector. loads_in_flight: 16-byte loads of a thread
+    before its first addition; 65536 // threads registers a thread have to hold four times as many words beside
+    addresses. reason: where the values come from.
+    """
+
+    threads: int
+    blocks: int
+    loads_in_flight: int
+    reason: str
+    up_to_bytes: int = ANY_SIZE
+    up_to_ranks: int = MAX_WORLD_SIZE
+
+    def __post_init__(self) -> None:
+        if not MIN_THREADS <= self.threads <= MAX_THREADS or self.threads % 32:
+            raise ValueError(f"a step's threads are {MIN_THREADS} to {MAX_THREADS} in whole warps, not {self.threads}")
+        if not 1 <= self.blocks <= MAX_BLOCKS:
+            raise ValueError(f"a step's blocks are 1 to {MAX_BLOCKS}, not {self.blocks}")
+        if self.loads_in_flight < 1:
+            raise ValueError(f"a step's loads_in_flight are 1 or more, not {self.loads_in_flight}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Steps in order: the first that a case fits is taken, so the last has to fit all.
+
+    options are further arguments of the device half, by name: trials that the defaults leave off.
+    """
+
+    steps: tuple[Step, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.steps or (self.steps[-1].up_to_bytes, self.steps[-1].up_to_ranks) != (ANY_SIZE, MAX_WORLD_SIZE):
+            raise ValueError("a tuning's last step must be for any size and any number of ranks")
+
+    def step(self, case: Case) -> Step:
+        fits = (s for s in self.steps if case.size_bytes <= s.up_to_bytes and case.world_size <= s.up_to_ranks)
+        return next(fits)
+
+    @property
+    def max_blocks(self) -> int:
+        """Of any step: what signals and epochs are allocated for, so that they serve launches of all sizes."""
+        return max(step.blocks for step in self.steps)
+
+    def launch(self, case: Case, longest: Callable[[int, int], int] = lambda count, world_size: count) -> Launch:
+        """longest(vectors of the buffer, world_size): those that the busiest rank works on."""
+        step = self.step(case)
+        work = longest(vectors(case), case.world_size)
+        return Launch(min(max(-(-work // step.threads), 1), step.blocks), step.threads)
+
+    def workspaces(self, signals_per_block: int) -> tuple[Workspace, ...]:
+        """signals, and epochs[block], the block's own last one; status: see kernels/status.py."""
+        return (
+            Workspace("signals", self.max_blocks * signals_per_block),
+            Workspace("epochs", self.max_blocks),
+            Workspace("status", STATUS_WORDS),
+        )
+
+    def choices(self, case: Case, loads_per_vector: int) -> dict[str, Any]:
+        """What the device half takes, by name."""
+        step = self.step(case)
+        at_a_time = step.loads_in_flight // loads_per_vector if loads_per_vector <= BATCH else 1
+        return {
+            "world_size": case.world_size,
+            "dtype": case.dtype,
+            "accumulator": case.accumulator,
+            "threads": step.threads,
+            "unroll": min(BATCH, max(1, at_a_time)),
+            **dict(self.options),
+        }
