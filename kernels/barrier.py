@@ -225,7 +225,8 @@ def report(
 ) -> None:
     """Leave the words of kernels/status.py, unless some thread of this rank has done so before."""
     if device.claim(status) == 0:
-        words = (rank, block, cutlass.Int32(phase), peer, expected, seen, cutlass.Int32(waited // 1_000_000))
+        halves = (cutlass.Int32(waited), cutlass.Int32(waited >> 32))
+        words = (rank, block, cutlass.Int32(phase), peer, expected, seen, *halves)
         for position in cutlass.range_constexpr(len(words)):
             device.store_word(status + 4 * (position + 1), words[position])
         device.signal(status, cutlass.Int32(COMPLETE))

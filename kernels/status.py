@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-STATUS_WORDS = 8
-"""Words of the workspace: state, rank, block, phase, peer, expected, seen, milliseconds waited."""
+STATUS_WORDS = 9
+"""Words of the workspace: state, rank, block, phase, peer, expected, seen, nanoseconds waited (lower half, upper)."""
 
 NOTHING, CLAIMED, COMPLETE = 0, 1, 2
 """The state: nobody gave up; somebody did and is writing; the other words are all there."""
@@ -28,13 +28,14 @@ def describe(words: Sequence[int]) -> str:
     """
     if len(words) != STATUS_WORDS:
         raise ValueError(f"a status has {STATUS_WORDS} words, not {len(words)}")
-    state, rank, block, phase, peer, expected, seen, waited_ms = words
+    state, rank, block, phase, peer, expected, seen, lower, upper = words
     if state == NOTHING:
         return ""
     if state == CLAIMED:
         return "a wait for another rank gave up, and the kernel had not finished its report"
     if state != COMPLETE or not 0 <= phase < len(PHASES):
         raise ValueError(f"the status words are overwritten: {', '.join(map(str, words))}")
+    waited_ms = (upper << 32 | lower & 0xFFFFFFFF) // 1_000_000
     where = f"rank {rank}, block {block}: {PHASES[phase]}: waited {_duration(waited_ms)} for"
     if peer == ALL_RANKS:
         return f"{where} all ranks: expected {expected} arrivals, saw {seen}"

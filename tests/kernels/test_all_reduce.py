@@ -12,6 +12,7 @@ import torch
 from kernels.all_reduce import collective, multimem_one_shot, one_shot, shares
 from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
+from kernels.status import STATUS_WORDS
 from memory.fabric import Executable
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
@@ -27,6 +28,7 @@ PRECISIONS = [
     ("float32", "native"),
 ]
 SIGNAL = "multimem.red.release.sys.global.add.u32"
+REPORTING = {"atom.relaxed.sys.global.cas.b32", "st.release.sys.global.u32"}
 PLAIN_ACCESSES = {
     *("ld.global.b32", "ld.global.b64", "ld.global.u16", "ld.global.v4.b32"),
     *("st.global.b32", "st.global.u16", "st.global.v4.b32"),
@@ -86,17 +88,23 @@ def test_memory_is_accessed_only_in_the_written_ways(
     ptx = compiled(spec, case, "sm_90a").ptx
     found = opcodes(ptx)
     signals = {SIGNAL} if spec.needs_multicast else {"st.release.sys.global.u32"}
-    allowed = PLAIN_ACCESSES | signals | {"ld.acquire.sys.global.u32"} | spec.multimem(case)
+    allowed = PLAIN_ACCESSES | signals | REPORTING | {"ld.acquire.sys.global.u32"} | spec.multimem(case)
     accesses = {
         opcode
         for opcode in found
         if re.match(r"(ld|st|atom|red|multimem|cp)\.", opcode) and not opcode.startswith("ld.param")
     }
     assert accesses <= allowed
+    # Two barriers. Each signals once, looks at its flag in three places (first look, spin, wait with patience) and at
+    # the status in one, and reports in one.
     for signal in signals:
-        assert found[signal] == 2  # one a barrier
-    assert found["ld.acquire.sys.global.u32"] == 2
-    assert found["bar.sync"] == 4
+        assert found[signal] == 2 * (2 if signal in REPORTING else 1)
+    assert found["ld.acquire.sys.global.u32"] == 2 * 4
+    assert found["mov.u64"] >= 2
+    assert ptx.count("%globaltimer") == 2
+    for reporting in REPORTING - signals:
+        assert found[reporting] == 2
+    assert found["bar.sync"] == (4 if spec.needs_multicast else 2)
     assert found["fence.proxy.alias"] == (4 if spec.needs_multicast else 0)
     assert ".local" not in ptx
     assert ".shared" not in ptx
@@ -109,6 +117,9 @@ def test_parameters_are_as_declared(case_of: Callable[..., Case], compiled: Comp
     executable = compiled(spec, case_of(algorithm), "sm_90a")
     found = re.findall(r"^\s*\.param \.(u\d+) .*_param_(\d+),?$", executable.ptx, flags=re.MULTILINE)
     types = ["u32" if parameter.kind == "rank" else "u64" for parameter in spec.parameters]
+    kinds = [(parameter.kind, parameter.of) for parameter in spec.parameters]
+    assert ("address", "status") in kinds
+    assert kinds[-2:] == [("rank", ""), ("patience", "")]
     assert found == [(type_, str(i)) for i, type_ in enumerate(types)]
     assert executable.entry == f"all_reduce_{algorithm}_0"
     assert f".visible .entry {executable.entry}(" in executable.ptx
@@ -153,7 +164,7 @@ def test_sabotaged_kernels_differ_where_they_should(
     for algorithm, spec in sabotaged.items():
         found[algorithm] = opcodes(compiled(spec, case_of(algorithm), "sm_90a").ptx)
     for algorithm, counts in found.items():
-        assert counts["ld.acquire.sys.global.u32"] == (1 if algorithm.endswith("_barrier") else 2)
+        assert counts["ld.acquire.sys.global.u32"] == (4 if algorithm.endswith("_barrier") else 8)
     right = opcodes(compiled(one_shot.SPEC, case_of("one_shot"), "sm_90a").ptx)
     assert right["ld.global.v4.b32"] == 8
     assert found["one_shot_drops_last_rank"]["ld.global.v4.b32"] == 7
@@ -193,6 +204,7 @@ def test_launches_grow_with_the_work_up_to_a_bound(case_of: Callable[..., Case])
             assert spec.launch(case).block >= spec.max_world_size
             sizes = {workspace.name: workspace.numel for workspace in spec.workspaces(case)}
             ranks = 1 if spec.needs_multicast else case.world_size
+            assert sizes["status"] == STATUS_WORDS
             assert sizes["epochs"] >= spec.launch(case).grid
             assert sizes["signals"] >= spec.launch(case).grid * ranks
 

@@ -1,0 +1,155 @@
+"""Tables of launch values: which step a case takes, what it changes, and that its code fits the registers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
+from kernels.all_reduce.tuning import ANY_SIZE, Step, Tuning
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable
+
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+
+ALGORITHMS = {
+    "one_shot": one_shot,
+    "two_shot": two_shot,
+    "multimem_one_shot": multimem_one_shot,
+    "multimem_two_shot": multimem_two_shot,
+}
+TABLE = Tuning(
+    (
+        Step(128, 2, 8, "few ranks, small", up_to_bytes=4096, up_to_ranks=2),
+        Step(256, 132, 16, "small", up_to_bytes=1 << 16),
+        Step(1024, 64, 8, "the rest"),
+    )
+)
+SPILLS = 0x11
+"""The attribute of a cubin's .nv.info that holds a kernel's stack frame in bytes."""
+
+
+def stack_bytes(cubin: bytes) -> list[int]:
+    """The stack frames of a cubin's kernels, read from its ELF sections."""
+    (start,), (count, names) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HH", cubin, 0x3C)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + 64 * number) for number in range(count)]
+    frames = []
+    for section in sections:
+        begin = sections[names][4] + section[0]
+        if cubin[begin : cubin.index(0, begin)] != b".nv.info":
+            continue
+        at, end = section[4], section[4] + section[5]
+        while at < end:
+            form, attribute, size = struct.unpack_from("<BBH", cubin, at)
+            if form == 4 and attribute == SPILLS:
+                frames.append(struct.unpack_from("<II", cubin, at + 4)[1])
+            at += 4 + (size if form == 4 else 0)
+    return frames
+
+
+def test_the_first_step_that_fits_is_taken(case_of: Callable[..., Case]) -> None:
+    def reason(size_bytes: int, world_size: int) -> str:
+        return TABLE.step(case_of(size_bytes=size_bytes, world_size=world_size)).reason
+
+    assert reason(4096, 2) == "few ranks, small"
+    assert reason(4098, 2) == reason(4096, 4) == reason(1 << 16, 72) == "small"
+    assert reason((1 << 16) + 2, 1) == reason(1 << 40, 8) == "the rest"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], algorithm: str) -> None:
+    spec = ALGORITHMS[algorithm].spec_of(TABLE)
+    small, middle, large = (case_of(algorithm, world_size=2, size_bytes=size) for size in (4096, 1 << 16, 1 << 26))
+    assert [spec.launch(case).block for case in (small, middle, large)] == [128, 256, 1024]
+    busiest = 2 if algorithm.endswith("two_shot") else 1
+    assert [spec.launch(case).grid for case in (small, middle, large)] == [2 // busiest, 16 // busiest, 64]
+    signals = 132 if spec.needs_multicast else 132 * 2
+    for case in (small, middle, large):
+        sizes = {workspace.name: workspace.numel for workspace in spec.workspaces(case)}
+        assert sizes == {"signals": signals, "epochs": 132, "status": 9}
+    loads = 1 if spec.needs_multicast else 2
+    assert [spec.choices(case)["unroll"] for case in (small, middle, large)] == [8 // loads, 8, 8 // loads]
+    assert len({spec.variant(case) for case in (small, middle, large)}) == 3
+
+
+def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -> None:
+    def unroll(loads_in_flight: int, world_size: int) -> int:
+        tuning = Tuning((Step(512, 1, loads_in_flight, "a test"),))
+        found: int = one_shot.spec_of(tuning).choices(case_of(world_size=world_size))["unroll"]
+        return found
+
+    assert [unroll(16, ranks) for ranks in (1, 2, 3, 4, 8, 9, 72)] == [8, 8, 5, 4, 2, 1, 1]
+    assert [unroll(4, ranks) for ranks in (1, 2, 4, 8)] == [4, 2, 1, 1]
+    assert unroll(144, 72) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"threads": 64}, "threads are 96 to 1024 in whole warps, not 64"),
+        ({"threads": 2048}, "not 2048"),
+        ({"threads": 130}, "not 130"),
+        ({"blocks": 0}, "blocks are 1 to 132, not 0"),
+        ({"blocks": 133}, "not 133"),
+        ({"loads_in_flight": 0}, "loads_in_flight are 1 or more, not 0"),
+    ],
+)
+def test_a_step_that_no_gpu_can_launch_is_an_error(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Step(**{"threads": 512, "blocks": 8, "loads_in_flight": 8, "reason": "a test", **values})
+
+
+@pytest.mark.parametrize("last", [{"up_to_bytes": 1 << 40}, {"up_to_ranks": 8}])
+def test_a_table_with_a_gap_is_an_error(last: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="last step must be for any size"):
+        Tuning((Step(512, 8, 8, "a test", **last),))
+    with pytest.raises(ValueError, match="last step must be for any size"):
+        Tuning(())
+    assert Tuning((Step(512, 8, 8, "a test", **last), Step(512, 8, 8, "the rest"))).steps[1].up_to_bytes == ANY_SIZE
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option", "opcode"),
+    [
+        ("one_shot", ("peer_loads", "no_allocate"), "ld.global.L1::no_allocate.v4.b32"),
+        ("two_shot", ("peer_loads", "relaxed"), "ld.relaxed.sys.global.v4.b32"),
+        ("one_shot", ("entry_signal", "relaxed"), "st.relaxed.sys.global.u32"),
+        ("one_shot", ("exit_signal", "relaxed"), "st.relaxed.sys.global.u32"),
+        ("two_shot", ("entry_signal", "relaxed"), "st.relaxed.sys.global.u32"),
+    ],
+)
+def test_trials_are_off_unless_asked_for(
+    case_of: Callable[..., Case],
+    compiled: Compiled,
+    opcodes: Callable[[str], dict[str, int]],
+    algorithm: str,
+    option: tuple[str, str],
+    opcode: str,
+) -> None:
+    module, case = ALGORITHMS[algorithm], case_of(algorithm, world_size=4)
+    trial = module.spec_of(Tuning(module.TUNING.steps, (option,)))
+    assert trial.variant(case) != module.SPEC.variant(case)
+    assert "=".join(option) in trial.variant(case)
+    assert opcodes(compiled(trial, case, "sm_90a").ptx)[opcode] > 0
+    assert opcodes(compiled(module.SPEC, case, "sm_90a").ptx)[opcode] == 0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_step_of_the_catalogue_spills(case_of: Callable[..., Case], compiled: Compiled, algorithm: str) -> None:
+    module = ALGORITHMS[algorithm]
+    for step in module.TUNING.steps:
+        for world_size in (2, 4, 8):
+            size_bytes = min(step.up_to_bytes, 1 << 40)
+            for dtype, accumulator in (("bfloat16", "float32"), ("bfloat16", "native"), ("float32", "float32")):
+                case = case_of(
+                    algorithm, dtype=dtype, accumulator=accumulator, size_bytes=size_bytes, world_size=world_size
+                )
+                assert stack_bytes(compiled(module.SPEC, case, "sm_90a").cubin) == [0]
+
+
+def test_a_step_that_spills_is_noticed(case_of: Callable[..., Case], compiled: Compiled) -> None:
+    spec = two_shot.spec_of(Tuning((Step(1024, 1, 16, "more than 64 registers hold"),)))
+    assert stack_bytes(compiled(spec, case_of("two_shot", world_size=2), "sm_90a").cubin)[0] > 0
