@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +26,25 @@ from memory.fabric import (
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 WAIT_S = 20.0
+
+SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in")
+"""Modules of tests/memory that tests import by these names whatever the import mode, in the order of their imports."""
+
+
+def _load(name: str) -> None:
+    if name in sys.modules:
+        return
+    path = Path(__file__).parent / "memory" / f"{name.removeprefix('memory_')}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+for _name in SHARED:
+    _load(_name)
 
 
 class DictionaryWorld:
@@ -248,13 +270,15 @@ def dictionary_world() -> type[DictionaryWorld]:
     return DictionaryWorld
 
 
-@pytest.fixture(params=["dictionary", "simulator"])
+@pytest.fixture(params=["dictionary", "simulator", "nvshmem-stand-in"])
 def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """make_world(world_size, heap_bytes=, multicast=) -> a world of the kind that the test is run for."""
 
     def make(world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> Any:
         if request.param == "dictionary":
             return DictionaryWorld(world_size, heap_bytes, multicast)
+        if request.param == "nvshmem-stand-in":
+            return sys.modules["memory_nvshmem_stand_in"].StandInWorld(world_size, heap_bytes, multicast)
         return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
 
     return make
