@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
 from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Region
@@ -132,12 +132,20 @@ def described(error: BaseException) -> str:
     if isinstance(error, (FabricError, ValueError)):
         return str(error) or type(error).__name__
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
+    place = _raised_at(error.__traceback__)
+    return f"{text} ({place})" if place else text
+
+
+def _raised_at(traceback: TracebackType | None) -> str:
+    """The innermost place of ours that an error came by, or just the innermost; "" where there is none."""
+    places: list[tuple[str, int]] = []
+    while traceback is not None:
+        places.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
-    if traceback is None:
-        return text
-    return f"{text} ({traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno})"
+    if not places:
+        return ""
+    file, line = next((place for place in reversed(places) if not is_foreign(place[0])), places[-1])
+    return f"{_shown(file)}:{line}"
 
 
 def leak_of(regions: Sequence[Region]) -> FabricError | None:
@@ -172,6 +180,10 @@ def described_frame(frame: FrameType | None) -> str:
 def described_place(file: str, line: int, function: str) -> str:
     """A place in code for people, with the line's text."""
     text = linecache.getline(file, line).strip()
+    return f"{_shown(file)}:{line} in {function}" + (f": {text}" if text else "")
+
+
+def _shown(file: str) -> Path:
+    """A file relative to the project's root, if it lies there."""
     path = Path(file)
-    place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    return f"{place}:{line} in {function}" + (f": {text}" if text else "")
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
