@@ -92,6 +92,11 @@ class NvshmemFabric:
         """What it runs on: for tests that hold the library to what is counted on here."""
         return self._library
 
+    @property
+    def held_bytes(self) -> int:
+        """What this rank's allocations take of the heap, those that were dropped included."""
+        return sum(held.size_bytes for held in [*self._held.values(), *self._dropped])
+
     # For the rank's process
 
     def set_deadline(self, monotonic_s: float | None) -> None:
@@ -164,7 +169,7 @@ class NvshmemFabric:
             tensor = self._library.tensor(size_bytes + slack_bytes)
         held = self._placed(tensor, size_bytes, alignment_bytes, name)
         self._held[held.region.address] = held
-        self._mapped_bytes = max(self._mapped_bytes, -(-self._held_bytes() // STEP_BYTES) * STEP_BYTES)
+        self._mapped_bytes = max(self._mapped_bytes, -(-self.held_bytes // STEP_BYTES) * STEP_BYTES)
         try:
             self._map(held)
             tensor.fill_(0xFF)
@@ -180,13 +185,13 @@ class NvshmemFabric:
 
     def _agree_on_room(self, size_bytes: int, alignment_bytes: int, slack_bytes: int, name: str) -> None:
         """All ranks learn whether it fits on every one: a rank that failed alone would leave the others hanging."""
-        in_heap = (self._traits.heap_bytes - self._held_bytes()) // GRANULE_BYTES * GRANULE_BYTES
+        in_heap = (self._traits.heap_bytes - self.held_bytes) // GRANULE_BYTES * GRANULE_BYTES
         free_bytes = self._driver.free_bytes()
         fresh = (free_bytes - MARGIN_BYTES) // STEP_BYTES * STEP_BYTES
-        on_gpu = max(self._mapped_bytes - self._held_bytes(), fresh)
+        on_gpu = max(self._mapped_bytes - self.held_bytes, fresh)
         fits = max(min(in_heap, on_gpu) - slack_bytes, 0)
         if in_heap <= on_gpu:
-            why = f"the symmetric heap of {self._traits.heap_bytes:,} bytes holds {self._held_bytes():,} already"
+            why = f"the symmetric heap of {self._traits.heap_bytes:,} bytes holds {self.held_bytes:,} already"
             remedy = "make fabric.heap_bytes larger, or the sizes smaller"
         else:
             why = f"the GPU has {free_bytes:,} bytes free, and some stay in reserve"
@@ -200,9 +205,6 @@ class NvshmemFabric:
             raise HeapFull(
                 f"rank {rank}: {name} needs {size_bytes:,} bytes, and {why}; {fewest:,} bytes would fit ({remedy})"
             )
-
-    def _held_bytes(self) -> int:
-        return sum(held.size_bytes for held in [*self._held.values(), *self._dropped])
 
     def _placed(self, tensor: torch.Tensor, size_bytes: int, alignment_bytes: int, name: str) -> _Held:
         start = tensor.data_ptr()

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from memory_driver_stand_in import Misuse, StandInDriver, Window
 from torch.distributed import HashStore
 
 from memory.fabric import DeviceFault, Region
 from memory.meeting import Meeting, lost
 from memory.nvshmem_fabric import NvshmemFabric, connect
-from memory_driver_stand_in import Misuse, StandInDriver, Window
 
 PATIENCE_S = 10.0
 """How long a collective call waits for the others before the test fails."""
