@@ -97,6 +97,11 @@ class NvshmemFabric:
         """What this rank's allocations take of the heap, those that were dropped included."""
         return sum(held.size_bytes for held in [*self._held.values(), *self._dropped])
 
+    @property
+    def free_bytes(self) -> int:
+        """Memory of this rank's GPU that nobody holds."""
+        return self._driver.free_bytes()
+
     # For the rank's process
 
     def set_deadline(self, monotonic_s: float | None) -> None:
@@ -186,7 +191,7 @@ class NvshmemFabric:
     def _agree_on_room(self, size_bytes: int, alignment_bytes: int, slack_bytes: int, name: str) -> None:
         """All ranks learn whether it fits on every one: a rank that failed alone would leave the others hanging."""
         in_heap = (self._traits.heap_bytes - self.held_bytes) // GRANULE_BYTES * GRANULE_BYTES
-        free_bytes = self._driver.free_bytes()
+        free_bytes = self.free_bytes
         fresh = (free_bytes - MARGIN_BYTES) // STEP_BYTES * STEP_BYTES
         on_gpu = max(self._mapped_bytes - self.held_bytes, fresh)
         fits = max(min(in_heap, on_gpu) - slack_bytes, 0)
