@@ -89,7 +89,7 @@ def make_world(fabric: FabricRequest, world_size: int) -> World:
     """A new world of world_size ranks on a resolved fabric."""
     if fabric.name != "simulator":
         raise RequestError(f"no world on the fabric {fabric.name} (fabric), use fabric=simulator")
-    from runner.world import ThreadWorld
+    from runner.threads import ThreadWorld
     from simulator.world import SimulatorOptions
 
     options = SimulatorOptions(

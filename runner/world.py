@@ -1,28 +1,22 @@
-"""Worlds: one function run on every rank, its results brought home, and one clear failure when a rank has any.
+"""What a world of ranks is, and how one failure for people is made of what all ranks ended with.
 
-ThreadWorld runs ranks as threads over the simulator. What a world must keep: run() ends, whatever the ranks do. The
-machine stops kernels at the deadline; a rank that is stuck in ordinary Python code can't be stopped, so it is named,
-with the line it is at, and the world is abandoned.
+Two worlds keep the protocol: threads over the simulator (runner.threads), and a process a rank on GPUs
+(runner.processes; runner.joined where an outer launcher started the processes). What a world must keep: run() ends,
+whatever the ranks do.
 """
 
 from __future__ import annotations
 
-import contextlib
 import linecache
-import math
-import queue
 import sys
 import sysconfig
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
 from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Region
-from simulator.world import SimulatedWorld, SimulatorOptions
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
@@ -35,6 +29,9 @@ GRACE_S = 1.0
 
 LINGER_S = 5.0
 """How long the others get once a rank has failed: their next call of the fabric tells them."""
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The project's folder: places in its files are given relative to it."""
 
 
 class WorldFailure(RuntimeError):
@@ -78,149 +75,28 @@ class World(Protocol):
         ...
 
 
-class Machine(Protocol):
-    """What ThreadWorld needs of the world behind the fabrics: simulator.world.SimulatedWorld has it."""
-
-    def fabric(self, rank: int) -> Fabric: ...
-    def leave(self, rank: int, error: BaseException | None) -> None: ...
-    def set_deadline(self, monotonic_s: float | None) -> None: ...
-    def counters(self) -> dict[str, Any]: ...
-    def live_regions(self, rank: int) -> tuple[Region, ...]: ...
-    def abort(self, error: BaseException) -> None: ...
-
-
 @dataclass(slots=True)
-class _Run:
-    """One run of a program: its threads, and what the ranks ended with so far, in the order they ended.
+class Outcomes:
+    """What the ranks of one run ended with so far, in the order they ended.
 
     late says, by rank, where those were that the deadline or a failure of others didn't end. Those in waiting were in a
     call of the fabric, and so not themselves what took so long.
     """
 
-    threads: list[threading.Thread] = field(default_factory=list)
-    ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = field(default_factory=queue.SimpleQueue)
+    world_size: int
     results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
     late: dict[int, str] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
 
     def unfinished(self) -> list[int]:
-        return [rank for rank in range(len(self.threads)) if rank not in self.results and rank not in self.errors]
+        return [rank for rank in range(self.world_size) if rank not in self.results and rank not in self.errors]
 
-    def wait(self, until_s: float) -> None:
-        """Take what ranks end with, until all have ended or the time (monotonic) is up. Interrupts get through."""
-        while self.unfinished():
-            left_s = min(POLL_S, until_s - time.monotonic())
-            if left_s <= 0:
-                return
-            with contextlib.suppress(queue.Empty):
-                rank, result, error = self.ended.get(timeout=left_s)
-                if error is None:
-                    self.results[rank] = result
-                else:
-                    self.errors[rank] = error
-                    until_s = min(until_s, time.monotonic() + LINGER_S)
+    def failed(self) -> bool:
+        return bool(self.errors or self.late or self.unfinished())
 
 
-class ThreadWorld:
-    """Ranks as threads of this process over one machine: the simulator's, unless another is given."""
-
-    def __init__(
-        self, world_size: int, options: SimulatorOptions | None = None, machine: Machine | None = None
-    ) -> None:
-        self._world_size = world_size
-        self._machine = machine or SimulatedWorld(world_size, options or SimulatorOptions())
-        self._healthy = True
-
-    @property
-    def world_size(self) -> int:
-        return self._world_size
-
-    @property
-    def healthy(self) -> bool:
-        return self._healthy
-
-    def counters(self) -> dict[str, Any]:
-        return self._machine.counters()
-
-    def close(self) -> None:
-        self._healthy = False
-
-    def run(
-        self, program: Callable[[Fabric, Argument], Result], argument: Argument, deadline_s: float | None
-    ) -> list[Result]:
-        """program(fabric, argument) on every rank; the results by rank. deadline_s None: no limit.
-
-        Raises WorldFailure naming the rank where it began; a symmetric tensor that a rank left behind is one, too.
-        """
-        if not self._healthy:
-            raise FabricError("this world was closed or hurt by a failure: make a new one")
-        ends_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
-        self._machine.set_deadline(None if deadline_s is None else ends_s)
-        run = _Run()
-        try:
-            self._start(run, program, argument)
-            run.wait(ends_s)
-            if run.unfinished():
-                self._end(run)
-        except BaseException as interrupt:
-            self._healthy = False
-            self._machine.abort(FabricError(f"the run was ended by {type(interrupt).__name__}"))
-            run.wait(time.monotonic() + GRACE_S)
-            raise
-        if run.errors or run.unfinished() or run.late:
-            self._healthy = False
-            raise _failure(run, deadline_s)
-        return [run.results[rank] for rank in range(self._world_size)]
-
-    def _start(self, run: _Run, program: Callable[[Fabric, Argument], Result], argument: Argument) -> None:
-        # All fabrics before the first thread: a rank that has none yet would look like one that has left.
-        fabrics = [self._machine.fabric(rank) for rank in range(self._world_size)]
-        for rank, fabric in enumerate(fabrics):
-            body = (rank, fabric, program, argument, run.ended)
-            # Daemons: a rank that is stuck must not keep the process from ending.
-            run.threads.append(threading.Thread(target=self._rank, args=body, name=f"rank {rank}", daemon=True))
-        for thread in run.threads:
-            thread.start()
-
-    def _rank(
-        self,
-        rank: int,
-        fabric: Fabric,
-        program: Callable[[Fabric, Argument], Result],
-        argument: Argument,
-        ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]],
-    ) -> None:
-        """The body of a rank's thread. However the program ends, the machine and the run hear of it."""
-        result: Result | None = None
-        error: BaseException | None = None
-        try:
-            result = program(fabric, argument)
-            left_behind = ", ".join(f'"{region.name}"' for region in self._machine.live_regions(rank))
-            if left_behind:
-                error = FabricError(f"leak: symmetric tensor {left_behind} was never released")
-        except BaseException as raised:
-            error = raised
-        try:
-            self._machine.leave(rank, error)
-        except BaseException as raised:
-            error = error or raised
-        ended.put((rank, result, error))
-
-    def _end(self, run: _Run) -> None:
-        """The time is up, or others failed: what does not end by itself is noted as late, and ended by an abort."""
-        run.wait(time.monotonic() + GRACE_S)
-        for rank in run.unfinished():
-            frame = _innermost_frame(run.threads[rank])
-            run.late[rank] = _described_frame(frame)
-            if frame is not None and frame.f_code.co_qualname.startswith(f"{type(self._machine).__name__}."):
-                run.waiting.add(rank)
-        if run.late:
-            self._machine.abort(DeadlineExceeded("the deadline has passed"))
-            run.wait(time.monotonic() + GRACE_S)
-
-
-def _failure(run: _Run, deadline_s: float | None) -> WorldFailure:
+def failure_of(run: Outcomes, deadline_s: float | None) -> WorldFailure:
     """One failure for people out of what all ranks ended with: where it began, not its echoes."""
     # Errors are in the order in which the ranks ended. What the late ones ended with, the abort has caused.
     timely = {rank: error for rank, error in run.errors.items() if rank not in run.late}
@@ -232,55 +108,82 @@ def _failure(run: _Run, deadline_s: float | None) -> WorldFailure:
     exceeded = {rank: error for rank, error in timely.items() if isinstance(error, DeadlineExceeded)}
     found = causes or exceeded or timely
     # Who ended first began it; but where all ranks ended with the same kind, who was first is chance.
-    alike = len(found) == len(run.threads) and len({type(error) for error in found.values()}) == 1
+    alike = len(found) == run.world_size and len({type(error) for error in found.values()}) == 1
     rank = min(found) if alike else next(iter(found))
     error = found[rank]
-    everywhere = len(run.threads) > 1 and [str(one) for one in run.errors.values()] == [str(error)] * len(run.threads)
-    message = _described(error)
+    everywhere = run.world_size > 1 and [str(one) for one in run.errors.values()] == [str(error)] * run.world_size
+    message = described(error)
     if not everywhere and not message.startswith(f"rank {rank}"):
         message = f"rank {rank}: {message}"
-    failure = WorldFailure(_status(error), None if everywhere else rank, message, run.errors)
+    failure = WorldFailure(status_of(error), None if everywhere else rank, message, run.errors)
     failure.__cause__ = error
     return failure
 
 
-def _status(error: BaseException) -> str:
+def status_of(error: BaseException) -> str:
     """The status of a record for what a program was ended by."""
     if isinstance(error, Deadlock):
         return "DEADLOCK"
     return "TIMEOUT" if isinstance(error, DeadlineExceeded) else "FAILED"
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """What was raised in one line; where, too, if it isn't one of the errors that say it themselves."""
     if isinstance(error, (FabricError, ValueError)):
         return str(error) or type(error).__name__
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
+    place = _raised_at(error.__traceback__)
+    return f"{text} ({place})" if place else text
+
+
+def _raised_at(traceback: TracebackType | None) -> str:
+    """The innermost place of ours that an error came by, or just the innermost; "" where there is none."""
+    places: list[tuple[str, int]] = []
+    while traceback is not None:
+        places.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
-    if traceback is None:
-        return text
-    return f"{text} ({traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno})"
+    if not places:
+        return ""
+    file, line = next((place for place in reversed(places) if not is_foreign(place[0])), places[-1])
+    return f"{_shown(file)}:{line}"
 
 
-def _innermost_frame(thread: threading.Thread) -> FrameType | None:
+def leak_of(regions: Sequence[Region]) -> FabricError | None:
+    """What a program that ended well has left behind, as an error; None if nothing."""
+    names = ", ".join(f'"{region.name}"' for region in regions)
+    return FabricError(f"leak: symmetric tensor {names} was never released") if names else None
+
+
+def innermost_frame(thread_id: int | None) -> FrameType | None:
     """Where a thread is: its innermost frame that is neither Python's library's nor an installed package's."""
-    innermost = sys._current_frames().get(thread.ident or 0)
-    foreign = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
+    innermost = sys._current_frames().get(thread_id or 0)
     frame = innermost
-    while frame is not None and any(Path(frame.f_code.co_filename).is_relative_to(folder) for folder in foreign):
+    while frame is not None and is_foreign(frame.f_code.co_filename):
         frame = frame.f_back
     return frame or innermost
 
 
-def _described_frame(frame: FrameType | None) -> str:
+def is_foreign(file: str) -> bool:
+    """Whether a file of code is Python's own or an installed package's."""
+    return file.startswith("<frozen") or any(
+        Path(file).is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")
+    )
+
+
+def described_frame(frame: FrameType | None) -> str:
     """The file (relative to the project's root), line, function and source line of a frame."""
     if frame is None:
         return "its end"
-    code = frame.f_code
-    line = linecache.getline(code.co_filename, frame.f_lineno).strip()
-    path = Path(code.co_filename)
-    root = Path(__file__).resolve().parent.parent
-    place = path.relative_to(root) if path.is_relative_to(root) else path
-    return f"{place}:{frame.f_lineno} in {code.co_name}" + (f": {line}" if line else "")
+    return described_place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def described_place(file: str, line: int, function: str) -> str:
+    """A place in code for people, with the line's text."""
+    text = linecache.getline(file, line).strip()
+    return f"{_shown(file)}:{line} in {function}" + (f": {text}" if text else "")
+
+
+def _shown(file: str) -> Path:
+    """A file relative to the project's root, if it lies there."""
+    path = Path(file)
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path

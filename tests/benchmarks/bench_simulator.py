@@ -33,7 +33,7 @@ def simulated(size_bytes: int) -> tuple[float, int]:
     from kernels.compile import executable
     from kernels.spec import Case
     from runner.program import Plan, run_case
-    from runner.world import ThreadWorld
+    from runner.threads import ThreadWorld
     from simulator import schedule
 
     spent: list[float] = []

@@ -13,7 +13,7 @@ from runner.cases import GAP_BYTES, GUARD_BYTES, cases_of, check_against_catalog
 from runner.compose import compose_jobs, hydra_over
 from runner.config import Request, RequestError
 from runner.program import Plan, bind
-from runner.world import ThreadWorld
+from runner.threads import ThreadWorld
 from simulator import heaps
 from simulator.world import SimulatorOptions
 

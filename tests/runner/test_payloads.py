@@ -14,7 +14,7 @@ from kernels.spec import DTYPES, Case
 from runner import check, program
 from runner.check import merge
 from runner.program import Plan, run_case
-from runner.world import ThreadWorld
+from runner.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 
 WORLD_SIZE = 4

@@ -15,7 +15,8 @@ from memory.fabric import Executable, HeapFull
 from runner import program
 from runner.inputs import make_input
 from runner.program import Plan, run_case
-from runner.world import ThreadWorld, WorldFailure
+from runner.threads import ThreadWorld
+from runner.world import WorldFailure
 
 SPEC = KernelSpec(
     op="all_reduce",

@@ -21,7 +21,8 @@ from memory.pool import SymmetricPool
 from runner.check import merge
 from runner.interrupt import Interrupted, interruptible
 from runner.program import Plan, run_case
-from runner.world import ThreadWorld, WorldFailure
+from runner.threads import ThreadWorld
+from runner.world import WorldFailure
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 OPTIONS = SimulatorOptions(heap_bytes=1 << 22)

@@ -24,7 +24,8 @@ from runner import program
 from runner.check import merge
 from runner.inputs import make_input
 from runner.program import Plan, run_case
-from runner.world import ThreadWorld, WorldFailure
+from runner.threads import ThreadWorld
+from runner.world import WorldFailure
 from simulator.world import SimulatorOptions
 
 SEEDS = range(20)

@@ -15,7 +15,8 @@ import torch
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.interrupt import Interrupted, interruptible
-from runner.world import ThreadWorld, WorldFailure
+from runner.threads import ThreadWorld
+from runner.world import WorldFailure
 from simulator.isa import UnknownInstruction
 from simulator.world import SimulatorOptions
 

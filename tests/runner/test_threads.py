@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, PeerLost, Region
-from runner import world as world_module
-from runner.world import ThreadWorld, WorldFailure
+from runner import threads as threads_module
+from runner.threads import ThreadWorld
+from runner.world import WorldFailure
 
 
 class Machine:
@@ -86,8 +87,8 @@ class Rank:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world_module, "GRACE_S", 0.3)
-    monkeypatch.setattr(world_module, "LINGER_S", 0.6)
+    monkeypatch.setattr(threads_module, "GRACE_S", 0.3)
+    monkeypatch.setattr(threads_module, "LINGER_S", 0.6)
 
 
 def make(world_size: int = 4) -> tuple[ThreadWorld, Machine]:
@@ -155,7 +156,7 @@ def test_whatever_ends_a_rank_is_named_with_its_line(kind: type[BaseException]) 
     assert failure.rank == 1
     assert failure.status == "FAILED"
     assert failure.message.startswith(f"rank 1: {kind.__name__} (")
-    assert "test_world.py:" in failure.message
+    assert "test_threads.py:" in failure.message
 
 
 def test_what_all_ranks_end_with_belongs_to_none_of_them() -> None:
@@ -198,7 +199,7 @@ def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
     release.set()
     assert time.monotonic() - began < 5
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
-    assert " at tests/runner/test_world.py:" in failure.message, "relative to the project"
+    assert " at tests/runner/test_threads.py:" in failure.message, "relative to the project"
     assert "the line in question" in failure.message
 
 
@@ -213,7 +214,7 @@ def test_a_slow_rank_is_named_even_if_it_ends_when_told() -> None:
 
     failure = fail(world, program, deadline_s=0.2)
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
-    assert "test_world.py" in failure.message
+    assert "test_threads.py" in failure.message
 
 
 def test_ranks_that_end_well_after_the_abort_are_late_all_the_same() -> None:

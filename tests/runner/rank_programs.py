@@ -1,0 +1,239 @@
+"""What runs in the rank processes of tests: a fabric of files, its opener, programs. They import it: hence a module.
+
+The heap of a rank is a file that all ranks map; kernels are Python functions; ranks meet through the real Meeting.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memory.fabric import DeviceFault, Executable, HeapFull, NoMulticast, Region, Traits
+from memory.meeting import Meeting
+from memory.pool import SymmetricPool
+from runner.rank import process_group
+
+HEAP_BYTES = 1 << 20
+ALIGNMENT_BYTES = 256
+
+
+class FileFabric:
+    """The RankFabric of one process; rank r's heap is at (r + 1) << 32."""
+
+    def __init__(self, store: Any, rank: int, world_size: int, folder: Path) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.meeting = Meeting(store, rank, world_size)
+        self.traits = Traits("files", "none", world_size, HEAP_BYTES, False, "files have no switch", simulated=True)
+        path = folder / f"heap-{rank}"
+        path.write_bytes(bytes(HEAP_BYTES))
+        self.meeting.exchange("open", "")
+        self.heaps = [self._mapped(folder / f"heap-{peer}") for peer in range(world_size)]
+        self.meeting.exchange("opened", "")
+        path.unlink()
+        self.regions: dict[int, Region] = {}
+        self.dropped = 0
+
+    def _mapped(self, path: Path) -> torch.Tensor:
+        with path.open("r+b") as file:
+            return torch.frombuffer(mmap.mmap(file.fileno(), HEAP_BYTES), dtype=torch.uint8)
+
+    def begin(self, run: int) -> None:
+        self.meeting.begin(run)
+
+    def leave(self, text: str) -> None:
+        self.meeting.leave(text)
+
+    def set_deadline(self, monotonic_s: float | None) -> None:
+        self.meeting.set_deadline(monotonic_s)
+
+    def live_regions(self) -> tuple[Region, ...]:
+        return tuple(self.regions.values())
+
+    def close(self) -> None:
+        self.meeting.begin(1 << 40)
+        self.meeting.exchange("close", "")
+
+    def exchange(self, note: str) -> tuple[str, ...]:
+        return self.meeting.exchange("exchange", note)
+
+    def barrier(self) -> None:
+        self.meeting.exchange("barrier", "")
+
+    def allocate(self, size_bytes: int, alignment_bytes: int, name: str) -> Region:
+        self.meeting.exchange("allocate", name)
+        offset = 0
+        for region in sorted(self.regions.values(), key=lambda one: one.address):
+            end = region.address - self._base(self.rank) + region.size_bytes
+            offset = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        if offset + size_bytes > HEAP_BYTES:
+            raise HeapFull(f'"{name}" of {size_bytes} bytes does not fit')
+        region = Region(name, self._base(self.rank) + offset, size_bytes)
+        self.regions[region.address] = region
+        return region
+
+    def free(self, region: Region) -> None:
+        self.meeting.exchange("free", region.name)
+        del self.regions[region.address]
+
+    def drop(self, region: Region) -> None:
+        self.regions.pop(region.address, None)
+
+    def peer_address(self, region: Region, peer: int) -> int:
+        return region.address - self._base(self.rank) + self._base(peer)
+
+    def multicast_address(self, region: Region) -> int:
+        raise NoMulticast(self.traits.multicast_reason)
+
+    def view(self, region: Region) -> torch.Tensor:
+        return self.at(region.address, region.size_bytes)
+
+    def inspect(self, region: Region) -> torch.Tensor:
+        return self.view(region)
+
+    def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
+        self.view(region)[offset_bytes : offset_bytes + data.numel()] = data
+
+    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
+        return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
+
+    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
+        KERNELS[executable.entry](self, *arguments)
+
+    def synchronize(self) -> None:
+        pass
+
+    def at(self, address: int, size_bytes: int) -> torch.Tensor:
+        peer, offset = (address >> 32) - 1, address & 0xFFFFFFFF
+        if not 0 <= peer < self.world_size or offset + size_bytes > HEAP_BYTES:
+            raise DeviceFault(f"address {address:#x} belongs to no rank")
+        return self.heaps[peer][offset : offset + size_bytes]
+
+    def _base(self, rank: int) -> int:
+        return (rank + 1) << 32
+
+
+def send_to_next(fabric: FileFabric, target: int, source: int, size_bytes: int) -> None:
+    """Copy own bytes to the next rank."""
+    fabric.at(target, size_bytes).copy_(fabric.at(source, size_bytes))
+
+
+KERNELS: dict[str, Callable[..., None]] = {"send_to_next": send_to_next}
+SEND = Executable("send_to_next", "send_to_next", "none", "", "sha256:0")
+
+
+@dataclass(frozen=True)
+class FileOpener:
+    """Opens FileFabric with its heaps in folder; fault makes one rank fail at it."""
+
+    folder: str
+    fault: str = ""
+    at_rank: int = 1
+
+    def __call__(self, store: Any, rank: int, world_size: int) -> FileFabric:
+        if self.fault and rank == self.at_rank:
+            if self.fault == "raise":
+                print("the driver said no", flush=True)
+                raise OSError("no device for this rank")
+            if self.fault == "exit":
+                os._exit(3)
+            time.sleep(60)  # never ready
+        return FileFabric(store, rank, world_size, Path(self.folder))
+
+
+class FaultyFabric:
+    """A fabric that raises at one call of a method, before it reaches the others."""
+
+    def __init__(self, fabric: FileFabric, method: str, at_call: int) -> None:
+        self.fabric, self.method, self.left = fabric, method, at_call
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.method:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyError(f"injected at {self.method}")
+        return getattr(self.fabric, name)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens on one rank in ring()."""
+
+    kind: str
+    rank: int = 1
+    at_call: int = 1
+
+
+def nothing(fabric: Any, argument: object) -> object:
+    return argument
+
+
+def ring(fabric: Any, fault: Fault | None) -> list[int]:
+    """A real program over the pool: two tensors, two launches, what the previous rank sent."""
+    if fault is not None and fault.rank == fabric.rank and fault.kind in ("allocate", "launch"):
+        fabric = FaultyFabric(fabric, fault.kind, fault.at_call)
+    with SymmetricPool(fabric) as pool:
+        source = pool.tensor(4, torch.int32, name="source", fill=fabric.rank + 10)
+        target = pool.tensor(4, torch.int32, name="target", fill=0)
+        following = (fabric.rank + 1) % fabric.world_size
+        for turn in range(2):
+            fabric.barrier()
+            if turn == 1 and fault is not None and fault.rank == fabric.rank:
+                commit(fault)
+            fabric.launch(SEND, 1, 1, (fabric.peer_address(target.region, following), source.address, 16))
+            fabric.synchronize()
+            fabric.barrier()
+        return [int(one) for one in target.read()]
+
+
+def commit(fault: Fault) -> None:
+    """The faults that are no exceptions of the fabric."""
+    if fault.kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault.kind == "abort":
+        print("the library gave up", flush=True)
+        os.abort()
+    while fault.kind == "spin":
+        pass  # for ever
+    if fault.kind == "native":
+        ctypes.PyDLL(None).sleep(60)  # keeps the interpreter to itself
+
+
+def leave_behind(fabric: Any, argument: None) -> None:
+    fabric.allocate(16, 16, "flags" if fabric.rank else "data")
+
+
+def unsendable(fabric: Any, argument: None) -> object:
+    return (lambda: None) if fabric.rank == 1 else None
+
+
+def group_sum(fabric: Any, argument: None) -> float:
+    """A sum over all ranks by torch's own process group, made once a process."""
+    from torch import distributed
+
+    group = process_group()
+    assert process_group() is group
+    mine = torch.tensor([float(fabric.rank + 1)])
+    distributed.all_reduce(mine, group=group)
+    return float(mine)
+
+
+def pid(fabric: Any, argument: object) -> int:
+    return os.getpid()
+
+
+def wait_in_a_barrier(fabric: Any, folder: str) -> None:
+    """Rank 0 waits for the others, who write down that they sleep."""
+    if fabric.rank:
+        Path(folder, f"sleeping-{fabric.rank}").touch()
+        time.sleep(60)
+    fabric.barrier()
