@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from reports import bundle, table
 from reports.record import Record
@@ -71,10 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(
-    commands: argparse._SubParsersAction[_Parser], name: str, run: object, text: str
-) -> argparse.ArgumentParser:  # type: ignore[type-var]
-    parser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
     parser.set_defaults(run=run)
     return parser
 

@@ -13,9 +13,11 @@ import os
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from reports.codec import encoded
 from reports.record import Record, from_json, load
 
 SUFFIX = ".jsonl.xz"
@@ -28,7 +30,7 @@ _DICTIONARY_BYTES = 1 << 25
 
 
 def read(places: Sequence[Path | str]) -> list[Record]:
-    """The records in files, folders (and below them, bundles too) and bundles, in that order, by path in a folder.
+    """The records in files, folders (and below them, bundles too) and bundles, in the order in which they were begun.
 
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
@@ -41,7 +43,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
         for record in here:
             found.setdefault(line_of(record), record)
-    return list(found.values())
+    return sorted(found.values(), key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
 def unpacked(path: Path | str) -> list[Record]:
@@ -85,8 +87,8 @@ def write_file(path: Path, data: bytes) -> None:
 
 def line_of(record: Record) -> str:
     """A record as one line of JSON, without its end."""
-    # JSON's own text may hold what splitlines() takes for an end of line, such as U+2028: escaped, it does not.
-    return json.dumps(json.loads(record.to_json()), separators=(",", ":"), allow_nan=False)
+    # In ASCII: text may hold what splitlines() takes for the end of a line, such as U+2028.
+    return json.dumps(encoded(record), separators=(",", ":"), allow_nan=False)
 
 
 def digest(records: Iterable[Record]) -> str:

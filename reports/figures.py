@@ -42,7 +42,7 @@ _KNOWN = {
     "nccl": (6, "^"),
     "torch/one_shot": (5, "o"),
     "torch/two_shot": (4, "s"),
-    "torch/multimem": (3, "D"),
+    "torch/multimem": (3, "X"),
     "nvshmem": (2, "v"),
 }
 """Colour and marker of the algorithms that most pictures hold, chosen to differ; others draw theirs from their name."""
@@ -76,7 +76,10 @@ def draw(records: Sequence[Record], path: Path | str) -> None:
 def picture(records: Sequence[Record], kind: str = "svg") -> bytes:
     """The picture as a file's bytes; kind is "svg" or "png". ValueError for records without timings."""
     sections = drawable(records)
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
+        parameters: Any = matplotlib.rcParams
+        parameters.update(_STYLE)
         figure = _figure(sections)
         file = io.BytesIO()
         # Without a date: the same records give the same file.

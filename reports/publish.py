@@ -28,8 +28,14 @@ _IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def machines(root: Path) -> dict[str, list[Record]]:
-    """The machines that have bundles, by name, with all their records. ValueError for a bundle that can't be read."""
+    """The machines that have bundles, by name, with all their records.
+
+    ValueError for a bundle that can't be read, and for a machine whose README.md is missing.
+    """
     folders = sorted({path.parent for path in (root / PLACE).glob(f"*/*{SUFFIX}")})
+    for folder in folders:
+        if not _read(folder / "README.md").strip():
+            raise ValueError(f"{folder / 'README.md'}: missing; it says by which commands the bundles were made")
     return {folder.name: read(sorted(folder.glob(f"*{SUFFIX}"))) for folder in folders}
 
 
@@ -40,13 +46,14 @@ def refresh(root: Path, is_check: bool = False) -> None:
     records: its bytes depend on matplotlib's version.
     """
     published = machines(root)
-    stale = [path for path, text in texts(root, published).items() if _read(path) != text]
+    wanted = texts(root, published)
+    stale = [path for path, text in wanted.items() if _read(path) != text]
     pictures = {path: records for path, records in drawings(root, published).items() if not _is_of(path, records)}
     if is_check:
         if late := [str(path.relative_to(root)) for path in (*stale, *pictures)]:
             raise ValueError(f"not as the bundles have it: {', '.join(late)}; run python -m reports published")
         return
-    made = {path: text.encode() for path, text in texts(root, published).items() if path in stale}
+    made = {path: wanted[path].encode() for path in stale}
     if pictures:
         from reports.figures import picture
 

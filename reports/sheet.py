@@ -105,12 +105,12 @@ def _aligned(sheet: Sheet, cells: Mapping[str, str], widths: Mapping[str, int]) 
 
 
 def _marked(line: Line, column: str) -> str:
-    cell = _escaped(line.cells[column])
+    cell = _escaped(line.cells[column].strip())
     return f"**{cell}**" if cell and "bold" in line.styles.get(column, "") else cell
 
 
 def _escaped(cell: str) -> str:
-    """Text that Markdown shows as it is: names have underscores and asterisks."""
-    for character in "\\|*_<[":
+    """Text that Markdown shows as it is. Underscores within words mean nothing to it."""
+    for character in "\\|*<[":
         cell = cell.replace(character, f"\\{character}")
     return cell

@@ -237,7 +237,7 @@ def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
     if time is None or bandwidth is None:
         reason = reason_of(row.records[0])
         return f"{row.status} [{numbers[reason]}]" if reason in numbers else str(row.status)
-    return f"{_time(time)} ({bandwidth:.1f}){BEST if row.best else ''}"
+    return f"{_time(time)} ({bandwidth:.1f}){BEST if row.best else ' '}"
 
 
 def _factor(bus_factor: float) -> str:

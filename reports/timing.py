@@ -81,6 +81,7 @@ class Timing:
     devices: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "samples_us", tuple(tuple(map(float, row)) for row in self.samples_us))
         for name, value, known in (
             ("mode", self.mode, MODES),
             ("window", self.window, WINDOWS),

@@ -78,7 +78,7 @@ def record(
             "warmup_calls": 3,
             "calls_per_sample": 20,
             "bus_factor": 2 * (world_size - 1) / world_size,
-            "samples_us": samples_us or invented_samples(algorithm, size_bytes, world, world_size),
+            "samples_us": samples_us or invented_samples(algorithm, size_bytes, world, world_size, dtype),
             "checked_before": 1024,
             "checked_after": 1024,
             "limit": LIMIT,
@@ -89,11 +89,11 @@ def record(
 
 
 def invented_samples(
-    algorithm: str, size_bytes: int, world: int, world_size: int, samples: int = 50
+    algorithm: str, size_bytes: int, world: int, world_size: int, dtype: str, samples: int = 50
 ) -> list[list[float]]:
     """Samples around the delay and the bandwidth that DELAYS_US invents, to the nanosecond."""
     delay_us, algbw_gbps = DELAYS_US.get(algorithm, (15.0, 100.0))
-    source = random.Random(f"{algorithm} {size_bytes} {world} {world_size}")
+    source = random.Random(f"{algorithm} {size_bytes} {world} {world_size} {dtype}")
     middle_us = (delay_us + size_bytes / algbw_gbps / 1e3) * source.uniform(0.97, 1.03)
     return [[round(middle_us * source.uniform(1, 1.04), 3) for _ in range(samples)] for _ in range(world_size)]
 
