@@ -117,8 +117,8 @@ def _figure(sections: Sequence[Section]) -> Figure:
     for section, (left, right) in zip(sections, axes, strict=True):
         shown |= _section(section, left, right)
     figure.suptitle(_title(sections), fontsize=11, fontweight="bold")
-    # Outside of the axes, where there is no data to cover.
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=min(len(shown), 7))
+    # Outside of the axes, where there is no data to cover; in as many lines of equal length as it needs.
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=-(-len(shown) // -(-len(shown) // 5)))
     return figure
 
 
@@ -174,6 +174,7 @@ def _series(axes: Axes, own: Sequence[Row], figure: str) -> Any:
         markersize=4.5,
         markerfacecolor=style["color"] if own[0].is_ours else "white",
         zorder=3 if own[0].is_ours else 2.5,
+        clip_on=False,
     )
     return line
 

@@ -113,11 +113,16 @@ def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look() -> None:
     assert figures.look("a_new_one") == figures.look("a_new_one")
 
 
-def test_the_legend_covers_no_data() -> None:
-    figure, axes = drawn(study(sizes=(KIB, MIB, 4 * MIB)))
+@pytest.mark.parametrize("others", [(), ("multimem_one_shot", "multimem_two_shot", "torch/multimem", "a_new_one")])
+def test_the_legend_covers_no_data_and_is_not_cut(others: tuple[str, ...]) -> None:
+    records = [record(name, size) for name in (*DELAYS_US, *others) for size in (KIB, MIB, 4 * MIB)]
+    figure, axes = drawn(records)
     figure.canvas.draw()
     legend = figure.legends[0].get_window_extent()
     assert not any(legend.overlaps(one.get_window_extent()) for one in axes)
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.x1
+    assert legend.y0 >= 0
 
 
 def test_every_job_has_a_row_and_the_title_says_what_holds_for_all() -> None:
