@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 
@@ -86,7 +87,7 @@ def decoded(kind: Any, value: Any, where: str) -> Any:
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {kind.__name__}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     members = {member.name: member for member in dataclasses.fields(kind)}
     unknown = sorted(set(value) - set(members))
     if unknown:
@@ -100,3 +101,8 @@ def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     if missing:
         raise ValueError(f"{where}: lacks {', '.join(missing)}")
     return kind(**{name: decoded(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)

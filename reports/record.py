@@ -3,7 +3,9 @@
 The rules are kept at construction (ValueError), so that whatever reads records (tables, MLflow, audits) can rely on
 them:
 
-- A timing exists only beside PASSED with a check, and never on a simulated fabric.
+- A timing exists only beside PASSED with a check, and never on a simulated fabric. It has a row of samples for every
+  rank.
+- A case was run by a kernel of ours or by a library, never by both.
 - Any status but PASSED says why: REFUSED, FAILED, DEADLOCK and TIMEOUT in `reason`, WRONG in its check (and
   `reason`).
 - PASSED has a check without a fault. The one exception is declared, not implied: `check: false` in the request gives
@@ -26,9 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from reports.codec import decoded, encoded, plain
+from reports.timing import LinkLimit as LinkLimit
+from reports.timing import Timing as Timing
 
-SCHEMA_VERSION = 1
-"""Raised when a field changes its meaning or goes. A reader refuses what is newer than itself."""
+SCHEMA_VERSION = 2
+"""Raised when a field changes its meaning or goes. A reader refuses what is newer than itself, and reads what is older
+as if it had been written today:
+
+- 1 had another Timing, of which no record was ever made, and no library.
+- 2 is this one."""
 
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
@@ -179,38 +187,14 @@ class FabricInfo:
         object.__setattr__(self, "settings", plain(self.settings, "fabric.settings"))
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Raw times by a clock of real hardware; every figure is derived from them by whoever shows it.
-
-    mode is "graph" or "eager"; window says what a sample spans ("kernel", "entry_barrier", "both_barriers"); l2 what
-    state the cache was in ("rotated", "flushed", "warm"). samples_us has one row a rank, one column an iteration, in
-    microseconds.
-    """
-
-    mode: str
-    window: str
-    l2: str
-    warmup_iterations: int
-    samples_us: tuple[tuple[float, ...], ...]
-
-    def __post_init__(self) -> None:
-        lengths = {len(row) for row in self.samples_us}
-        if len(lengths) != 1 or 0 in lengths:
-            raise ValueError(
-                "timing.samples_us: needs one row a rank, all of the same length, at least one sample each"
-            )
-        if not all(math.isfinite(sample) and sample > 0 for row in self.samples_us for sample in row):
-            raise ValueError("timing.samples_us: every sample is a positive, finite number of microseconds")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
 
-    id is the case's id; case has all fields of the Case. counters holds the fabric's counts of executed instructions
-    and bytes by kind. request holds the command line, the overrides and the resolved configuration. started and ended
-    are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
+    id is the case's id; case has all fields of the Case. library is what ran a baseline, with its version ("NCCL
+    2.28.9"); "" for our own kernels, which kernel describes. counters holds the fabric's counts of executed
+    instructions and bytes by kind. request holds the command line, the overrides and the resolved configuration.
+    started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 
     id: str
@@ -222,6 +206,7 @@ class Record:
     reason: str = ""
     fabric: FabricInfo | None = None
     kernel: KernelInfo | None = None
+    library: str = ""
     check: Check | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
@@ -263,6 +248,8 @@ class Record:
             )
         if self.kernel is not None and self.fabric is not None and self.kernel.arch != self.fabric.arch:
             return f"the kernel was compiled for {self.kernel.arch}, the fabric is {self.fabric.arch}"
+        if self.kernel is not None and self.library:
+            return f"it can't have been run by the kernel {self.kernel.name} and by {self.library}"
         return ""
 
     def _broken_outcome(self) -> str:
@@ -273,6 +260,8 @@ class Record:
             )
         if self.timing is not None and (self.fabric is None or self.fabric.simulated):
             return "a simulated fabric has no clock of real hardware, so there is no timing"
+        if self.timing is not None and len(self.timing.samples_us) != self.case["world_size"]:
+            return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case['world_size']}"
         if self.status is Status.PASSED:
             if self.fabric is None or self.fabric.world_size != self.case["world_size"]:
                 return "PASSED needs the fabric it ran on, of the case's world size"
@@ -310,17 +299,26 @@ def from_json(text: str, where: str = "record") -> Record:
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool):
         raise ValueError(f"{where}: not a record (it has no schema number)")
+    if schema < 1:
+        raise ValueError(f"{where}: not a record (schemas are numbered from 1, not {schema})")
     if schema > SCHEMA_VERSION:
         raise ValueError(
             f"{where}: written with schema {schema}, but this program reads up to schema {SCHEMA_VERSION}; "
             "use a newer symlab"
         )
     try:
-        record = decoded(Record, document, "record")
+        record = decoded(Record, _as_of_today(document), "record")
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     assert isinstance(record, Record)
     return record
+
+
+def _as_of_today(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of an older schema, as this one says the same. ValueError where it can't."""
+    if document["schema"] == 1 and document.get("timing") is not None:
+        raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
+    return document | {"schema": SCHEMA_VERSION}
 
 
 def load(path: Path | str) -> Record:

@@ -87,7 +87,8 @@ class Console:
         text += f" ({' '.join(told)})" if told else ""
         # Why cases were refused is said once for all of them, below the table.
         reason = record.reason.splitlines()[0] if record.reason and record.status != REFUSED else ""
-        line = f"[{self._done}/{self._total}] {text} {record.status}" + (f": {reason}" if reason else "")
+        time = f" {record.timing.median_us:.2f} us" if record.timing is not None else ""
+        line = f"[{self._done}/{self._total}] {text} {record.status}{time}" + (f": {reason}" if reason else "")
         if self._bar is None:
             self.say(line)
             return

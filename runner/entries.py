@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.record import Record, Status
+from reports.record import Record, Status, Timing
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
 INCOMPLETE = "INCOMPLETE"
@@ -65,12 +65,30 @@ def metrics_of(record: Record) -> dict[str, float]:
             "rms_ulp_error": check.rms_ulp_error,
             "max_absolute_error": check.max_absolute_error,
         }
+    if record.timing is not None:
+        found |= _timing_metrics(record.timing, int(record.case["size_bytes"]))
     counters = dict(record.counters)
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112
         found["link_bytes_busiest"] = max(links.values())
     found.update(_flat(counters, ""))
     return {key: float(value) for key, value in found.items() if math.isfinite(value)}
+
+
+def _timing_metrics(timing: Timing, size_bytes: int) -> dict[str, float]:
+    """Times in us (time_us is the median), bandwidths in GB/s, and the share of the measured limit where there is
+    one."""
+    found = {
+        "time_us": timing.median_us,
+        "time_us_min": timing.min_us,
+        "time_us_p95": timing.p95_us,
+        "time_us_p99": timing.p99_us,
+        "time_us_max": timing.max_us,
+        "algbw_gbps": timing.algbw_gbps(size_bytes),
+        "busbw_gbps": timing.busbw_gbps(size_bytes),
+    }
+    share = timing.of_limit(size_bytes)
+    return found if share is None else found | {"of_limit": share}
 
 
 def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
@@ -108,6 +126,8 @@ def parameters_of(record: Record) -> dict[str, Any]:
     configuration = record.request.get("configuration", {})
     if "sizes" in configuration:
         parameters["sizes"] = _sizes(configuration["sizes"])
+    if isinstance(asked := configuration.get("timing"), dict) and record.timing is not None:
+        parameters |= {f"timing.{key}": value for key, value in asked.items()}
     return parameters | {key: configuration[key] for key in ("launches", "deadline_s") if key in configuration}
 
 
@@ -127,7 +147,7 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     tags = {
         "status": status_tag(records, cases_not_run),
         "passed": f"{passed}/{len(records) + cases_not_run}",
-        "counters": "sums over all ranks and all launches",
+        **_what_was_measured(records),
         **origin_tags(records),
     }
     reason = next((record.reason for record in records if record.status is status and record.reason), "")
@@ -137,6 +157,20 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     for name in ("ptx_digest", "cubin_digest", "source_digest"):
         if digests := sorted({getattr(kernel, name) for kernel in kernels} - {""}):
             tags[name] = " ".join(digests)
+    return tags
+
+
+def _what_was_measured(records: Sequence[Record]) -> dict[str, str]:
+    """How a series' figures came about: whose code, what a sample spans, what counters add up."""
+    tags: dict[str, str] = {}
+    if any(record.counters for record in records):
+        tags["counters"] = "sums over all ranks and all launches"
+    if libraries := sorted({record.library for record in records} - {""}):
+        tags["library"] = ", ".join(libraries)
+    timings = [record.timing for record in records if record.timing is not None]
+    for name in ("mode", "window", "l2"):
+        if values := sorted({str(getattr(timing, name)) for timing in timings}):
+            tags[name] = ", ".join(values)
     return tags
 
 

@@ -122,6 +122,7 @@ def test_import_rules_hold() -> None:
         ("simulator/parse.py", "import kernels.spec", "runner knows everybody"),
         ("reports/record.py", "import torch", "reports read records"),
         ("reports/record.py", "import memory.fabric", "reports read records"),
+        ("reports/table.py", "import matplotlib", "only reports.figures imports matplotlib"),
         ("kernels/spec.py", "import cutlass", "import cutlass"),
         ("runner/program.py", "import mlflow", "only runner.track imports mlflow"),
         ("runner/world.py", "import nvshmem.core", "only memory.nvshmem imports nvshmem"),

@@ -16,6 +16,7 @@ from reports.record import (
     Check,
     FabricInfo,
     KernelInfo,
+    LinkLimit,
     Mismatch,
     Record,
     Status,
@@ -23,6 +24,9 @@ from reports.record import (
     from_json,
     load,
 )
+
+EXAMPLES = Path(__file__).parent / "examples"
+"""A record as each schema wrote it, never to be written again: what readers have to take for ever."""
 
 CASE = {
     "op": "all_reduce",
@@ -54,7 +58,22 @@ GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast
 KERNEL = KernelInfo(
     "all_reduce/one_shot", "kernel_0", "sm_90a", "sha256:aa", "", "sha256:bb", "4.8.1", 8, 256, ("x", "y")
 )
-TIMING = Timing("graph", "kernel", "rotated", 5, ((1.0, 2.5), (1.25, 3.0)))
+TIMING = Timing(
+    mode="graph",
+    window="kernel",
+    l2="rotate",
+    slots=64,
+    slot_bytes=2048,
+    warmup_calls=3,
+    calls_per_sample=20,
+    bus_factor=1.5,
+    samples_us=((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0)),
+    checked_before=4096,
+    checked_after=4096,
+    interleaved_with=("nccl", "torch/two_shot"),
+    limit=LinkLimit(380.5, 369.25, 1 << 28),
+    devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
+)
 
 
 def record(**changes: Any) -> Record:
@@ -82,6 +101,8 @@ def record(**changes: Any) -> Record:
         record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong"),
         record(status=Status.REFUSED, check=None, kernel=None, fabric=None, counters={}, reason="no multicast"),
         record(fabric=GPUS, timing=TIMING),
+        record(fabric=GPUS, timing=dataclasses.replace(TIMING, limit=None, devices=(), interleaved_with=())),
+        record(fabric=GPUS, kernel=None, library="NCCL 2.28.9", timing=TIMING),
         record(check=None, reason=CHECK_WAS_OFF),
     ],
 )
@@ -95,7 +116,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 1
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 2
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -115,6 +136,11 @@ def test_floats_survive(value: float) -> None:
         ({"timing": TIMING}, "simulated fabric has no clock"),
         ({"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK}, "timing needs PASSED"),
         ({"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF}, "without one"),
+        (
+            {"timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=()), "fabric": GPUS},
+            "samples of 1 ranks",
+        ),
+        ({"library": "NCCL 2.28.9"}, "by the kernel all_reduce/one_shot and by NCCL"),
         ({"status": Status.REFUSED, "check": None}, "REFUSED needs a reason"),
         ({"status": Status.FAILED, "check": None, "reason": " "}, "FAILED needs a reason"),
         ({"status": Status.DEADLOCK, "check": None}, "DEADLOCK needs a reason"),
@@ -139,7 +165,7 @@ def test_floats_survive(value: float) -> None:
         ({"ended": "yesterday"}, "ended is 'yesterday'"),
         ({"duration_s": math.nan}, "duration_s"),
         ({"duration_s": -1.0}, "duration_s"),
-        ({"schema": 2}, "schema 2 can't be written"),
+        ({"schema": 1}, "schema 1 can't be written"),
         ({"id": ""}, "needs the id"),
         ({"counters": {"rate": math.inf}}, "counters.rate"),
         ({"environment": {"x": [{"y": object()}]}}, r"environment.x\[0\].y"),
@@ -183,15 +209,9 @@ def test_broken_checks(changes: dict[str, Any], message: str) -> None:
         dataclasses.replace(CHECK, **changes)
 
 
-@pytest.mark.parametrize("samples", [(), ((),), ((1.0,), (1.0, 2.0)), ((0.0,),), ((math.nan,),)])
-def test_broken_timings(samples: tuple[tuple[float, ...], ...]) -> None:
-    with pytest.raises(ValueError, match="samples_us"):
-        Timing("graph", "kernel", "warm", 0, samples)
-
-
 def test_newer_schema_is_refused_naming_both() -> None:
     document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 1"):
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 2"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -204,18 +224,39 @@ def test_newer_schema_is_refused_naming_both() -> None:
         ({"check": {"method": "bitwise"}}, "record.check: lacks elements"),
         ({"kernel": []}, "record.kernel"),
         ({"schema": True}, "no schema number"),
+        ({"schema": 0}, "numbered from 1, not 0"),
+        ({"schema": 1, "timing": {"mode": "graph"}}, "x: a timing of schema 1"),
     ],
 )
 def test_strange_documents(change: dict[str, Any], message: str) -> None:
     document = json.loads(record().to_json()) | change
     with pytest.raises(ValueError, match=message):
-        from_json(json.dumps(document))
+        from_json(json.dumps(document), "x")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"schema": NaN}', '{"schema": "1"}'])
 def test_not_records(text: str) -> None:
     with pytest.raises(ValueError, match=r"here: not"):
         from_json(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("schema1.json", record()),
+        ("schema2.json", record(fabric=GPUS, timing=TIMING)),
+        ("schema2_library.json", record(fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
+    ],
+)
+def test_every_schema_is_still_read(name: str, expected: Record) -> None:
+    path = EXAMPLES / name
+    assert load(path) == expected
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert stored["schema"] == int(name[len("schema")])
+    today = json.loads(expected.to_json())
+    assert {key: today[key] for key in stored if key != "schema"} == {
+        key: value for key, value in stored.items() if key != "schema"
+    }
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""python -m reports: tables, pictures and bundles of records, whenever and wherever they were made."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from reports import bundle, table
+from reports.record import Record
+
+FORMATS = ("text", "markdown", "csv", "json")
+
+_RECORDS = f"record files, folders that hold some (at any depth), or bundles (*{bundle.SUFFIX})"
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for a wrong command line, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Gives the exit code: 0 done, 2 the request is wrong, in one line on stderr."""
+    try:
+        options = _parser().parse_args(arguments)
+        options.run(options)
+        sys.stdout.flush()
+    except ValueError as error:
+        print(f"symlab: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (| head).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m reports",
+        description="Look at records again: the table, pictures, bundles, what is published.",
+        epilog="exit codes: 0 done; 2 the request is wrong, or a file can't be read or written",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    one = _command(
+        commands, "table", _table, "the table that a command ends with; several worlds of a case are one line"
+    )
+    one.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    one.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="csv and json hold raw values, refused cases too (%(default)s)",
+    )
+    one.add_argument("--wide", action="store_true", help="a line a size, a column a contender (text and markdown)")
+    two = _command(commands, "figure", _figure, "time and bus bandwidth over bytes, a row for each job")
+    two.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    two.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="a .svg or .png")
+    three = _command(commands, "bundle", _bundle, "all records in one compressed file, which tables and pictures read")
+    three.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    three.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help=f"a *{bundle.SUFFIX}")
+    four = _command(commands, "published", _published, "make tables, pictures and README anew from what is published")
+    four.add_argument(
+        "--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's folder (%(default)s)"
+    )
+    four.add_argument("--check", action="store_true", help="write nothing; say what is not as it would be made")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _table(options: argparse.Namespace) -> None:
+    records = _read(options)
+    if options.wide and options.format in ("csv", "json"):
+        raise ValueError(f"--wide is for people; {options.format} has a line for each case")
+    makers = {"markdown": table.markdown, "csv": table.csv_text, "json": table.json_text}
+    if options.format == "text":
+        print(table.plain(records, True) if options.wide else table.console_table(records))
+    elif options.format == "markdown":
+        print(table.markdown(records, options.wide), end="")
+    else:
+        print(makers[options.format](records), end="")
+
+
+def _figure(options: argparse.Namespace) -> None:
+    records = _read(options)
+    from reports.figures import draw
+
+    draw(records, options.output)
+    print(f"{options.output}: written")
+
+
+def _bundle(options: argparse.Namespace) -> None:
+    records = _read(options)
+    size_bytes = bundle.write(records, options.output)
+    print(f"{options.output}: {len(records)} records, {size_bytes} bytes")
+
+
+def _published(options: argparse.Namespace) -> None:
+    from reports import publish
+
+    publish.refresh(options.root, is_check=options.check)
+
+
+def _read(options: argparse.Namespace) -> list[Record]:
+    return bundle.read(options.records)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

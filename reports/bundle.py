@@ -1,0 +1,122 @@
+"""Records from files, folders and bundles; and bundles, which hold many records in one file.
+
+A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. The same records give the same
+bytes, in whatever order they come and by however many files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from reports.codec import encoded
+from reports.record import Record, from_json, load
+
+SUFFIX = ".jsonl.xz"
+
+_NOT_RECORDS = frozenset({"command.json"})
+"""What a folder of records holds beside them, with their suffix."""
+
+_DICTIONARY_BYTES = 1 << 25
+"""How far back xz looks for what it has seen: the records of a case lie within, and so does their environment."""
+
+
+def read(places: Sequence[Path | str]) -> list[Record]:
+    """The records in files, folders (and below them, bundles too) and bundles, in the order in which they were begun.
+
+    The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
+    read, and for a place without records.
+    """
+    found: dict[str, Record] = {}
+    for place in map(Path, places):
+        paths = _record_files(place) if place.is_dir() else [place]
+        here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
+        if not here:
+            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
+        for record in here:
+            found.setdefault(line_of(record), record)
+    return sorted(found.values(), key=lambda record: (datetime.fromisoformat(record.started), record.id))
+
+
+def unpacked(path: Path | str) -> list[Record]:
+    """The records of a bundle. ValueError naming the file, and the line if there is one, for what is none."""
+    try:
+        text = lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8")
+    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
+    return [from_json(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1)]
+
+
+def packed(records: Iterable[Record]) -> bytes:
+    """The bytes of a bundle with these records."""
+    data = _lines(records)
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": _DICTIONARY_BYTES}]
+    return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
+
+
+def write(records: Iterable[Record], path: Path | str) -> int:
+    """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
+    path = Path(path)
+    if not _is_bundle(path):
+        raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
+    data = packed(records)
+    write_file(path, data)
+    return len(data)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace a file in one step: there in full or not at all. ValueError naming it when that can't be done."""
+    unfinished = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        unfinished.write_bytes(data)
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise ValueError(f"{path}: can't be written ({error.strerror or error})") from None
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def line_of(record: Record) -> str:
+    """A record as one line of JSON, without its end."""
+    # In ASCII: text may hold what splitlines() takes for the end of a line, such as U+2028.
+    return json.dumps(encoded(record), separators=(",", ":"), allow_nan=False)
+
+
+def digest(records: Iterable[Record]) -> str:
+    """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
+    return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
+
+
+def _lines(records: Iterable[Record]) -> bytes:
+    found = {line_of(record): record for record in records}
+    lines = sorted(found, key=lambda line: (*_order(found[line]), line))
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def _order(record: Record) -> tuple[Any, ...]:
+    """Like beside like: a case's worlds follow one another."""
+    case = record.case
+    names = [str(case.get(name, "")) for name in ("op", "dtype", "accumulator", "reduction")]
+    return (*names, case["world_size"], case["size_bytes"], str(case["algorithm"]), record.id, record.started)
+
+
+def _record_files(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for pattern in ("*.json", f"*{SUFFIX}")
+        for path in folder.rglob(pattern)
+        if path.name not in _NOT_RECORDS and path.is_file()
+    )
+
+
+def _is_bundle(path: Path) -> bool:
+    return path.name.endswith(SUFFIX)

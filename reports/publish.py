@@ -1,0 +1,137 @@
+"""What is published: records of real machines, committed as bundles, and tables and pictures made from them.
+
+reports/published/<machine>/ holds README.md (by hand: the machine and the commands) and bundles. Made from the bundles,
+by `python -m reports published`, are table.md, figure.svg, a picture for each op and world size, and what stands in the
+project's README between `<!-- published: <machine> -->` and `<!-- end -->`. --check says what is not as it would be
+made. A machine without bundles has nothing made, and an empty place in the README.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from reports import table
+from reports.bundle import SUFFIX, digest, read, write_file
+from reports.compare import Section, split
+from reports.record import Record
+
+PLACE = Path("reports") / "published"
+
+FEATURED_DTYPE = "bfloat16"
+"""The README shows this dtype, if there is any of it, at the largest world size; table.md shows all."""
+
+_MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do not edit -->"
+_INCLUDED = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def machines(root: Path) -> dict[str, list[Record]]:
+    """The machines that have bundles, by name, with all their records.
+
+    ValueError for a bundle that can't be read, and for a machine whose README.md is missing.
+    """
+    folders = sorted({path.parent for path in (root / PLACE).glob(f"*/*{SUFFIX}")})
+    for folder in folders:
+        if not _read(folder / "README.md").strip():
+            raise ValueError(f"{folder / 'README.md'}: missing; it says by which commands the bundles were made")
+    return {folder.name: read(sorted(folder.glob(f"*{SUFFIX}"))) for folder in folders}
+
+
+def refresh(root: Path, is_check: bool = False) -> None:
+    """Write what differs from how it would be made, and say so; is_check: write nothing, ValueError naming it.
+
+    A text is compared to the letter. A picture is taken to be the right one if it says that it was drawn from these
+    records: its bytes depend on matplotlib's version.
+    """
+    published = machines(root)
+    wanted = texts(root, published)
+    stale = [path for path, text in wanted.items() if _read(path) != text]
+    pictures = {path: records for path, records in drawings(root, published).items() if not _is_of(path, records)}
+    if is_check:
+        if late := [str(path.relative_to(root)) for path in (*stale, *pictures)]:
+            raise ValueError(f"not as the bundles have it: {', '.join(late)}; run python -m reports published")
+        return
+    made = {path: wanted[path].encode() for path in stale}
+    if pictures:
+        from reports.figures import picture
+
+        made |= {path: picture(records) for path, records in pictures.items()}
+    for path, data in made.items():
+        write_file(path, data)
+        print(f"{path.relative_to(root)}: written")
+    print(f"{len(published)} machines published, {len(made)} files made anew")
+
+
+def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
+    """The texts as they are to be, by path: each machine's table, and the README with what it includes."""
+    found = {root / PLACE / name / "table.md": _table(name, records) for name, records in published.items()}
+    readme = root / "README.md"
+    text = _read(readme)
+    for name in sorted(set(published) - set(re.findall(r"<!-- published: (\S+) -->", text))):
+        raise ValueError(
+            f"README.md: no place for {name}; add the lines '<!-- published: {name} -->' and '<!-- end -->'"
+        )
+    if _INCLUDED.search(text):
+        found[readme] = _INCLUDED.sub(lambda match: f"{match[1]}{_included(match[2], published)}{match[4]}", text)
+    return found
+
+
+def drawings(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[Record]]:
+    """The pictures, by path, with the records that each is drawn from."""
+    found: dict[Path, list[Record]] = {}
+    for name, records in published.items():
+        found[root / PLACE / name / "figure.svg"] = list(featured(records).records)
+        for section in split(records)[0]:
+            case = section.records[0].case
+            path = root / PLACE / name / f"{case['op']}-n{case['world_size']}.svg"
+            found.setdefault(path, []).extend(section.records)
+    return found
+
+
+def featured(records: Sequence[Record]) -> Section:
+    """The section that a README has room for. ValueError where nothing was timed."""
+    sections, _ = split(records)
+    if not sections:
+        raise ValueError("what is published has no timing; only real hardware gives one")
+
+    def rank(section: Section) -> tuple[bool, int]:
+        case = section.records[0].case
+        return case["dtype"] == FEATURED_DTYPE, int(case["world_size"])
+
+    return max(sections, key=rank)
+
+
+def _table(name: str, records: Sequence[Record]) -> str:
+    hint = f"Percentiles, bandwidths and all else: `python -m reports table {PLACE.as_posix()}/{name}`."
+    return f"{_MADE_BY}\n\n# {name}\n\n{hint}\n\n{table.markdown(records, is_wide=True)}"
+
+
+def _included(name: str, published: dict[str, list[Record]]) -> str:
+    """What the README says of a machine; nothing while it has no bundles."""
+    if name not in published:
+        return ""
+    shown = table.markdown(featured(published[name]).records, is_wide=True)
+    place = f"{PLACE.as_posix()}/{name}"
+    return (
+        f"\n{shown}\n![time and bus bandwidth over bytes]({place}/figure.svg)\n\n"
+        f"All dtypes and world sizes: [{place}/table.md]({place}/table.md); "
+        f"the commands that made them: [README]({place}/README.md).\n\n"
+    )
+
+
+def _is_of(path: Path, records: Sequence[Record]) -> bool:
+    """The picture says that it was drawn from these records."""
+    found = _IDENTIFIER.search(_read(path))
+    return found is not None and found[0] == digest(records)
+
+
+def _read(path: Path) -> str:
+    """A file's text, "" where there is none."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: can't be read ({error})") from None

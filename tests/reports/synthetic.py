@@ -1,0 +1,126 @@
+"""Records for tests of tables and pictures. Their figures are invented: nothing here was measured."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from reports.record import Check, FabricInfo, LinkLimit, Record, Status, Timing
+
+KIB, MIB = 1 << 10, 1 << 20
+
+DELAYS_US = {
+    "one_shot": (7.0, 9.0),
+    "two_shot": (11.0, 300.0),
+    "nccl": (20.0, 320.0),
+    "torch/one_shot": (10.0, 8.5),
+    "torch/two_shot": (12.0, 290.0),
+    "nvshmem": (30.0, 200.0),
+}
+"""An invented delay in us and an invented algbw in GB/s of each contender."""
+
+LIBRARIES = {"nccl": "NCCL 0.0.0", "nvshmem": "NVSHMEM 0.0.0"} | dict.fromkeys(
+    ("torch/one_shot", "torch/two_shot", "torch/multimem"), "torch 0.0.0"
+)
+LIMIT = LinkLimit(400.0, 380.0, 256 * MIB)
+REFUSAL = "no multicast: the (invented) fabric manager gave none"
+
+
+def record(
+    algorithm: str = "one_shot",
+    size_bytes: int = KIB,
+    *,
+    world: int = 0,
+    world_size: int = 4,
+    dtype: str = "bfloat16",
+    accumulator: str = "float32",
+    samples_us: Sequence[Sequence[float]] | None = None,
+    timing: dict[str, Any] | None = None,
+    is_timed: bool = True,
+    **changes: Any,
+) -> Record:
+    """A record on four invented GPUs; timing are changes to its Timing; changes are fields of Record."""
+    library = LIBRARIES.get(algorithm, "")
+    case = {
+        "op": "all_reduce",
+        "algorithm": algorithm,
+        "dtype": dtype,
+        "accumulator": "library" if library else accumulator,
+        "reduction": "sum",
+        "size_bytes": size_bytes,
+        "world_size": world_size,
+        "placement": "in_place" if algorithm == "torch/two_shot" else "out_of_place",
+        "inputs": "normal",
+        "seed": 0,
+    }
+    configuration = {"accumulator": accumulator, "timing": {"mode": "graph", "window": "kernel", "l2": "rotate"}}
+    fields: dict[str, Any] = {
+        "id": "-".join(str(value) for value in case.values()),
+        "status": Status.PASSED,
+        "case": case,
+        "started": f"2026-01-01T0{world}:00:00Z",
+        "ended": f"2026-01-01T0{world}:00:01Z",
+        "duration_s": 1.0,
+        "fabric": FabricInfo("nvshmem", "sm_90a", world_size, 1 << 33, False, REFUSAL, False, "invented GPUs"),
+        "library": library,
+        "check": Check("bitwise", world_size * size_bytes, 0, 0.0, 0, 0.0, True, 2, True),
+        "environment": {"gpus": [{"model": "Invented GPU"}], "git": {"commit": "0123456789abcdef", "dirty": False}},
+        "request": {"command": f"command{world}", "overrides": ["+exp=x"], "configuration": configuration},
+    }
+    made = Timing(
+        **{
+            "mode": "graph",
+            "window": "kernel",
+            "l2": "rotate",
+            "slots": 64,
+            "slot_bytes": 2 * size_bytes,
+            "warmup_calls": 3,
+            "calls_per_sample": 20,
+            "bus_factor": 2 * (world_size - 1) / world_size,
+            "samples_us": samples_us or invented_samples(algorithm, size_bytes, world, world_size, dtype),
+            "checked_before": 1024,
+            "checked_after": 1024,
+            "limit": LIMIT,
+            **(timing or {}),
+        }
+    )
+    return Record(**(fields | {"timing": made if is_timed else None} | changes))
+
+
+def invented_samples(
+    algorithm: str, size_bytes: int, world: int, world_size: int, dtype: str, samples: int = 50
+) -> list[list[float]]:
+    """Samples around the delay and the bandwidth that DELAYS_US invents, to the nanosecond."""
+    delay_us, algbw_gbps = DELAYS_US.get(algorithm, (15.0, 100.0))
+    source = random.Random(f"{algorithm} {size_bytes} {world} {world_size} {dtype}")
+    middle_us = (delay_us + size_bytes / algbw_gbps / 1e3) * source.uniform(0.97, 1.03)
+    return [[round(middle_us * source.uniform(1, 1.04), 3) for _ in range(samples)] for _ in range(world_size)]
+
+
+def refused(algorithm: str = "multimem_one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
+    """The record of a case that was not run."""
+    return record(
+        algorithm,
+        size_bytes,
+        **({"is_timed": False, "status": Status.REFUSED, "check": None, "reason": REFUSAL, "library": ""} | changes),
+    )
+
+
+def study(
+    algorithms: Sequence[str] = tuple(DELAYS_US),
+    sizes: Sequence[int] = tuple(KIB << power for power in range(0, 19, 2)),
+    worlds: int = 3,
+    **changes: Any,
+) -> list[Record]:
+    """All algorithms at all sizes, so many worlds each, and what was refused."""
+    return [
+        made
+        for world in range(worlds)
+        for size_bytes in sizes
+        for made in (
+            *(record(algorithm, size_bytes, world=world, **changes) for algorithm in algorithms),
+            refused("multimem_one_shot", size_bytes, world=world, **changes),
+            refused("torch/multimem", size_bytes, world=world, **changes),
+        )
+    ]

@@ -1,0 +1,137 @@
+"""What is published equals what its bundles make; and every way to differ is noticed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reports import bundle, publish
+from reports.__main__ import main
+from tests.reports.synthetic import KIB, MIB, study
+
+ROOT = Path(__file__).parents[2]
+MACHINE = "invented-x4"
+README = f"# Title\n\n<!-- published: {MACHINE} -->\nold\n<!-- end -->\n\nMore.\n"
+
+
+def test_what_is_committed_is_what_the_bundles_make() -> None:
+    publish.refresh(ROOT, is_check=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one machine whose files were just made; not to be changed."""
+    root = tmp_path_factory.mktemp("published")
+    folder = root / publish.PLACE / MACHINE
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
+    (root / "README.md").write_text(README, encoding="utf-8")
+    for dtype in ("bfloat16", "float32"):
+        for world_size in (2, 4):
+            records = study(("one_shot", "nccl"), (KIB, MIB), worlds=2, dtype=dtype, world_size=world_size)
+            bundle.write(records, folder / f"{dtype}-n{world_size}.jsonl.xz")
+    publish.refresh(root)
+    return root
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path) -> Path:
+    """The same for this test alone."""
+    return Path(shutil.copytree(finished, tmp_path / "project"))
+
+
+def test_tables_pictures_and_readme_are_made(project: Path) -> None:
+    folder = project / publish.PLACE / MACHINE
+    pictures = {"figure.svg", "all_reduce-n2.svg", "all_reduce-n4.svg"}
+    assert {path.name for path in folder.iterdir() if not path.name.endswith(bundle.SUFFIX)} == {
+        *("README.md", "table.md"),
+        *pictures,
+    }
+    table = (folder / "table.md").read_text(encoding="utf-8")
+    assert table.count("| size |") == 4
+    readme = (project / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith(f"# Title\n\n<!-- published: {MACHINE} -->\n")
+    assert readme.endswith("<!-- end -->\n\nMore.\n")
+    assert "old" not in readme
+    assert readme.count("| size |") == 1
+    assert "all_reduce bfloat16, accumulator float32, sum, 4 ranks" in readme
+    included = [line for line in readme.splitlines() if line.startswith("| 1")]
+    assert len(included) == 2
+    assert all(line in table for line in included)
+    for link in (f"({publish.PLACE}/{MACHINE}/{name})" for name in ("figure.svg", "table.md", "README.md")):
+        assert link in readme
+        assert (project / link.strip("()")).is_file()
+
+
+def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    publish.refresh(project)
+    publish.refresh(project, is_check=True)
+    assert {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()} == files
+    assert capsys.readouterr().out == "1 machines published, 0 files made anew\n"
+
+
+@pytest.mark.parametrize("name", ["README.md", f"reports/published/{MACHINE}/table.md"])
+def test_a_changed_figure_is_noticed_and_mended(project: Path, name: str) -> None:
+    path = project / name
+    right = path.read_text(encoding="utf-8")
+    path.write_text(right.replace("| 1 KiB | **", "| 1 KiB | **0"), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"not as the bundles have it: {name}; run python -m reports published"):
+        publish.refresh(project, is_check=True)
+    publish.refresh(project)
+    assert path.read_text(encoding="utf-8") == right
+
+
+def test_other_records_need_everything_anew(project: Path) -> None:
+    folder = project / publish.PLACE / MACHINE
+    records = study(("one_shot", "nccl"), (4 * MIB,), worlds=2, dtype="bfloat16", world_size=4)
+    bundle.write(records, folder / "more.jsonl.xz")
+    with pytest.raises(ValueError, match=r"README\.md.*figure\.svg.*all_reduce-n4\.svg") as caught:
+        publish.refresh(project, is_check=True)
+    assert "all_reduce-n2.svg" not in str(caught.value)
+    assert "table.md" in str(caught.value)
+    (folder / "figure.svg").unlink()
+    publish.refresh(project)
+    publish.refresh(project, is_check=True)
+
+
+def test_a_machine_without_a_place_or_without_its_commands_is_said(project: Path) -> None:
+    (project / "README.md").write_text("# Title\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"no place for {MACHINE}; add the lines '<!-- published: {MACHINE} -->'"):
+        publish.refresh(project, is_check=True)
+    (project / publish.PLACE / MACHINE / "README.md").unlink()
+    with pytest.raises(ValueError, match="it says by which commands the bundles were made"):
+        publish.refresh(project)
+
+
+def test_without_bundles_there_is_nothing_and_its_place_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"README\.md"):
+        publish.refresh(tmp_path, is_check=True)
+    publish.refresh(tmp_path)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README.replace("old\n", "")
+    (tmp_path / "README.md").write_text("no place\n", encoding="utf-8")
+    publish.refresh(tmp_path, is_check=True)
+
+
+def test_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["published", "--root", str(project), "--check"]) == 0
+    (project / "README.md").write_text(README, encoding="utf-8")
+    assert main(["published", "--root", str(project), "--check"]) == 2
+    assert "README.md" in capsys.readouterr().err
+    assert main(["published", "--root", str(project)]) == 0
+    assert "README.md: written" in capsys.readouterr().out
+
+
+def test_checking_needs_no_matplotlib(project: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from reports import publish; "
+        f"publish.refresh(Path({str(project)!r}), is_check=True); print('matplotlib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,154 @@
+"""python -m reports: what it prints, what it refuses in one line, how soon it is there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reports import bundle
+from reports.__main__ import main
+from reports.table import plain
+from tests.reports.synthetic import KIB, MIB, study
+
+ROOT = Path(__file__).parents[2]
+RECORDS = study(("one_shot", "nccl"), (KIB, MIB), worlds=2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "records"
+    place.mkdir()
+    for index, record in enumerate(RECORDS):
+        (place / f"{index}.json").write_text(record.to_json(), encoding="utf-8")
+    (place / "command.json").write_text("{}", encoding="utf-8")
+    return place
+
+
+def test_a_table_of_a_folder_and_of_its_bundle(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["table", str(folder)]) == 0
+    table = capsys.readouterr().out
+    assert table == plain(RECORDS) + "\n"
+    path = tmp_path / "all.jsonl.xz"
+    assert main(["bundle", str(folder), "-o", str(path)]) == 0
+    assert f"{len(RECORDS)} records, {path.stat().st_size} bytes" in capsys.readouterr().out
+    assert main(["table", str(path), str(folder / "0.json")]) == 0
+    assert capsys.readouterr().out == table
+    assert bundle.unpacked(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "beginning"),
+    [
+        (["--wide"], "all_reduce bfloat16, accumulator float32"),
+        (["--format", "markdown"], "**all_reduce bfloat16"),
+        (["--format", "markdown", "--wide"], "**all_reduce bfloat16"),
+        (["--format", "csv"], "op,dtype,"),
+    ],
+)
+def test_formats(folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], beginning: str) -> None:
+    assert main(["table", str(folder), *options]) == 0
+    assert capsys.readouterr().out.startswith(beginning)
+
+
+def test_json_has_every_case(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(folder), "--format", "json"]) == 0
+    cases = json.loads(capsys.readouterr().out)
+    assert sorted({case["algorithm"] for case in cases}) == ["multimem_one_shot", "nccl", "one_shot", "torch/multimem"]
+    assert len(cases) == 8
+    assert {case["worlds"] for case in cases} == {2}
+
+
+@pytest.mark.parametrize("name", ["x.svg", "x.png"])
+def test_a_picture(folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure", str(folder), "-o", str(tmp_path / name)]) == 0
+    assert f"{name}: written" in capsys.readouterr().out
+    assert (tmp_path / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND; see python -m reports --help"),
+        (["table"], "required: RECORDS; see python -m reports table --help"),
+        (["table", "gone.json"], "gone.json: can't be read"),
+        (["table", "."], ".: no records here"),
+        (["table", "bad.json"], "bad.json: not JSON"),
+        (["table", "ok.json", "--format", "pdf"], "invalid choice: 'pdf'"),
+        (["table", "ok.json", "--wide", "--format", "csv"], "--wide is for people"),
+        (["figure", "ok.json"], "required: -o/--output"),
+        (["figure", "ok.json", "-o", "x.pdf"], "x.pdf: a picture's name ends in .svg or .png"),
+        (["figure", "simulated.json", "-o", "x.svg"], "nothing to draw; only real hardware gives one"),
+        (["bundle", "ok.json", "-o", "x.xz"], "ends in .jsonl.xz"),
+        (["bundle", "ok.json", "-o", "gone/x.jsonl.xz"], "can't be written"),
+        (["unknown"], "invalid choice: 'unknown'"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    if arguments != ["table", "."]:
+        (place / "ok.json").write_text(RECORDS[0].to_json(), encoding="utf-8")
+        (place / "bad.json").write_text("{", encoding="utf-8")
+        example = Path(__file__).parent / "examples" / "schema1.json"
+        (place / "simulated.json").write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("symlab: error: ")
+    assert message in captured.err
+    assert not list(place.glob("x.*"))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["table", "--help"], ["bundle", "--help"], ["figure", "--help"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "exit codes" in text if len(arguments) == 1 else "RECORDS" in text
+
+
+def test_it_is_there_in_less_than_a_second_of_its_own_time(folder: Path) -> None:
+    program = (
+        "import sys, time; from reports.__main__ import main; "
+        f"main(['table', {str(folder)!r}]); "
+        "heavy = {'matplotlib', 'numpy', 'torch', 'mlflow', 'hydra', 'rich', 'runner', 'kernels', 'simulator'}; "
+        "print(time.process_time(), *sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    seconds, *heavy = done.stderr.split()
+    assert heavy == []
+    assert float(seconds) < 1
+
+
+def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "reports", "table", str(folder)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    writer.stdout.close()
+    deadline_s = time.monotonic() + 30
+    while writer.poll() is None and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert writer.stderr is not None
+    assert (writer.returncode, writer.stderr.read()) == (0, "")
+    writer.stderr.close()

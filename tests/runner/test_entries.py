@@ -1,0 +1,54 @@
+"""What of a timed record goes to MLflow; what of others does is tested with MLflow itself, in test_track."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.entries import Kept, metrics_of, parameters_of, series_of, series_tags
+from tests.reports.synthetic import KIB, record, refused
+
+SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
+
+
+def test_metrics_of_a_timing() -> None:
+    metrics = metrics_of(record(size_bytes=1_000_000, samples_us=SAMPLES))
+    times = {name: metrics[name] for name in metrics if name.startswith("time_us")}
+    assert times == {"time_us": 20, "time_us_min": 15, "time_us_p95": 50, "time_us_p99": 50, "time_us_max": 50}
+    assert metrics["algbw_gbps"] == pytest.approx(50)
+    assert metrics["busbw_gbps"] == pytest.approx(75)  # times 2(4-1)/4
+    assert metrics["of_limit"] == pytest.approx(75 / 400)
+    assert metrics["wrong"] == 0
+
+
+def test_without_a_limit_there_is_no_share_and_without_a_timing_no_time() -> None:
+    assert "of_limit" not in metrics_of(record(timing={"limit": None}))
+    assert not any("time" in name or "bw" in name for name in metrics_of(refused()))
+
+
+def test_tags_say_how_it_was_timed_and_by_whom() -> None:
+    tags = series_tags([record("nccl"), record("nccl", 4 * KIB)])
+    assert {name: tags[name] for name in ("mode", "window", "l2", "library", "status", "passed")} == {
+        "mode": "graph",
+        "window": "kernel",
+        "l2": "rotate",
+        "library": "NCCL 0.0.0",
+        "status": "PASSED",
+        "passed": "2/2",
+    }
+    assert "counters" not in tags
+    ours = series_tags([record(counters={"instructions": 3})])
+    assert "library" not in ours
+    assert ours["counters"].startswith("sums")
+    assert not {"mode", "window", "l2"} & set(series_tags([refused()]))
+
+
+def test_parameters_say_what_was_asked_of_the_timing() -> None:
+    assert parameters_of(record())["timing.l2"] == "rotate"
+    assert not any(name.startswith("timing.") for name in parameters_of(refused()))
+
+
+def test_a_baseline_is_a_series_of_its_own(tmp_path: Path) -> None:
+    kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([record("torch/one_shot"), record()])]
+    assert list(series_of(kept)) == ["0/all_reduce/torch/one_shot", "0/all_reduce/one_shot"]
