@@ -27,7 +27,7 @@ from typing import Any
 
 from reports.codec import decoded, encoded, plain
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a field changes its meaning or goes. A reader refuses what is newer than itself."""
 
 CHECK_WAS_OFF = "check was off"
@@ -180,19 +180,39 @@ class FabricInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkLimit:
+    """What the links gave to plain copies in the same run: GB/s (1e9) in one direction of a GPU, all GPUs at once."""
+
+    push_gbps: float
+    pull_gbps: float
+    size_bytes: int
+
+    @property
+    def gbps(self) -> float:
+        return max(self.push_gbps, self.pull_gbps)
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Raw times by a clock of real hardware; every figure is derived from them by whoever shows it.
 
-    mode is "graph" or "eager"; window says what a sample spans ("kernel", "entry_barrier", "both_barriers"); l2 what
-    state the cache was in ("rotated", "flushed", "warm"). samples_us has one row a rank, one column an iteration, in
-    microseconds.
+    samples_us has one row a rank, one column a sample, in microseconds a call.
     """
 
     mode: str
     window: str
     l2: str
-    warmup_iterations: int
+    slots: int
+    slot_bytes: int
+    warmup_calls: int
+    calls_per_sample: int
+    bus_factor: float
     samples_us: tuple[tuple[float, ...], ...]
+    checked_before: int
+    checked_after: int
+    interleaved_with: tuple[str, ...] = ()
+    limit: LinkLimit | None = None
+    devices: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(row) for row in self.samples_us}
@@ -225,6 +245,7 @@ class Record:
     check: Check | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
+    library: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
     request: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA_VERSION
