@@ -1,8 +1,9 @@
 """What results must be: the kernels' folds bit by bit, exact sums, distances in ulps, and error bounds with their
 derivation.
 
-All of it works on CPU tensors of float32, float16 and bfloat16, with torch's own arithmetic: IEEE 754, to nearest
-even, with subnormals (torch.set_flush_denormal must be off, as it is by default).
+All of it works on tensors of float32, float16 and bfloat16, with torch's own arithmetic: IEEE 754, to nearest even,
+with subnormals (torch.set_flush_denormal must be off, as it is by default). Every step is elementwise and rounded as
+IEEE 754 says, so that a GPU's tensors give the same bits as the CPU's.
 
 **Folds.** Peer-to-peer kernels start with the first contribution itself (not with zero plus it, so that -0.0 survives
 and a single contribution keeps its bits), add the others in a stated order, and round to the dtype
@@ -183,7 +184,7 @@ def exact_sum(parts: Sequence[torch.Tensor]) -> ExactSum:
     value = parts[0].to(torch.float64)
     magnitude = value.abs()
     surely_exact = _fits_float64(parts)
-    suspect = torch.zeros(value.shape, dtype=torch.bool)
+    suspect = torch.zeros_like(value, dtype=torch.bool)
     for part in parts[1:]:
         wide = part.to(torch.float64)
         total = value + wide
@@ -195,7 +196,7 @@ def exact_sum(parts: Sequence[torch.Tensor]) -> ExactSum:
     again = (suspect & magnitude.isfinite()).nonzero().squeeze(1)
     if again.numel():
         rows = torch.stack([part[again].to(torch.float64) for part in parts], dim=1).tolist()
-        value[again] = torch.tensor([math.fsum(row) for row in rows], dtype=torch.float64)
+        value[again] = torch.tensor([math.fsum(row) for row in rows], dtype=torch.float64, device=value.device)
     return ExactSum(value, magnitude)
 
 

@@ -20,15 +20,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
 from kernels.catalogue import collective as find_collective
+from kernels.catalogue import find as find_kernel
 from kernels.numerics import FORMATS, Bound, ExactSum, bound, exact_sum, fold, round_to, same_bits, ulp_distance
-from kernels.spec import DTYPES, Case, Collective, KernelSpec
+from kernels.spec import DTYPES, Case, Collective, Fold, KernelSpec
 from reports.record import Check, Mismatch
-from runner.inputs import make_input
+from runner.baselines import ACCUMULATOR, Baseline, find_baseline
+from runner.inputs import CPU, make_inputs
 
 KEPT_REFERENCES = 4
 """References of the latest cases that are kept: the algorithms of a job run one after another on the same data."""
@@ -36,10 +38,30 @@ KEPT_REFERENCES = 4
 KEPT_ELEMENTS = 8 * 1024 * 1024
 """As many elements as kept references may have together, but for the latest: some 50 bytes each."""
 
+KEPT_DEVICE_ELEMENTS = 512 * 1024 * 1024
+"""The same on a GPU: all references of one size of 256 MiB, which timing looks at again and again."""
+
 KEPT_OUTPUTS = 2
 """Outputs that a reference keeps, with what was found of them."""
 
 Made = TypeVar("Made")
+
+
+class Promise(Protocol):
+    """What a check must know of an algorithm: in which order it adds (see KernelSpec). Kernels and baselines have
+    it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fold(self) -> Fold: ...
+
+    @property
+    def owner(self) -> Callable[[int, int, str], torch.Tensor] | None: ...
+
+    @property
+    def one_owner(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +128,14 @@ class Reference:
             return comparison
 
 
+def promise_of(case: Case) -> KernelSpec | Baseline:
+    """What a case's algorithm promises: the kernel of that name in the catalogue, or the baseline."""
+    return find_baseline(case.algorithm) or find_kernel(case.name)
+
+
 def check_rank(
     case: Case,
-    spec: KernelSpec,
+    spec: Promise,
     rank: int,
     outputs: Sequence[torch.Tensor],
     guard_faults: Sequence[str],
@@ -116,13 +143,15 @@ def check_rank(
     collective: Collective | None = None,
     inputs: Sequence[torch.Tensor] | None = None,
 ) -> RankCheck:
-    """Compare a rank's outputs (1-D CPU tensors of the case's dtype, one a launch) with what they must be.
+    """Compare a rank's outputs (1-D tensors of the case's dtype, one a launch) with what they must be.
 
+    The reference is made on the outputs' device, and they are compared there; the findings are the same on all.
     collective stands in for the catalogue's, inputs (one 1-D tensor a rank) for what make_input gives: tests bring
     theirs.
     """
     collective = collective or find_collective(case.op)
-    reference = _reference(case, spec, collective, rank, inputs)
+    device = outputs[0].device if outputs else CPU
+    reference = _reference(case, spec, collective, rank, inputs, device)
     found: list[Comparison] = []
     for output in outputs:
         if output.dtype != reference.nearest.dtype or output.shape != reference.nearest.shape:
@@ -153,7 +182,7 @@ def check_rank(
     )
 
 
-def merge(case: Case, spec: KernelSpec, checks: Sequence[RankCheck], *, collective: Collective | None = None) -> Check:
+def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective: Collective | None = None) -> Check:
     """One Check from those of all ranks. The first mismatch is that of the lowest rank that has one.
 
     For an op whose ranks get different outputs, ranks_equal is True and not promised: there is nothing to compare.
@@ -186,17 +215,23 @@ def merge(case: Case, spec: KernelSpec, checks: Sequence[RankCheck], *, collecti
 
 
 def _reference(
-    case: Case, spec: KernelSpec, collective: Collective, rank: int, inputs: Sequence[torch.Tensor] | None
+    case: Case,
+    spec: Promise,
+    collective: Collective,
+    rank: int,
+    inputs: Sequence[torch.Tensor] | None,
+    device: torch.device,
 ) -> Reference:
-    """The reference of a rank, made once a process for all ranks that have the same."""
+    """The reference of a rank on a device, made once a process for all ranks that have the same."""
     if inputs is not None:
-        return _make_reference(case, spec, rank, collective.outputs(list(inputs), rank), None)
+        return _make_reference(case, spec, rank, collective.outputs([one.to(device) for one in inputs], rank), None)
     owner = 0 if collective.same_on_all_ranks else rank
-    data = (case.op, case.reduction, case.dtype, case.size_bytes, case.world_size, case.inputs, case.seed, owner)
+    place = (case.world_size, owner, str(device))
+    data = (case.op, case.reduction, case.dtype, case.size_bytes, case.inputs, case.seed, *place)
 
     def parts() -> list[torch.Tensor]:
         count = collective.counts(case.numel, case.world_size)[0]
-        return collective.outputs([make_input(case, peer, count) for peer in range(case.world_size)], owner)
+        return collective.outputs(make_inputs(case, range(case.world_size), count, device), owner)
 
     def make() -> Reference:
         total = _totals.get(data, lambda: exact_sum(parts()))
@@ -206,7 +241,7 @@ def _reference(
 
 
 def _make_reference(
-    case: Case, spec: KernelSpec, rank: int, parts: list[torch.Tensor], total: ExactSum | None
+    case: Case, spec: Promise, rank: int, parts: list[torch.Tensor], total: ExactSum | None
 ) -> Reference:
     if case.reduction != "sum":
         raise ValueError(f"reduction '{case.reduction}': the check knows only sum")
@@ -216,13 +251,15 @@ def _make_reference(
         assert torch.equal(nearest.to(torch.float64), total.value), f"{case.id}: the exact inputs' sums are not exact"
         return Reference("bitwise", total, nearest, nearest, None)
     if spec.fold == "unordered":
-        limit = bound(parts, case.accumulator, total)
+        # What a library adds in is not known: the dtype itself is the least that it may.
+        limit = bound(parts, "native" if case.accumulator == ACCUMULATOR else case.accumulator, total)
         return Reference("bound", total, nearest, None, limit, limit.largest_error)
     first = None
     if spec.fold == "from_next_rank":
         if spec.owner is None:
             raise ValueError(f"{spec.name}: fold from_next_rank needs an owner")
-        first = (spec.owner(case.numel, case.world_size, case.dtype).to(torch.int64) + 1) % case.world_size
+        owners = spec.owner(case.numel, case.world_size, case.dtype).to(parts[0].device)
+        first = (owners.to(torch.int64) + 1) % case.world_size
     return Reference("bitwise_fold", total, nearest, fold(parts, case.accumulator, first), None)
 
 
@@ -243,7 +280,7 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
         max_ulp_error=int(ulps.max()),
         squared_ulp_error=float(ulps.to(torch.float64).square().sum()),
         bound_used=reference.limit.largest_share(output) if reference.limit else None,
-        digest=hashlib.sha256(_bits(output).contiguous().numpy().data).hexdigest(),
+        digest=hashlib.sha256(_bits(output).contiguous().cpu().numpy().data).hexdigest(),
     )
 
 
@@ -279,7 +316,7 @@ def _largest(values: Iterable[float]) -> float:
 class _Kept(Generic[Made]):
     """The latest few results by key. What several threads ask for at once is made once: the others wait."""
 
-    def __init__(self, weigh: Callable[[Made], int]) -> None:
+    def __init__(self, weigh: Callable[[Made], torch.Tensor]) -> None:
         self._weigh = weigh
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, Made] = OrderedDict()
@@ -289,13 +326,25 @@ class _Kept(Generic[Made]):
             if key not in self._results:
                 self._results[key] = make()
             self._results.move_to_end(key)
-            while len(self._results) > 1 and (len(self._results) > KEPT_REFERENCES or self._weight() > KEPT_ELEMENTS):
+            while len(self._results) > 1 and (len(self._results) > KEPT_REFERENCES or self._is_full()):
                 self._results.popitem(last=False)
             return self._results[key]
 
-    def _weight(self) -> int:
-        return sum(self._weigh(result) for result in self._results.values())
+    def forget(self) -> None:
+        with self._lock:
+            self._results.clear()
+
+    def _is_full(self) -> bool:
+        weights = [self._weigh(result) for result in self._results.values()]
+        most = KEPT_ELEMENTS if all(weight.device == CPU for weight in weights) else KEPT_DEVICE_ELEMENTS
+        return sum(weight.numel() for weight in weights) > most
 
 
-_totals: _Kept[ExactSum] = _Kept(lambda total: total.value.numel())
-_references: _Kept[Reference] = _Kept(lambda reference: reference.nearest.numel())
+_totals: _Kept[ExactSum] = _Kept(lambda total: total.value)
+_references: _Kept[Reference] = _Kept(lambda reference: reference.nearest)
+
+
+def forget_references() -> None:
+    """Give all kept references up."""
+    _totals.forget()
+    _references.forget()

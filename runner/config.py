@@ -1,6 +1,6 @@
-"""The schema of conf/, and its validation: from what was written to a Request in which nothing impossible is left.
+"""The validation of a configuration: from what was written to a Request in which nothing impossible is left.
 
-Hydra and OmegaConf see to names and types (the dataclasses below are in the ConfigStore); this file sees to values. It
+Hydra and OmegaConf see to names and types (runner/schema.py is in the ConfigStore); this file sees to values. It
 imports neither torch nor a kernel, so that a wrong request is answered at once. What only the catalogue of kernels can
 tell (is there such an algorithm, does the accumulator fit the dtype) is asked in cases.py.
 """
@@ -13,24 +13,37 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from runner.schema import SECTIONS
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 """Where the configuration lies: beside the packages, whatever the working folder is."""
 
 MAX_WORLD_SIZE = 72
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
+MAX_DEVICE_HEAP_BYTES = 1 << 37
+"""The largest heap that can be asked for on GPUs; NVSHMEM's grows as it is used."""
+
+SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
+"""What fabric.heap_bytes=null means: simulated, on GPUs."""
+
 FABRICS = ("auto", "simulator", "nvshmem")
 TRACKERS = ("mlflow", "none")
 PLACEMENTS = ("out_of_place", "in_place")
 INPUTS = ("exact", "normal")
 MULTIMEM_MODELS = ("exact", "stated")
 SCHEDULES = ("fair", "random")
+MODES = ("graph", "eager", "none")
+WINDOWS = ("kernel", "entry_barrier", "both_barriers")
+L2_STATES = ("rotate", "hot")
+LIMITS = ("measured", "none")
+ISOLATIONS = ("none", "process")
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 _BYTES = re.compile(r"(\d+)([KMG]?)(?:I?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -40,77 +53,30 @@ class RequestError(ValueError):
     """The request is wrong: one line saying what, where (the key), and what would be right."""
 
 
-@dataclass
-class SizesSchema:
-    """Bytes a buffer, as nccl-tests counts them: min, min*factor, .. up to max; or just the given list."""
-
-    min: Any = "1K"
-    max: Any = "64K"
-    factor: int = 8
-    list: Any = None
-
-
-@dataclass
-class FabricSchema:
-    """What it runs on. All but name and heap_bytes belong to the simulator."""
-
-    name: str = "auto"
-    arch: str = "sm_90a"
-    heap_bytes: Any = "256M"
-    multicast: bool = True
-    multimem: str = "exact"
-    schedule: str = "fair"
-    seed: int = 0
-    step_budget: int | None = None
-
-
-@dataclass
-class TrackSchema:
-    """Where records are mirrored to."""
-
-    name: str = "mlflow"
-    uri: str = "sqlite:///mlflow.db"
-    experiment: str = "symlab"
-
-
-@dataclass
-class Schema:
-    """Every key that a configuration can have; conf/config.yaml gives the values that they start from."""
-
-    op: str = "all_reduce"
-    algorithms: Any = field(default_factory=list)
-    dtype: str = "float32"
-    accumulator: str = "float32"
-    reduction: str = "sum"
-    world_size: int = 2
-    sizes: SizesSchema = field(default_factory=SizesSchema)
-    placement: str = "out_of_place"
-    inputs: str = "normal"
-    seed: int = 0
-    check: bool = True
-    launches: int = 2
-    deadline_s: float = 120.0
-    records: str = "records"
-    cache_dir: str = "~/.cache/symlab/kernels"
-    fabric: FabricSchema = field(default_factory=FabricSchema)
-    track: TrackSchema = field(default_factory=TrackSchema)
-
-
-SECTIONS: dict[str, type] = {"": Schema, "sizes": SizesSchema, "fabric": FabricSchema, "track": TrackSchema}
-
-
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
-    """The fabric section, checked. step_budget None takes the simulator's own."""
+    """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's."""
 
     name: str
     arch: str
-    heap_bytes: int
+    heap_given: int | None
     multicast: bool
     multimem: str
     schedule: str
     seed: int
     step_budget: int | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
+        return self.name != "nvshmem"
+
+    @property
+    def heap_bytes(self) -> int:
+        """One rank's symmetric heap: as given, else what suits the fabric."""
+        if self.heap_given is not None:
+            return self.heap_given
+        return SIMULATED_HEAP_BYTES if self.simulated else DEVICE_HEAP_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +89,36 @@ class TrackRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class TimingRequest:
+    """The timing section, checked.
+
+    mode: "graph" (a CUDA graph of many calls, replayed), "eager" (calls from Python) or "none" (nothing is timed).
+    window: what a call's time spans beside the call: "kernel" nothing, "entry_barrier" a barrier over all ranks before
+    it, "both_barriers" one after it, too. l2: "rotate" takes buffers that together are larger than the cache in turn,
+    "hot" the same again and again. A sample is the mean of `calls` calls (None: as many as make a sample long enough
+    for its size); samples are counted after `warmup` that are not. limit "measured": the links' speed by plain copies.
+    """
+
+    mode: str
+    window: str
+    l2: str
+    warmup: int
+    samples: int
+    calls: int | None
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order."""
+    """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order.
+
+    baselines are libraries' names, or "auto": all that there are for the op on a real fabric, none on a simulated one.
+    isolation "process" gives the job a world of its own.
+    """
 
     op: str
     algorithms: tuple[str, ...]
+    baselines: tuple[str, ...] | Literal["auto"]
     dtype: str
     accumulator: str
     reduction: str
@@ -141,6 +132,8 @@ class Request:
     deadline_s: float
     records: Path
     cache_dir: Path
+    isolation: str
+    timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
 
@@ -207,6 +200,7 @@ def validate(config: DictConfig) -> Request:
     return Request(
         op=_word(values, "op"),
         algorithms=_algorithms(values["algorithms"]),
+        baselines=_baselines(values["baselines"]),
         dtype=_word(values, "dtype"),
         accumulator=_word(values, "accumulator"),
         reduction=_word(values, "reduction"),
@@ -220,6 +214,8 @@ def validate(config: DictConfig) -> Request:
         deadline_s=_deadline(values["deadline_s"]),
         records=writable_folder(_word(values, "records"), "records"),
         cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
+        isolation=one_of(values["isolation"], ISOLATIONS, "isolation"),
+        timing=_timing(values["timing"]),
         fabric=_fabric(values["fabric"]),
         track=_track(values["track"]),
     )
@@ -287,6 +283,39 @@ def _algorithms(value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _baselines(value: object) -> tuple[str, ...] | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    if value in ("none", None, []):
+        return ()
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise RequestError(f"no list of baselines: {value} (baselines), give auto, none or names: baselines=[nccl]")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RequestError(f"{twice[0]} is listed twice (baselines), name each baseline once")
+    return tuple(names)
+
+
+def _timing(values: dict[str, Any]) -> TimingRequest:
+    calls = values["calls"]
+    return TimingRequest(
+        mode=one_of(values["mode"], MODES, "timing.mode"),
+        window=one_of(values["window"], WINDOWS, "timing.window"),
+        l2=one_of(values["l2"], L2_STATES, "timing.l2"),
+        warmup=_within(values["warmup"], 0, 1000, "timing.warmup"),
+        samples=_within(values["samples"], 1, 10_000, "timing.samples"),
+        calls=None if calls is None else _within(calls, 1, 1000, "timing.calls"),
+        limit=one_of(values["limit"], LIMITS, "timing.limit"),
+    )
+
+
+def _within(value: int, least: int, most: int, key: str) -> int:
+    if not least <= value <= most:
+        raise RequestError(f"{key} is {value} ({key}), give {least} to {most}")
+    return value
+
+
 def _sizes(values: dict[str, Any]) -> tuple[int, ...]:
     listed = values["list"]
     if listed is not None:
@@ -314,23 +343,29 @@ def _sizes(values: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _fabric(values: dict[str, Any]) -> FabricRequest:
-    heap_bytes = parse_bytes(values["heap_bytes"], "fabric.heap_bytes")
-    if not MIN_HEAP_BYTES <= heap_bytes <= MAX_HEAP_BYTES:
-        limits = f"{format_bytes(MIN_HEAP_BYTES)} to {format_bytes(MAX_HEAP_BYTES)}"
-        raise RequestError(f"a heap of {format_bytes(heap_bytes)} a rank (fabric.heap_bytes), give {limits}")
+    given = values["heap_bytes"]
     budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
-    return FabricRequest(
+    fabric = FabricRequest(
         name=one_of(values["name"], FABRICS, "fabric.name"),
         arch=values["arch"],
-        heap_bytes=heap_bytes,
+        heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
         multicast=values["multicast"],
         multimem=one_of(values["multimem"], MULTIMEM_MODELS, "fabric.multimem"),
         schedule=one_of(values["schedule"], SCHEDULES, "fabric.schedule"),
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
     )
+    check_heap(fabric, MAX_HEAP_BYTES if fabric.name == "simulator" else MAX_DEVICE_HEAP_BYTES)
+    return fabric
+
+
+def check_heap(fabric: FabricRequest, most_bytes: int) -> None:
+    """RequestError for a heap that is too small for anything, or larger than most_bytes."""
+    if not MIN_HEAP_BYTES <= fabric.heap_bytes <= most_bytes:
+        limits = f"{format_bytes(MIN_HEAP_BYTES)} to {format_bytes(most_bytes)}"
+        raise RequestError(f"a heap of {format_bytes(fabric.heap_bytes)} a rank (fabric.heap_bytes), give {limits}")
 
 
 def _track(values: dict[str, Any]) -> TrackRequest:

@@ -8,7 +8,8 @@ import re
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import SECTIONS, Schema, first_line, near
+from runner.config import first_line, near
+from runner.schema import SECTIONS, Schema
 
 
 def explain(error: BaseException) -> str:

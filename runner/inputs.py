@@ -12,8 +12,11 @@ a larger one.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -24,13 +27,24 @@ from kernels.spec import DTYPES, Case
 KEPT_BYTES = 256 * 1024 * 1024
 """Inputs of the latest cases are kept up to this size, so that algorithms and launches of one case share them."""
 
-_kept: OrderedDict[tuple[str, str, int, int, int, int], torch.Tensor] = OrderedDict()
+KEPT_DEVICE_BYTES = 8 * 1024 * 1024 * 1024
+"""As many bytes as are kept on a GPU: 8 ranks' inputs of 256 MiB in three dtypes are 6 GiB."""
+
+CHUNK_ELEMENTS = 1 << 22
+"""Elements that are drawn at a time: a stream of 128 Mi elements needs no gigabytes on its way to its dtype."""
+
+CPU = torch.device("cpu")
+
+_Key = tuple[str, str, int, int, int, str]
+_kept: OrderedDict[_Key, dict[int, torch.Tensor]] = OrderedDict()
+"""By stream, the longest tensor of it and what was cut from that, by length."""
+
 _lock = threading.Lock()
 
 
-def make_input(case: Case, rank: int, numel: int) -> torch.Tensor:
-    """Rank's input of numel elements (1-D, the case's dtype). Shared with whoever asks for the same: not to be
-    written to.
+def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) -> torch.Tensor:
+    """Rank's input of numel elements (1-D, the case's dtype, on the device). Shared with whoever asks for the same:
+    not to be written to.
 
     ValueError for inputs nobody knows, and for a negative seed.
     """
@@ -40,17 +54,28 @@ def make_input(case: Case, rank: int, numel: int) -> torch.Tensor:
         raise ValueError(f"seed {case.seed}: must be 0 or more")
     # only exact inputs depend on the world size
     world_size = case.world_size if case.inputs == "exact" else 0
-    key = (case.inputs, case.dtype, world_size, case.seed, rank, numel)
+    key = (case.inputs, case.dtype, world_size, case.seed, rank, str(device))
     with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    made = _make(case, rank, numel)
+        found = _from_kept(key, numel)
+    if found is not None:
+        return found
+    made = _make(case, rank, numel).to(device)
     with _lock:
-        made = _kept.setdefault(key, made)
-        while len(_kept) > 1 and sum(tensor.nbytes for tensor in _kept.values()) > KEPT_BYTES:
-            _kept.popitem(last=False)
-    return made
+        return _from_kept(key, numel) or _keep(key, made)
+
+
+def make_inputs(case: Case, ranks: Sequence[int], numel: int, device: torch.device = CPU) -> list[torch.Tensor]:
+    """make_input for several ranks; large ones are drawn at the same time, each by a thread."""
+    if numel < CHUNK_ELEMENTS or len(ranks) < 2:
+        return [make_input(case, rank, numel, device) for rank in ranks]
+    with ThreadPoolExecutor(min(len(ranks), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda rank: make_input(case, rank, numel, device), ranks))
+
+
+def forget_inputs() -> None:
+    """Give all kept inputs up."""
+    with _lock:
+        _kept.clear()
 
 
 def largest_exact(dtype: torch.dtype, world_size: int) -> int:
@@ -62,15 +87,45 @@ def largest_exact(dtype: torch.dtype, world_size: int) -> int:
     return (1 << FORMATS[dtype].significand_bits) // world_size
 
 
+def _from_kept(key: _Key, numel: int) -> torch.Tensor | None:
+    """A kept stream's beginning, the same tensor each time; None if what is kept is too short. Under the lock."""
+    lengths = _kept.get(key)
+    if lengths is None or max(lengths) < numel:
+        return None
+    _kept.move_to_end(key)
+    if numel not in lengths:
+        lengths[numel] = lengths[max(lengths)][:numel]
+    return lengths[numel]
+
+
+def _keep(key: _Key, made: torch.Tensor) -> torch.Tensor:
+    """Keep a stream instead of a shorter piece of it, and drop what was not asked for for longest. Under the lock."""
+    _kept[key] = {made.numel(): made}
+    _kept.move_to_end(key)
+    limit = KEPT_BYTES if made.device == CPU else KEPT_DEVICE_BYTES
+    while len(_kept) > 1 and sum(lengths[max(lengths)].nbytes for lengths in _kept.values()) > limit:
+        _kept.popitem(last=False)
+    return made
+
+
 def _make(case: Case, rank: int, numel: int) -> torch.Tensor:
     dtype = DTYPES[case.dtype]
     bits = np.random.Philox(np.random.SeedSequence(entropy=case.seed, spawn_key=(rank,)))
-    if case.inputs == "normal":
-        return torch.from_numpy(np.random.Generator(bits).standard_normal(numel, dtype=np.float32)).to(dtype)
-    raw = bits.random_raw(numel)
+    generator = np.random.Generator(bits)
+    made = torch.empty(numel, dtype=dtype)
+    for start in range(0, numel, CHUNK_ELEMENTS):
+        length = min(CHUNK_ELEMENTS, numel - start)
+        if case.inputs == "normal":
+            drawn = torch.from_numpy(generator.standard_normal(length, dtype=np.float32))
+        else:
+            drawn = _exact(bits.random_raw(length), largest_exact(dtype, case.world_size))
+        made[start : start + length] = drawn.to(dtype)
+    return made
+
+
+def _exact(raw: np.ndarray, largest: int) -> torch.Tensor:
+    """Raw 64 bits a number to float32 integers from -largest to largest without 0."""
     # 32 bits scaled to 1..m, one more for the sign: integer arithmetic, so the same everywhere
-    magnitude = (
-        ((raw >> np.uint64(32)) * np.uint64(largest_exact(dtype, case.world_size))) >> np.uint64(32)
-    ) + np.uint64(1)
+    magnitude = (((raw >> np.uint64(32)) * np.uint64(largest)) >> np.uint64(32)) + np.uint64(1)
     signed = np.where(raw & np.uint64(1), -magnitude.astype(np.int64), magnitude.astype(np.int64))
-    return torch.from_numpy(signed).to(torch.float32).to(dtype)
+    return torch.from_numpy(signed).to(torch.float32)

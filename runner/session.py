@@ -84,8 +84,8 @@ def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob]) -> Comman
         with _naming(job, len(composed)):
             if job.request.fabric not in decided:
                 decided[job.request.fabric] = resolve(job.request.fabric)
-            check_against_catalogue(job.request)
             request = replace(job.request, fabric=decided[job.request.fabric][0])
+            check_against_catalogue(request)
             jobs.append(PreparedJob(job, request, cases_of(request)))
     for key in ("records", "track"):
         if len({getattr(job.request, key) for job in jobs}) > 1:

@@ -16,7 +16,9 @@ usage: symlab [options] [key=value ...]          (or: python -m runner ...)
 _KEYS = """\
 keys (conf/config.yaml has the values they start from; symlab --cfg job shows the result):
   op=all_reduce                   what to compute
-  algorithms=[one_shot,two_shot]  also multimem_one_shot, multimem_two_shot
+  algorithms=[one_shot,two_shot]  also multimem_one_shot, multimem_two_shot, and any baseline
+  baselines=auto                  all on GPUs, none simulated; or none, or of [nccl, torch/one_shot, torch/two_shot,
+                                  torch/multimem, nvshmem]
   dtype=bfloat16                  float32, float16, bfloat16
   accumulator=float32             float32, or native: the dtype itself
   reduction=sum
@@ -24,10 +26,13 @@ keys (conf/config.yaml has the values they start from; symlab --cfg job shows th
   sizes.min=1K sizes.max=1M sizes.factor=4     bytes a buffer; or a list: sizes=[1K,4K,6]
   placement=out_of_place          or in_place
   inputs=normal                   or exact: every sum is exact, so all bits must agree
-  seed=0   check=true   launches=2   deadline_s=120 (a case)
+  seed=0   check=true   launches=2   deadline_s=120 (a case)   isolation=none   or process: a new world a job
+  timing.mode=graph               or eager, none (GPUs only)       timing.window=kernel   or entry_barrier, both_barriers
+  timing.l2=rotate                or hot                           timing.limit=measured  or none
+  timing.warmup=3 timing.samples=50 timing.calls=null              calls a sample; null: as many as suit the size
   fabric=auto                     simulator, nvshmem; auto takes nvshmem where it can
   fabric.multimem=exact           or stated       fabric.multicast=true     fabric.arch=sm_90a
-  fabric.schedule=fair            or random, with fabric.seed=0             fabric.heap_bytes=256M
+  fabric.schedule=fair            or random, with fabric.seed=0             fabric.heap_bytes=null (256M; GPUs 8G)
   track=mlflow                    none; track.uri=sqlite:///mlflow.db track.experiment=symlab
   records=records                 the folder for records      cache_dir=...  for compiled kernels
 """
@@ -47,6 +52,7 @@ your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on lin
 examples:
   symlab +exp=allreduce_bf16
   symlab world_size=4 dtype=float16 sizes=[6,1K,1M] inputs=exact
+  symlab +exp=allreduce_bf16 fabric=nvshmem world_size=8 baselines=[nccl] timing.samples=200
   symlab -m +exp=allreduce_bf16 world_size=2,4,8 accumulator=native,float32
   symlab fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
   python -m runner.track records/<folder>      send records to MLflow later

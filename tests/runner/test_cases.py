@@ -9,7 +9,16 @@ import pytest
 from kernels.catalogue import find
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
-from runner.cases import GAP_BYTES, GUARD_BYTES, cases_of, check_against_catalogue, heap_bytes_needed, largest_fitting
+from runner.cases import (
+    GAP_BYTES,
+    GUARD_BYTES,
+    cases_of,
+    check_against_catalogue,
+    heap_bytes_needed,
+    heap_bytes_to_measure,
+    largest_fitting,
+    names_of,
+)
 from runner.compose import compose_jobs, hydra_over
 from runner.config import Request, RequestError
 from runner.program import Plan, bind
@@ -65,6 +74,12 @@ def test_the_catalogue_can_do_every_experiment(name: str) -> None:
         (["sizes=1"], "1 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4"),
         (["sizes=1G"], "1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)"),
         (["sizes=4", "world_size=72", "fabric.heap_bytes=4K"], "nothing fits"),
+        (["algorithms=[ncl]"], "unknown algorithm 'ncl' of all_reduce (algorithms), did you mean nccl?"),
+        (["baselines=[torch/oneshot]"], "unknown baseline 'torch/oneshot' of all_reduce (baselines), did you mean "),
+        (
+            ["baselines=[one_shot]"],
+            "unknown baseline 'one_shot' of all_reduce (baselines), did you mean torch/one_shot",
+        ),
     ],
 )
 def test_what_the_catalogue_refuses(arguments: list[str], message: str) -> None:
@@ -108,6 +123,61 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
             bind(fabric, pool, plan, find(case.name))
 
     ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
+
+
+def on_gpus(*arguments: str) -> Request:
+    return request("fabric=nvshmem", *arguments)
+
+
+def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() -> None:
+    own = ("one_shot", "two_shot")
+    every = ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem")
+    assert names_of(request()) == own
+    assert names_of(on_gpus()) == own + every
+    assert names_of(on_gpus("baselines=none")) == own
+    assert names_of(on_gpus("algorithms=[nccl,two_shot]", "baselines=[nvshmem,nccl]")) == (
+        "nccl",
+        "two_shot",
+        "nvshmem",
+    )
+    assert names_of(request("baselines=[nccl]")) == (*own, "nccl"), "asked for by name, it ends REFUSED there"
+    cases = cases_of(on_gpus("sizes=[1K,4K]", "baselines=[nccl]"))
+    assert [(case.size_bytes, case.algorithm) for case in cases] == [
+        (size, name) for size in (1024, 4096) for name in (*own, "nccl")
+    ]
+
+
+def test_a_baselines_case_says_what_runs() -> None:
+    wanted = on_gpus("algorithms=[one_shot]", "sizes=1K")
+    assert {case.algorithm: (case.placement, case.accumulator) for case in cases_of(wanted)} == {
+        "one_shot": ("out_of_place", "float32"),
+        "nccl": ("in_place", "library"),
+        "torch/one_shot": ("out_of_place", "library"),
+        "torch/two_shot": ("in_place", "library"),
+        "torch/multimem": ("in_place", "library"),
+        "nvshmem": ("out_of_place", "library"),
+    }
+    assert [case.placement for case in cases_of(on_gpus("placement=in_place", "baselines=[torch/one_shot,nvshmem]"))][
+        -2:
+    ] == ["out_of_place", "in_place"]
+    assert len({case.id for case in cases_of(wanted)}) == 6
+
+
+def test_all_that_is_timed_together_fits_the_heap() -> None:
+    fitting = on_gpus("sizes=[256M]", "dtype=bfloat16")
+    check_against_catalogue(fitting)
+    needed = heap_bytes_to_measure(cases_of(fitting))
+    assert 3 * (512 << 20) < needed < 3 * (513 << 20), "input and output of two kernels and NVSHMEM"
+    with pytest.raises(RequestError, match=r"timing 256M takes .*fabric\.heap_bytes.*timing\.mode=none"):
+        check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))
+    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "timing.mode=none"))
+    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "check=false"))
+
+
+def test_a_simulated_heap_has_its_own_limit() -> None:
+    with pytest.raises(RequestError, match="a heap of 8G a rank .* give 4K to 4G"):
+        check_against_catalogue(request("fabric.heap_bytes=8G"))
+    check_against_catalogue(on_gpus("fabric.heap_bytes=64G"))
 
 
 def test_the_gaps_are_those_of_the_simulator() -> None:

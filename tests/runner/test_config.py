@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, Schema, format_bytes, parse_bytes
+from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, format_bytes, parse_bytes
+from runner.schema import Schema, TimingSchema
 from simulator.world import SimulatorOptions
 
 
@@ -41,7 +42,7 @@ def test_the_default_is_small() -> None:
 def test_every_experiment_composes(name: str) -> None:
     jobs = composed(f"+exp={name}")
     assert {job.experiment for job in jobs} == {name}
-    assert all(len(job.request.algorithms) == 4 for job in jobs)
+    assert all(len(job.request.algorithms) == (2 if name == "allreduce_gpus" else 4) for job in jobs)
     assert experiments()[name], "the first comment of an experiment is its description in --help"
 
 
@@ -196,6 +197,8 @@ def test_the_schema_and_the_file_agree() -> None:
     written = yaml.safe_load((CONF / "config.yaml").read_text())
     keys = set(written) - {"defaults", "hydra"} | {"fabric", "track"}
     assert keys == {member.name for member in dataclasses.fields(Schema)}
+    timing = TimingSchema()
+    assert written["timing"] == dataclasses.asdict(timing)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +260,20 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
         (["fabric.schedule=randm"], ["(fabric.schedule)", "random"]),
         (["fabric.heap_bytes=-1"], ["(fabric.heap_bytes)", "positive"]),
         (["fabric.seed=-1"], ["(fabric.seed)", "0 or more"]),
+        (["timing.mode=grph"], ["unknown mode 'grph' (timing.mode)", "did you mean graph?"]),
+        (["timing.window=all"], ["(timing.window)", "entry_barrier"]),
+        (["timing.l2=cold"], ["(timing.l2)", "hot, rotate"]),
+        (["timing.limit=guessed"], ["(timing.limit)", "measured, none"]),
+        (["timing.samples=0"], ["timing.samples is 0 (timing.samples), give 1 to 10000"]),
+        (["timing.samples=10001"], ["timing.samples is 10001 (timing.samples), give 1 to 10000"]),
+        (["timing.calls=0"], ["timing.calls is 0 (timing.calls), give 1 to 1000"]),
+        (["timing.warmup=-1"], ["timing.warmup is -1 (timing.warmup), give 0 to 1000"]),
+        (["timing.repeat=3"], ["unknown key 'timing.repeat'"]),
+        (["isolation=proces"], ["unknown isolation 'proces' (isolation), did you mean process?"]),
+        (["baselines=[nccl,nccl]"], ["nccl is listed twice (baselines)"]),
+        (["baselines={nccl:1}"], ["(baselines)", "give auto, none or names"]),
+        (["fabric=simulator", "fabric.heap_bytes=8G"], ["a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"]),
+        (["fabric=nvshmem", "fabric.heap_bytes=256G"], ["a heap of 256G a rank (fabric.heap_bytes), give 4K to 128G"]),
         (["track.uri=./mlruns"], ["'./mlruns' is no tracking URI (track.uri)", "sqlite:///mlflow.db"]),
         (["track.uri=file:///tmp/x"], ["is no tracking URI (track.uri)"]),
         (["track.uri='sqlite:///'"], ["names no database file"]),
@@ -274,6 +291,46 @@ def test_the_limits_of_the_heap_are_the_simulators() -> None:
     for heap_bytes in (MIN_HEAP_BYTES - 1, MAX_HEAP_BYTES + 1):
         with pytest.raises(ValueError, match="heap_bytes"):
             SimulatorOptions(heap_bytes=heap_bytes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heap_bytes"),
+    [
+        (["fabric=simulator"], 256 << 20),
+        (["fabric=nvshmem"], 8 << 30),
+        (["fabric=nvshmem", "fabric.heap_bytes=64G"], 64 << 30),
+        (["fabric.heap_bytes=1M"], 1 << 20),
+    ],
+)
+def test_the_heap_suits_the_fabric_or_is_as_given(arguments: list[str], heap_bytes: int) -> None:
+    assert composed(*arguments)[0].request.fabric.heap_bytes == heap_bytes
+
+
+def test_the_heap_follows_what_auto_becomes() -> None:
+    fabric = composed()[0].request.fabric
+    assert fabric.simulated
+    assert dataclasses.replace(fabric, name="nvshmem").heap_bytes == 8 << 30
+    assert not dataclasses.replace(fabric, name="nvshmem").simulated
+
+
+def test_timing_and_baselines_as_given() -> None:
+    (job,) = composed("timing.calls=7", "timing.l2=hot", "baselines=[nccl,torch/one_shot]", "isolation=process")
+    timing = job.request.timing
+    assert (timing.mode, timing.window, timing.l2, timing.warmup) == ("graph", "kernel", "hot", 3)
+    assert (timing.samples, timing.calls, timing.limit) == (50, 7, "measured")
+    assert (job.request.baselines, job.request.isolation) == (("nccl", "torch/one_shot"), "process")
+    assert composed("baselines=none")[0].request.baselines == ()
+    assert composed("baselines=nccl")[0].request.baselines == ("nccl",)
+    assert composed()[0].request.baselines == "auto"
+
+
+def test_what_is_published_is_three_dtypes_on_gpus() -> None:
+    jobs = composed("+exp=allreduce_gpus", "world_size=4")
+    assert [job.request.dtype for job in jobs] == ["bfloat16", "float16", "float32"]
+    request = jobs[0].request
+    assert (request.fabric.name, request.world_size, request.launches, request.check) == ("nvshmem", 4, 2, True)
+    assert request.sizes_bytes == tuple(1024 * 4**power for power in range(10))
+    assert composed("+exp=allreduce_gpus", "fabric=simulator")[0].request.fabric.name == "simulator"
 
 
 def test_an_impossible_value_in_the_last_job_of_a_sweep_is_found_first() -> None:

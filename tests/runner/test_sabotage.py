@@ -54,10 +54,10 @@ def run_chain(fabric: Fabric, chain: Chain) -> list[int]:
         for index in range(LAUNCHES):
             case = replace(chain.case, seed=chain.case.seed + index)
             data = make_input(case, fabric.rank, case.numel)
-            fabric.write(binding.input.tensor.region, binding.input.guard_bytes, data.view(torch.uint8))
+            binding.input.write(fabric, data)
             fabric.launch(chain.executable, launch.grid, launch.block, binding.arguments)
             fabric.synchronize()
-            output = fabric.read(binding.output.tensor.region, binding.output.guard_bytes, binding.output.size_bytes)
+            output = binding.output.inspect(fabric)
             parts = [make_input(case, rank, case.numel) for rank in range(case.world_size)]
             expected = numerics.fold(parts, case.accumulator)
             wrong.append(int((output.view(data.dtype) != expected).sum()))

@@ -1,0 +1,82 @@
+"""What a GPU runs at: clocks, temperature, power, and why it is held back. Read through NVML, never set."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+REASONS = {
+    0x001: "idle",
+    0x002: "application clocks setting",
+    0x004: "software power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "software thermal slowdown",
+    0x040: "hardware thermal slowdown",
+    0x080: "hardware power brake",
+    0x100: "display clocks setting",
+}
+"""NVML's bits for why clocks are not higher."""
+
+
+def read_clocks(device: torch.device) -> dict[str, Any]:
+    """A GPU's clocks (MHz), temperature (Celsius), power (W) and throttle reasons by name.
+
+    What NVML doesn't tell is named under "not_captured", with the reason; nothing is raised.
+    """
+    try:
+        with _nvml() as nvml:
+            return _read(nvml, nvml.nvmlDeviceGetHandleByUUID(_uuid(device)))
+    except Exception as error:
+        return {"not_captured": _reason(error)}
+
+
+def reason_names(bits: int) -> list[str]:
+    """The names of the throttle reasons in NVML's bits; bits that nobody knows by their number."""
+    names = [name for bit, name in REASONS.items() if bits & bit]
+    unknown = bits & ~sum(REASONS)
+    return [*names, f"{unknown:#x}"] if unknown else names
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _uuid(device: torch.device) -> str:
+    """The driver's name of a device, which holds whatever CUDA_VISIBLE_DEVICES makes of its number."""
+    text = str(torch.cuda.get_device_properties(device).uuid)
+    return text if text.startswith(("GPU-", "MIG-")) else f"GPU-{text}"
+
+
+def _read(nvml: Any, handle: Any) -> dict[str, Any]:
+    wanted: dict[str, Callable[[], Any]] = {
+        "sm_mhz": lambda: int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        "memory_mhz": lambda: int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+        "temperature_c": lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+        "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        "throttle": lambda: reason_names(int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
+    }
+    found: dict[str, Any] = {}
+    missing = []
+    for name, read in wanted.items():
+        try:
+            found[name] = read()
+        except Exception as error:
+            missing.append(f"{name}: {_reason(error)}")
+    return {**found, "not_captured": "; ".join(missing)} if missing else found
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "nvidia-ml-py is not installed (it belongs to the gpu extra)"
+    return str(error) or type(error).__name__
