@@ -17,6 +17,17 @@ the type.
 World sizes up to 8 have all loads of a vector under way before the first addition (kernels/peers.py), fewer ranks
 take more vectors at a time. The launch asks for one block an SM: without that ptxas, for the sake of occupancy, put
 the loads after the additions again (40 registers instead of 72, ptxas 13.0, 8 ranks, bfloat16).
+
+The way of a small buffer is kept short: a rank arrives before it looks up addresses, which travel while it waits;
+nothing but the waiting threads stays after the exit's signal; the two barriers have one bar.sync each.
+
+Trials, off until measured (Tuning.options). peer_loads: "no_allocate" (weak, with the advice not to keep lines in
+L1, for none is read twice) or "relaxed" (at system scope, past L1). entry_signal "relaxed": no fence before the
+arrival; what is released there was written by earlier work on the stream, which the hardware has flushed at that
+kernel's end, though the PTX model names no such rule. exit_signal "relaxed": no fence after the sums' stores, which
+concern no other rank; the loads that must be over are over, because their values went into those stores before the
+bar.sync. Rejected: an exit barrier of those blocks only that had work. The grid never exceeds the work, and block b
+has to answer for block b of all ranks.
 """
 
 from __future__ import annotations

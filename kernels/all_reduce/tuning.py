@@ -27,8 +27,8 @@ class Step:
     """Launch values for buffers of up to up_to_bytes in worlds of up to up_to_ranks.
 
     blocks: at most; fewer where the work leaves threads without a vector. loads_in_flight: 16-byte loads of a thread
-    before its first addition; 65536 // threads registers a thread have to hold four times as many words beside
-    addresses. reason: where the values come from.
+    before its first addition. They take four registers each, and a thread has 65536 // threads at most: 8 at 1024
+    threads, 16 at 512, 32 at 256 leave room for addresses and sums. reason: where the values come from.
     """
 
     threads: int

@@ -20,6 +20,9 @@ float32: 16-bit types are widened, added by add.rn.f32 and rounded once; native:
 The launch asks for one block an SM: without that ptxas, for the sake of occupancy, moved the loads back between the
 additions (32 registers, four loads in flight at most; with it 120 registers and all 16; ptxas 13.0, 8 ranks,
 bfloat16, read in the machine code).
+
+Trials, off until measured (Tuning.options): peer_loads and entry_signal as in one_shot. The exit's signal has to
+release: it is what makes the sums in other ranks' memory complete.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from kernels.all_reduce import one_shot, two_shot
+from kernels.all_reduce.tuning import Step, Tuning
 from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
 from kernels.status import describe
@@ -49,11 +51,12 @@ class Launches:
     epoch: int = 0
     patience: int = 0
     count: int = LAUNCHES
+    heap_bytes: int = 1 << 20
     found: dict[int, Found] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
 
     def run(self, **options: Any) -> SimulatedWorld:
-        world = SimulatedWorld(RANKS, SimulatorOptions(heap_bytes=1 << 20, **options))
+        world = SimulatedWorld(RANKS, SimulatorOptions(heap_bytes=self.heap_bytes, **options))
         fabrics = [world.fabric(rank) for rank in range(RANKS)]
         threads = [threading.Thread(target=self.work, args=(world, fabric)) for fabric in fabrics]
         for thread in threads:
@@ -204,3 +207,28 @@ def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
     assert isinstance(work.errors[0], Deadlock)
     assert "kernels/barrier.py" in str(work.errors[0])
     assert re.search(r"rank 0, block 0, thread \d spins: sees \d at .*tensor 'signals'", str(work.errors[0]))
+
+
+@pytest.mark.parametrize(
+    ("step", "options"),
+    [
+        (Step(128, 132, 16, "many small blocks"), {}),
+        (Step(1024, 132, 8, "the largest grid"), {}),
+        (Step(1024, 3, 4, "few large blocks"), {"peer_loads": "no_allocate"}),
+        (Step(96, 5, 32, "the smallest blocks"), {"peer_loads": "relaxed", "entry_signal": "relaxed"}),
+    ],
+    ids=lambda one: one.reason if isinstance(one, Step) else "-".join(one.values()),
+)
+@pytest.mark.parametrize("module", [one_shot, two_shot], ids=["one_shot", "two_shot"])
+def test_any_grid_and_block_gives_the_sum(
+    case_of: Callable[..., Case], compiled: Compiled, module: Any, step: Step, options: dict[str, str]
+) -> None:
+    spec = module.spec_of(Tuning((step,), tuple(options.items())))
+    work = step.threads * step.blocks * (RANKS if module is two_shot else 1)
+    case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * work + 16 * 77 + 6)
+    assert spec.launch(case).grid == step.blocks
+    heap_bytes = 1 << (2 * case.size_bytes + (1 << 17)).bit_length()
+    launches = Launches(spec, case, [compiled(spec, case, "sm_90a")] * RANKS, count=2, heap_bytes=heap_bytes)
+    launches.run()
+    assert launches.errors == {}
+    assert launches.found == {rank: Found([1 + 2 + 3], [4], [0] * 9) for rank in range(RANKS)}
