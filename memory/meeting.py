@@ -71,6 +71,11 @@ class Meeting:
         return self._world_size
 
     @property
+    def run(self) -> int:
+        """The number of the program that runs, or ran last; OPENING before the first."""
+        return self._run
+
+    @property
     def deadline(self) -> float | None:
         """When waits end, on time.monotonic()'s clock; None: never."""
         return self._deadline

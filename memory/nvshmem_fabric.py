@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ STEP_BYTES = 512 << 20
 
 MARGIN_BYTES = 256 << 20
 """GPU memory left to contexts, torch and other libraries: when it is gone, they fail in less orderly ways."""
+
+CLOSING_S = 5.0
+"""How long close() waits for the others and for kernels: whoever is not done by then is ended by force anyway."""
 
 MAX_THREADS_PER_BLOCK = 1024
 
@@ -127,6 +131,9 @@ class NvshmemFabric:
         """
         if self._closed:
             return
+        self.set_deadline(time.monotonic() + CLOSING_S)
+        # Not a part of the last program, which the others may have left already.
+        self._meeting.begin(self._meeting.run + 1)
         self.synchronize()
         mine = [held.region.name for held in [*self._held.values(), *self._dropped]]
         leaks = [json.loads(note) for note in self._meeting.exchange("close", json.dumps(mine))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -281,6 +282,27 @@ def test_a_clean_end_is_silent(on_ranks: Any) -> None:
 
     good(on_ranks(world, program))
     assert world.complaints == []
+    assert [library.initialized for library in world.libraries] == [False, False]
+
+
+def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+    good(on_ranks(world, lambda fabric: fabric.set_deadline(time.monotonic())))
+    outcomes: list[Any] = ["", ""]
+
+    def body(rank: int) -> None:
+        time.sleep(0.1 * rank)
+        try:
+            world.fabrics[rank].close()
+        except Exception as error:
+            outcomes[rank] = repr(error)
+
+    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes == ["", ""]
     assert [library.initialized for library in world.libraries] == [False, False]
 
 
