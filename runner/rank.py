@@ -93,11 +93,12 @@ def process_group() -> ProcessGroup:
         raise FabricError("this process is no rank of a world of processes: it has no process group")
     import torch
     from torch import distributed
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
     if not distributed.is_initialized():
         distributed.init_process_group(
             backend="cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=distributed.PrefixStore("process_group", _here.connect()),
+            store=PrefixStore("process_group", _here.connect()),
             rank=_here.rank,
             world_size=_here.world_size,
         )
