@@ -266,7 +266,7 @@ def main(descriptor: int, parent: int) -> None:
     # The parent decides what a Ctrl-C or a closed terminal means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    faulthandler.enable(file=2)
+    faulthandler.enable(file=2, all_threads=False)
     # For a main thread that keeps Python from running: then the second thread can't answer either.
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     os.set_inheritable(descriptor, False)
