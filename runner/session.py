@@ -92,8 +92,8 @@ def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Ou
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, outer=outer)
-            check_against_catalogue(job.request)
             request = replace(job.request, fabric=decided[wanted][0])
+            check_against_catalogue(request)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
             jobs.append(PreparedJob(job, request, cases_of(request)))
