@@ -150,7 +150,8 @@ class SymmetricTensor:
         """End the life of the tensor, its views first; returns the region for the fabric to take back. For the pool."""
         self._views.clear()
         if self._local is not None:
-            self._local.set_(torch.empty(0, dtype=self.dtype).untyped_storage(), 0, (0,), (1,))
+            nothing = torch.empty(0, dtype=self.dtype, device=self._local.device)
+            self._local.set_(nothing.untyped_storage(), 0, (0,), (1,))
             self._local = None
         self._live = False
         return self._region

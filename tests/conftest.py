@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +26,25 @@ from memory.fabric import (
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 WAIT_S = 20.0
+
+SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world")
+"""Modules of tests/memory that tests import by these names whatever the import mode, in the order of their imports."""
+
+
+def _load(name: str) -> None:
+    if name in sys.modules:
+        return
+    path = Path(__file__).parent / "memory" / f"{name.removeprefix('memory_')}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+for _name in SHARED:
+    _load(_name)
 
 
 class DictionaryWorld:
@@ -223,7 +245,11 @@ def run_ranks(
     world: Any, program: Callable[[Any], Any], wrap: Callable[[Any, int], Any] = lambda fabric, rank: fabric
 ) -> list[Any]:
     """program(fabric) on every rank; what it returned or raised, by rank."""
-    outcomes: list[Any] = [None] * world.world_size
+    if hasattr(world, "run_ranks"):
+        outcomes = world.run_ranks(program, wrap)
+        assert isinstance(outcomes, list)
+        return outcomes
+    outcomes = [None] * world.world_size
     fabrics = [wrap(world.fabric(rank), rank) for rank in range(world.world_size)]
 
     def body(rank: int) -> None:
@@ -248,16 +274,52 @@ def dictionary_world() -> type[DictionaryWorld]:
     return DictionaryWorld
 
 
-@pytest.fixture(params=["dictionary", "simulator"])
+@pytest.fixture(scope="session")
+def gpu_worlds() -> Iterator[Callable[[int, int], Any]]:
+    """gpu_worlds(world_size, heap_bytes): processes on GPUs over the real NVSHMEM; skips where there are too few."""
+    module = sys.modules["memory_process_world"]
+    kept = module.KeptWorlds(module.on_gpus)
+
+    def get(world_size: int, heap_bytes: int = 1 << 20) -> Any:
+        if reason := module.missing(world_size):
+            pytest.skip(reason)
+        return kept.get(world_size, heap_bytes)
+
+    yield get
+    kept.close()
+
+
+@pytest.fixture(params=["dictionary", "simulator", "nvshmem-stand-in", pytest.param("nvshmem", marks=pytest.mark.gpu)])
 def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """make_world(world_size, heap_bytes=, multicast=) -> a world of the kind that the test is run for."""
 
     def make(world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> Any:
-        if request.param == "dictionary":
-            return DictionaryWorld(world_size, heap_bytes, multicast)
-        return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
+        match request.param:
+            case "dictionary":
+                return DictionaryWorld(world_size, heap_bytes, multicast)
+            case "simulator":
+                return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
+            case "nvshmem-stand-in":
+                return sys.modules["memory_nvshmem_stand_in"].StandInWorld(world_size, heap_bytes, multicast)
+        world = request.getfixturevalue("gpu_worlds")(world_size, heap_bytes)
+        if not multicast and run_ranks(world, lambda fabric: fabric.traits.multicast)[0]:
+            pytest.skip("these GPUs have multicast, and the test is about those that have not")
+        return world
 
     return make
+
+
+@pytest.fixture
+def needs_multicast() -> Callable[[Any], None]:
+    """needs_multicast(world) skips the test, with the library's reason, on GPUs that have none."""
+
+    def check(world: Any) -> None:
+        if hasattr(world, "run_ranks"):
+            traits = run_ranks(world, lambda fabric: fabric.traits)[0]
+            if not traits.multicast:
+                pytest.skip(traits.multicast_reason)
+
+    return check
 
 
 @pytest.fixture

@@ -32,16 +32,18 @@ def test_everybody_gets_everybodys_note_each_time(make_world: Make, on_ranks: On
 
 
 def test_nobody_passes_a_barrier_before_all_are_there(make_world: Make, on_ranks: OnRanks) -> None:
-    arrived: list[int] = []
+    def program(fabric: Any) -> list[tuple[float, float]]:
+        times = []
+        for late in range(fabric.world_size):
+            if fabric.rank == late:
+                time.sleep(0.05)
+            came = time.monotonic()
+            fabric.barrier()
+            times.append((came, time.monotonic()))
+        return times
 
-    def program(fabric: Any) -> int:
-        if fabric.rank == 2:
-            time.sleep(0.1)
-        arrived.append(fabric.rank)
-        fabric.barrier()
-        return len(arrived)
-
-    assert good(on_ranks(make_world(3), program)) == [3, 3, 3]
+    for times in zip(*good(on_ranks(make_world(2), program)), strict=True):
+        assert max(came for came, _ in times) <= min(went for _, went in times)
 
 
 def test_a_world_runs_one_program_after_another(make_world: Make, on_ranks: OnRanks) -> None:
@@ -133,7 +135,7 @@ def test_who_waits_for_a_rank_that_has_left_is_told_who(
         fabric.barrier()
 
     outcomes = on_ranks(make_world(3), program)
-    assert outcomes[2] is error
+    assert repr(outcomes[2]) == repr(error)
     for outcome in outcomes[:2]:
         assert isinstance(outcome, PeerLost)
         assert "rank 2" in str(outcome)
@@ -142,6 +144,8 @@ def test_who_waits_for_a_rank_that_has_left_is_told_who(
 
 def test_an_abort_reaches_who_waits_and_who_comes_later(make_world: Make, on_ranks: OnRanks) -> None:
     world = make_world(2)
+    if not hasattr(world, "abort"):
+        pytest.skip("a world of processes is ended by ending them: tests of ProcessWorld are about that")
     aborted = threading.Event()
 
     def program(fabric: Any) -> None:

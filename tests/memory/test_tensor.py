@@ -54,7 +54,7 @@ def test_a_read_is_a_copy_and_a_strided_tensor_is_written_in_order(make_world: M
 
 
 def test_local_shares_memory_and_is_empty_after_the_scope(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> torch.Tensor:
+    def program(fabric: Any) -> tuple[int, ...]:
         with SymmetricPool(fabric) as pool:
             data = pool.tensor((4, 2), torch.bfloat16, name="data", fill=1)
             local = data.local
@@ -62,13 +62,13 @@ def test_local_shares_memory_and_is_empty_after_the_scope(make_world: Make, on_r
             assert data.read()[3, 1] == 5
             data.fill(2)
             assert local.sum() == 16
-        return local
+        return tuple(local.shape)
 
-    assert [tuple(local.shape) for local in good(on_ranks(make_world(2), program))] == [(0,), (0,)]
+    assert good(on_ranks(make_world(2), program)) == [(0,), (0,)]
 
 
 def test_addresses_are_symmetric_and_aligned(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    def program(fabric: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         with SymmetricPool(fabric) as pool:
             pool.tensor(3, torch.uint8, name="odd")
             first = pool.tensor(10, torch.float32, name="first")
@@ -77,37 +77,49 @@ def test_addresses_are_symmetric_and_aligned(make_world: Make, on_ranks: OnRanks
             assert second.address % 4096 == 0
             assert first.peer(fabric.rank).address == first.address == first.peer_addresses()[fabric.rank]
             assert first.peer(1) is first.peer(1)
-            assert first.multicast().address not in first.peer_addresses()
-            return (
-                first.peer_addresses(),
-                second.peer_addresses(),
-                second.multicast().address - first.multicast().address,
-            )
+            return first.peer_addresses(), second.peer_addresses()
 
-    for first, second, distance in good(on_ranks(make_world(3), program)):
+    for first, second in good(on_ranks(make_world(3), program)):
         assert len(set(first)) == 3
-        assert {there - here for here, there in zip(first, second, strict=True)} == {distance}
+        assert len({there - here for here, there in zip(first, second, strict=True)}) == 1
+
+
+def test_multicast_addresses_are_symmetric_and_nobodys_own(
+    make_world: Make, on_ranks: OnRanks, needs_multicast: Callable[[Any], None]
+) -> None:
+    world = make_world(2)
+    needs_multicast(world)
+
+    def program(fabric: Any) -> list[tuple[int, ...]]:
+        with SymmetricPool(fabric) as pool:
+            tensors = [pool.tensor(10, torch.float32, name=name) for name in ("first", "second")]
+            return [(tensor.multicast().address, *tensor.peer_addresses()) for tensor in tensors]
+
+    for first, second in good(on_ranks(world, program)):
+        assert len(set(first)) == 3
+        assert len({there - here for here, there in zip(first, second, strict=True)}) == 1
+
+
+USES: list[Callable[[SymmetricTensor], Any]] = [
+    lambda data: data.address,
+    lambda data: data.local,
+    lambda data: data.read(),
+    lambda data: data.fill(0),
+    lambda data: data.write(torch.zeros(4)),
+    lambda data: data.peer(0),
+    lambda data: data.peer_addresses(),
+    lambda data: data.multicast(),
+]
 
 
 def test_every_late_use_names_the_tensor(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> tuple[SymmetricTensor, list[Any]]:
+    def program(fabric: Any) -> None:
         with SymmetricPool(fabric) as pool:
             data = pool.tensor(4, torch.float32, name="data", fill=0)
-            views = [data.peer(0), data.peer(1), data.multicast()]
-        return data, views
-
-    uses: list[Callable[[SymmetricTensor], Any]] = [
-        lambda data: data.address,
-        lambda data: data.local,
-        lambda data: data.read(),
-        lambda data: data.fill(0),
-        lambda data: data.write(torch.zeros(4)),
-        lambda data: data.peer(0),
-        lambda data: data.peer_addresses(),
-        lambda data: data.multicast(),
-    ]
-    for data, views in good(on_ranks(make_world(2), program)):
-        for use in uses:
+            views = [data.peer(0), data.peer(1)]
+            if fabric.traits.multicast:
+                views.append(data.multicast())
+        for use in USES:
             with pytest.raises(Released, match='"data" was used after its release'):
                 use(data)
         for view in views:
@@ -115,6 +127,8 @@ def test_every_late_use_names_the_tensor(make_world: Make, on_ranks: OnRanks) ->
                 _ = view.address
         assert "released" in repr(data)
         assert "released" in repr(views[0])
+
+    good(on_ranks(make_world(2), program))
 
 
 def test_wrong_use_is_a_clear_line(make_world: Make, on_ranks: OnRanks) -> None:

@@ -1,0 +1,101 @@
+"""What NvshmemFabric uses of NVSHMEM, and finding out what it can do on the machine at hand: by trying, not by asking.
+
+An attribute that says "multicast" has been seen set where a multicast address could not be had. So the probe allocates
+a little memory and asks for the addresses that kernels will need.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from memory.driver import Driver
+from memory.fabric import FabricError, Traits
+from memory.meeting import Meeting, named
+
+if TYPE_CHECKING:
+    import torch
+
+GRANULE_BYTES = 512
+"""What the library rounds sizes up to, and aligns to."""
+
+
+class Library(Protocol):
+    """The functions of nvshmem.core that are used, on tensors of bytes. They raise whatever they like.
+
+    tensor, free_tensor, init and finalize are collective.
+    """
+
+    def versions(self) -> tuple[str, str]:
+        """Of libnvshmem and of nvshmem4py."""
+        ...
+
+    def unique_id(self) -> bytes: ...
+    def init(self, unique_id: bytes, rank: int, world_size: int) -> None: ...
+    def finalize(self) -> None: ...
+    def tensor(self, size_bytes: int) -> torch.Tensor: ...
+    def free_tensor(self, tensor: torch.Tensor) -> None: ...
+    def get_peer_tensor(self, tensor: torch.Tensor, peer: int) -> torch.Tensor: ...
+    def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor: ...
+    def barrier_on_stream(self, stream: int) -> None: ...
+
+    def sum_on_stream(self, dtype: torch.dtype, destination: int, source: int, numel: int, stream: int) -> None:
+        """ValueError for a dtype that the library can't add."""
+        ...
+
+
+def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -> tuple[Traits, frozenset[int]]:
+    """Collective, once, after init: the world's traits, and the peers whose memory this rank does not see."""
+    try:
+        tensor = library.tensor(GRANULE_BYTES)
+    except Exception as error:
+        raise FabricError(f"rank {meeting.rank}: NVSHMEM's first allocation failed: {described(error)}") from error
+    children: list[torch.Tensor] = []
+    unmapped: list[int] = []
+    for peer in range(meeting.world_size):
+        # Never the own rank's: the library would count a second owner of the memory, and not free it.
+        if peer != meeting.rank and _tried(library.get_peer_tensor, children, tensor, peer):
+            unmapped.append(peer)
+    reason = _tried(library.get_multicast_tensor, children, tensor)
+    driver.wait(meeting.deadline)
+    answers = [json.loads(note) for note in meeting.exchange("probe", json.dumps([unmapped, reason]))]
+    while children:
+        library.free_tensor(children.pop())
+    library.free_tensor(tensor)
+    return _traits(library, driver, meeting.world_size, heap_bytes, answers), frozenset(unmapped)
+
+
+def _traits(
+    library: Library, driver: Driver, world_size: int, heap_bytes: int, answers: Sequence[tuple[list[int], str]]
+) -> Traits:
+    """What all ranks together can do. answers: each rank's unseen peers, and its reason for having no multicast."""
+    unmapped = [f"rank {rank} can't reach {named(peers)}" for rank, (peers, _) in enumerate(answers) if peers]
+    without = [f"rank {rank} no multicast address: {reason}" for rank, (_, reason) in enumerate(answers) if reason]
+    of_library, of_python = library.versions()
+    return Traits(
+        name="nvshmem",
+        arch=driver.arch,
+        world_size=world_size,
+        heap_bytes=heap_bytes,
+        multicast=not without,
+        multicast_reason=f"NVSHMEM gave {without[0]}" if without else "",
+        description=f"{driver.name}, libnvshmem {of_library}, nvshmem4py {of_python}",
+        unmapped="; ".join(unmapped),
+        l2_bytes=driver.l2_bytes,
+    )
+
+
+def _tried(look_up: Callable[..., torch.Tensor], found: list[torch.Tensor], *arguments: Any) -> str:
+    """Add what a look-up gave to found; "" then, or why it gave nothing."""
+    try:
+        found.append(look_up(*arguments))
+    except Exception as error:
+        return described(error)
+    return ""
+
+
+def described(error: BaseException) -> str:
+    """ "NvshmemError: Failed to ...": some of the library's errors keep their text to themselves."""
+    text = str(error) or str(getattr(error, "msg", ""))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

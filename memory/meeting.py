@@ -1,0 +1,200 @@
+"""How ranks in separate processes agree: short texts exchanged through a store that outlives any of them.
+
+The store is one of torch.distributed (a TCPStore whose server is in the parent process, or torchrun's). Three things
+follow from that choice. Nothing hangs: a wait is a loop of short look-ups, so a signal is handled between two of them
+and the deadline ends it. A rank that failed or left is named: it writes that down before it goes, and the parent does
+for one that was killed. And a rank that never came is named, too, because each has a key of its own.
+
+The client should be the meeting's alone: a store's client serves one call at a time, and one that blocks would hold
+the meeting up beyond its deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
+
+FIRST_SLEEP_S = 50e-6
+"""A rank that is almost there is met soon after."""
+
+LONGEST_SLEEP_S = 5e-3
+"""The rest cost the store's server little, however long the wait."""
+
+SLEEP_GROWTH = 1.5
+
+UNWORRIED_S = 400e-6
+"""Sleeps shorter than this are not followed by a look at who has failed: it would only delay those who come."""
+
+OPENING = -1
+"""The run number of what is exchanged before the first program."""
+
+
+class Store(Protocol):
+    """What is used of torch.distributed's stores, a TCPStore first of all. get and multi_get wait for their keys."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+    def append(self, key: str, value: str, /) -> None: ...
+    def check(self, keys: list[str], /) -> bool: ...
+    def get(self, key: str, /) -> bytes: ...
+    def multi_get(self, keys: list[str], /) -> list[bytes]: ...
+    def delete_key(self, key: str, /) -> bool: ...
+
+
+class Meeting:
+    """One rank's end of the exchanges of all ranks.
+
+    Each exchange takes one key a rank, "meeting/<run>/<round>/<rank>", which its writer deletes once a later exchange
+    shows that all have read it. Who failed or left is a line in the log "meeting/<run>/left".
+    """
+
+    def __init__(self, store: Store, rank: int, world_size: int) -> None:
+        self._store = store
+        self._rank = rank
+        self._world_size = world_size
+        self._run = OPENING
+        self._round = 0
+        self._deadline: float | None = None
+        self._stale: list[str] = []
+        self._follows = False
+        self._has_left = False
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        return self._world_size
+
+    @property
+    def run(self) -> int:
+        """The number of the program that runs, or ran last; OPENING before the first."""
+        return self._run
+
+    @property
+    def deadline(self) -> float | None:
+        """When waits end, on time.monotonic()'s clock; None: never."""
+        return self._deadline
+
+    def set_deadline(self, monotonic_s: float | None) -> None:
+        """Set when waits end."""
+        self._deadline = monotonic_s
+
+    def begin(self, run: int) -> None:
+        """A new program: who failed in, or left, earlier ones is forgotten. Every run has a larger number."""
+        if run <= self._run:
+            raise ValueError(f"run {run} begins after run {self._run}: each needs a larger number than the last")
+        if self._rank == 0:
+            self._stale.append(_log(self._run))
+        self._run = run
+        self._round = 0
+        self._follows = False
+        self._has_left = False
+
+    def exchange(self, kind: str, note: str) -> tuple[str, ...]:
+        """Give a text, get everyone's, by rank, once all ranks are here.
+
+        kind says what the rank does: kinds that differ raise Disagreement on every rank. PeerLost names a rank that
+        failed or left instead of coming; DeadlineExceeded those that did neither.
+        """
+        self._look_for_failures(kind)
+        keys = [f"meeting/{self._run}/{self._round}/{rank}" for rank in range(self._world_size)]
+        self._round += 1
+        self._store.set(keys[self._rank], json.dumps([kind, note]))
+        self._wait(keys, kind)
+        calls = [json.loads(value) for value in self._store.multi_get(keys)]
+        # All ranks have come this far, so none reads an earlier exchange any more.
+        for key in self._stale:
+            self._store.delete_key(key)
+        self._stale = [keys[self._rank]]
+        if any(call[0] != kind for call in calls):
+            raise Disagreement(f"the ranks called different things: {_by_ranks([call[0] for call in calls])}")
+        return tuple(call[1] for call in calls)
+
+    def leave(self, text: str) -> None:
+        """Tell the others that this rank is done with the run: "" in good order, else the error it ended with."""
+        if not self._has_left:
+            self._has_left = True
+            _write_down(self._store, self._run, self._rank, text, self._follows)
+
+    def _wait(self, keys: list[str], kind: str) -> None:
+        """Until all keys are there. A complete exchange counts, even if a rank has failed since."""
+        sleep_s = FIRST_SLEEP_S
+        while not self._store.check(keys):
+            gone = self._log_lines() if sleep_s > UNWORRIED_S else []
+            if gone and not self._store.check(keys):
+                missing = self._missing(keys)
+                self._lose([line for line in gone if line["rank"] in missing or _is_failure(line)], kind)
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                missing = self._missing(keys)
+                if missing:
+                    raise DeadlineExceeded(
+                        f"{named(missing)} did not come to {kind!r}, where rank {self._rank} waited for all, "
+                        "before the deadline"
+                    )
+            time.sleep(sleep_s)
+            sleep_s = min(sleep_s * SLEEP_GROWTH, LONGEST_SLEEP_S)
+
+    def _look_for_failures(self, kind: str) -> None:
+        """A rank that comes after another's failure must not be met half-way by those that have given up."""
+        self._lose([line for line in self._log_lines() if _is_failure(line)], kind)
+
+    def _lose(self, gone: Sequence[dict[str, Any]], kind: str) -> None:
+        """Raise PeerLost about the rank that it began with, if any is gone."""
+        others = [line for line in gone if line["rank"] != self._rank]
+        if not others:
+            return
+        first = min(others, key=lambda line: (line["follows"], line["text"] == ""))
+        self._follows = True
+        who = "the world was ended" if first["rank"] is None else f"rank {first['rank']} failed"
+        if first["text"]:
+            raise PeerLost(f"{who}: {first['text']}")
+        raise PeerLost(f"rank {first['rank']} left, and rank {self._rank} waits for all in {kind!r}")
+
+    def _log_lines(self) -> list[dict[str, Any]]:
+        """Who failed or left in this run, in that order."""
+        log = _log(self._run)
+        if not self._store.check([log]):
+            return []
+        return [json.loads(line) for line in self._store.get(log).decode().splitlines()]
+
+    def _missing(self, keys: Sequence[str]) -> list[int]:
+        return [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+
+
+def lost(store: Store, run: int, rank: int | None, text: str) -> None:
+    """For the parent: tell all ranks that a rank's process has died, or (rank None) that the world is ended, and why.
+
+    run is the program's number, as given to Meeting.begin; OPENING before the first.
+    """
+    _write_down(store, run, rank, text or "its process ended", False)
+
+
+def named(ranks: Sequence[int]) -> str:
+    """ "rank 3", "ranks 0, 2"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _write_down(store: Store, run: int, rank: int | None, text: str, follows: bool) -> None:
+    """Add a line to the run's log. follows: the rank failed because another one had."""
+    store.append(_log(run), json.dumps({"rank": rank, "text": text, "follows": follows}) + "\n")
+
+
+def _log(run: int) -> str:
+    return f"meeting/{run}/left"
+
+
+def _is_failure(line: dict[str, Any]) -> bool:
+    return bool(line["text"])
+
+
+def _by_ranks(kinds: Sequence[str]) -> str:
+    """ "rank 1: barrier; ranks 0, 2: allocate ..."."""
+    ranks_of: dict[str, list[int]] = {}
+    for rank, kind in enumerate(kinds):
+        ranks_of.setdefault(kind, []).append(rank)
+    return "; ".join(f"{named(ranks)}: {kind}" for kind, ranks in ranks_of.items())

@@ -1,0 +1,91 @@
+"""A stand-in for a GPU's memory and its driver: kernels are Python functions, and run when they are waited for."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from memory.fabric import DeadlineExceeded, DeviceFault, Executable
+
+if TYPE_CHECKING:
+    from memory_nvshmem_stand_in import StandInWorld
+
+BASE_ALIGNMENT_BYTES = 2 << 20
+
+
+class Misuse(AssertionError):
+    """A call that the real library answers with silence, damage or a hang."""
+
+
+class Spinning(Exception):
+    """Raised by a kernel to stand for one that never ends."""
+
+
+class Window:
+    """capacity bytes of host memory, aligned as a GPU's mappings are."""
+
+    def __init__(self, capacity: int) -> None:
+        raw = np.empty(capacity + BASE_ALIGNMENT_BYTES, dtype=np.uint8)
+        skipped = -raw.ctypes.data % BASE_ALIGNMENT_BYTES
+        self.array = raw[skipped : skipped + capacity]
+        self.address = int(self.array.ctypes.data)
+
+    def __contains__(self, address: int) -> bool:
+        return self.address <= address < self.address + len(self.array)
+
+    def slice(self, offset: int, size_bytes: int) -> Any:
+        return self.array[offset : offset + size_bytes]
+
+
+class StandInDriver:
+    """memory.driver.Driver for one rank: kernels are Python functions by entry, and run when they are waited for."""
+
+    device = torch.device("cpu")
+    arch = "sm_90a"
+    l2_bytes = 50 << 20
+    name = "stand-in"
+
+    def __init__(self, world: StandInWorld, rank: int) -> None:
+        self.world = world
+        self.rank = rank
+        self.queue: list[Callable[[], Any]] = []
+
+    def free_bytes(self) -> int:
+        return self.world.gpu_free_bytes.get(self.rank, 8 << 30)
+
+    def lend(self, address: int, size_bytes: int) -> tuple[torch.Tensor, weakref.ref[Any]]:
+        window = self.world.windows[self.rank]
+        lent = window.slice(address - window.address, size_bytes)
+        return torch.from_numpy(lent), weakref.ref(lent)
+
+    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
+        kernel = self.world.kernels[executable.entry]
+        self.queue.append(lambda: kernel(self.world.fabrics[self.rank], *arguments))
+
+    def copy(self, destination: int, source: int, size_bytes: int) -> None:
+        world, rank = self.world, self.rank
+        self.queue.append(lambda: world.at(rank, destination, size_bytes).copy_(world.at(rank, source, size_bytes)))
+
+    def stream(self) -> int:
+        return 0
+
+    def wait(self, deadline: float | None) -> None:
+        while self.queue:
+            work = self.queue.pop(0)
+            try:
+                work()
+            except Spinning:
+                assert deadline is not None, "a kernel that never ends was waited for without a deadline"
+                time.sleep(max(0.0, deadline - time.monotonic()))
+                raise DeadlineExceeded(f"work launched on rank {self.rank} is still running at the deadline") from None
+            except (DeviceFault, Misuse):
+                raise
+            except Exception as error:
+                raise DeviceFault(f"rank {self.rank}: {type(error).__name__}: {error}") from error
+        self.world.synchronised[self.rank] |= self.world.mapped[self.rank]
+        self.world.mapped[self.rank].clear()

@@ -1,0 +1,361 @@
+"""A stand-in for NVSHMEM and for a GPU's driver, ranks being threads: it enforces what is known of the real ones.
+
+Collective calls come from all ranks in one order with the same sizes, or the test fails, where NVSHMEM would hang. The
+books are nvshmem4py's: a buffer is found by its exact address, asking for the own rank's peer tensor counts as another
+owner, peers and multicast are children that are freed with their parent. Memory that was mapped is used only after all
+ranks have synchronised and met. finalize complains about what is still held.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from memory_driver_stand_in import Misuse, StandInDriver, Window
+from torch.distributed import HashStore
+
+from memory.fabric import DeviceFault, Region
+from memory.meeting import Meeting, lost
+from memory.nvshmem_fabric import NvshmemFabric, connect
+
+PATIENCE_S = 10.0
+"""How long a collective call waits for the others before the test fails."""
+
+GRANULE_BYTES = 512
+
+
+class NvshmemError(Exception):
+    """What the library raises where it can't do something."""
+
+
+class NvshmemInvalid(Exception):
+    """What the library raises for arguments that it does not know."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A line of one rank's books. kind: "normal", "peer" or "multicast"."""
+
+    kind: str
+    tensor: torch.Tensor
+    references: int = 1
+    children: set[int] = field(default_factory=set)
+
+
+class ObservedMeeting(Meeting):
+    """A meeting that tells the stand-in when all ranks have met."""
+
+    def __init__(self, world: StandInWorld, store: Any, rank: int) -> None:
+        super().__init__(store, rank, world.world_size)
+        self.world = world
+
+    def exchange(self, kind: str, note: str) -> tuple[str, ...]:
+        world = self.world
+        for address in world.synchronised[self.rank]:
+            # Known before any rank can have met: whoever has, may use it.
+            world.published[self.rank].setdefault(address, world.meetings[self.rank] + 1)
+        world.synchronised[self.rank].clear()
+        answers = super().exchange(kind, note)
+        world.meetings[self.rank] += 1
+        return answers
+
+
+class StandInWorld:
+    """world_size ranks on stand-ins: the machine behind NvshmemFabrics that tests use like a simulated one.
+
+    multicast_on names the ranks that get multicast addresses (True: all). unmapped holds pairs (rank, peer) where rank
+    does not see peer's memory. gpu_free_bytes is each rank's free GPU memory.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        heap_bytes: int = 1 << 20,
+        multicast: bool | Sequence[int] = True,
+        *,
+        unmapped: Sequence[tuple[int, int]] = (),
+        gpu_free_bytes: dict[int, int] | None = None,
+    ) -> None:
+        self.world_size = world_size
+        self.heap_bytes = heap_bytes
+        self.multicast_on = range(world_size) if multicast is True else multicast or ()
+        self.unmapped = set(unmapped)
+        self.gpu_free_bytes = gpu_free_bytes or {}
+        capacity = max(2 * heap_bytes, 1 << 16)
+        self.windows = [Window(capacity) for _ in range(world_size)]
+        self.multicast_window = Window(capacity)
+        self.spans: dict[int, int] = {}
+        self.condition = threading.Condition()
+        self.arrived: dict[int, str] = {}
+        self.turn = 0
+        self.misuse: Misuse | None = None
+        self.calls: list[list[str]] = [[] for _ in range(world_size)]
+        self.complaints: list[str] = []
+        self.mapped: list[set[int]] = [set() for _ in range(world_size)]
+        self.synchronised: list[set[int]] = [set() for _ in range(world_size)]
+        self.published: list[dict[int, int]] = [{} for _ in range(world_size)]
+        self.meetings = [0] * world_size
+        self.kernels: dict[str, Callable[..., None]] = {}
+        self.store = HashStore()
+        self.run_number = -1
+        self.away = set(range(world_size))
+        self.libraries = [StandInLibrary(self, rank) for rank in range(world_size)]
+        self.drivers = [StandInDriver(self, rank) for rank in range(world_size)]
+        self.fabrics: list[NvshmemFabric] = self._connect()
+
+    def _connect(self) -> list[Any]:
+        found: list[Any] = [None] * self.world_size
+
+        def body(rank: int) -> None:
+            meeting = ObservedMeeting(self, self.store, rank)
+            meeting.set_deadline(time.monotonic() + PATIENCE_S)
+            try:
+                found[rank] = connect(self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes)
+                found[rank].set_deadline(None)
+            except BaseException as error:
+                found[rank] = error
+                meeting.leave(repr(error))
+
+        threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(self.world_size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+        return found
+
+    # A machine, as tests and ThreadWorld use it
+
+    def fabric(self, rank: int) -> NvshmemFabric:
+        if len(self.away) == self.world_size:
+            self.run_number += 1
+            for fabric in self.fabrics:
+                fabric.begin(self.run_number)
+        self.away.discard(rank)
+        return self.fabrics[rank]
+
+    def leave(self, rank: int, error: BaseException | None) -> None:
+        self.fabrics[rank].leave("" if error is None else f"{type(error).__name__}: {error}")
+        with self.condition:
+            self.away.add(rank)
+
+    def set_deadline(self, monotonic_s: float | None) -> None:
+        for fabric in self.fabrics:
+            fabric.set_deadline(monotonic_s)
+
+    def counters(self) -> dict[str, Any]:
+        return {}
+
+    def live_regions(self, rank: int) -> tuple[Region, ...]:
+        return self.fabrics[rank].live_regions()
+
+    def abort(self, error: BaseException) -> None:
+        lost(self.store, self.run_number, None, f"{type(error).__name__}: {error}")
+
+    # The library's side
+
+    def collective(self, rank: int, call: str, act: Callable[[], Any] = lambda: None) -> Any:
+        """Wait for all ranks to make the same call; the last to come acts for all."""
+        with self.condition:
+            self.calls[rank].append(call)
+            mine = self.turn
+            self.arrived[rank] = call
+            if len(self.arrived) == self.world_size:
+                if len(set(self.arrived.values())) > 1:
+                    self.misuse = Misuse(f"the ranks called different things, and hang: {self.arrived}")
+                self.answer = act()
+                self.arrived = {}
+                self.turn += 1
+                self.condition.notify_all()
+            elif not self.condition.wait_for(lambda: self.turn > mine or self.misuse is not None, PATIENCE_S):
+                self.misuse = Misuse(f"rank {rank} hangs in {call}: only ranks {sorted(self.arrived)} came")
+                self.condition.notify_all()
+            if self.misuse is not None:
+                raise self.misuse
+            return self.answer
+
+    def place(self, size_bytes: int) -> int | None:
+        """First fit; None when there is no room."""
+        length = -(-size_bytes // GRANULE_BYTES) * GRANULE_BYTES
+        offset = 0
+        for start, held in [*sorted(self.spans.items()), (len(self.windows[0].array), 0)]:
+            if offset + length <= start:
+                self.spans[offset] = length
+                return offset
+            offset = start + held
+        return None
+
+    # The driver's side
+
+    def at(self, rank: int, address: int, size_bytes: int) -> torch.Tensor:
+        """What a kernel of a rank reaches at an address: only what the rank has mapped, and only after all met."""
+        for window in [*self.windows, self.multicast_window]:
+            if address in window:
+                offset = address - window.address
+                for start, length in self.spans.items():
+                    if start <= offset and offset + size_bytes <= start + length:
+                        self._check_usable(rank, window, start)
+                        return torch.from_numpy(window.slice(offset, size_bytes))
+        raise DeviceFault(f"rank {rank}: {size_bytes} bytes at {address:#x} belong to no allocation")
+
+    def _check_usable(self, rank: int, window: Window, start: int) -> None:
+        for peer in range(self.world_size):
+            seen = window if peer == rank else self.windows[peer]
+            met = self.published[peer].get(seen.address + start)
+            if met is None or met > self.meetings[rank]:
+                raise Misuse(
+                    f"rank {rank} uses memory at offset {start} for which rank {peer} did not synchronise and meet"
+                )
+
+
+class AloneWorld(StandInWorld):
+    """One rank of a world whose others are in other processes: what is collective, each process does for itself.
+
+    Peers' windows are there, to be looked at, but hold nothing: it is for tests of all that is around the library.
+    """
+
+    def __init__(self, store: Any, rank: int, world_size: int, heap_bytes: int) -> None:
+        self.rank = rank
+        self.shared_store = store
+        super().__init__(world_size, heap_bytes, multicast=False)
+
+    def _connect(self) -> list[Any]:
+        meeting = Meeting(self.shared_store, self.rank, self.world_size)
+        meeting.set_deadline(time.monotonic() + PATIENCE_S)
+        fabric = connect(self.libraries[self.rank], self.drivers[self.rank], meeting, self.heap_bytes)
+        fabric.set_deadline(None)
+        return [fabric]
+
+    def collective(self, rank: int, call: str, act: Callable[[], Any] = lambda: None) -> Any:
+        return act()
+
+
+class StandInLibrary:
+    """memory.library.Library for one rank."""
+
+    def __init__(self, world: StandInWorld, rank: int) -> None:
+        self.world = world
+        self.rank = rank
+        self.entries: dict[int, Entry] = {}
+        self.initialized = False
+        self.own_peer_requests = 0
+
+    def versions(self) -> tuple[str, str]:
+        return "0.0.0", "stand-in"
+
+    def unique_id(self) -> bytes:
+        return bytes([7, 0, 255])
+
+    def init(self, unique_id: bytes, rank: int, world_size: int) -> None:
+        if self.initialized:
+            raise Misuse("a second init in one process")
+        if (unique_id, rank, world_size) != (bytes([7, 0, 255]), self.rank, self.world.world_size):
+            raise Misuse(f"init of {unique_id!r} as rank {rank} of {world_size}")
+        self.world.collective(self.rank, "init")
+        self.initialized = True
+
+    def finalize(self) -> None:
+        self._check()
+        held = sorted(address for address, entry in self.entries.items() if entry.kind == "normal")
+        if held:
+            self.world.complaints.append(f"rank {self.rank}: {len(held)} buffers were not freed")
+        self.world.collective(self.rank, "finalize")
+        self.initialized = False
+
+    def tensor(self, size_bytes: int) -> torch.Tensor:
+        self._check()
+        offset = self.world.collective(self.rank, f"malloc {size_bytes}", act=lambda: self.world.place(size_bytes))
+        if offset is None:
+            raise NvshmemError(f"Failed to allocate memory of bytes {size_bytes}")
+        return self._entered(None, "normal", self.world.windows[self.rank], offset, size_bytes)
+
+    def _entered(self, parent: int | None, kind: str, window: Window, offset: int, size_bytes: int) -> torch.Tensor:
+        tensor = torch.from_numpy(window.slice(offset, size_bytes))
+        self.entries[tensor.data_ptr()] = Entry(kind, tensor)
+        self.world.mapped[self.rank].add(tensor.data_ptr())
+        if parent is not None:
+            self.entries[parent].children.add(tensor.data_ptr())
+        return tensor
+
+    def free_tensor(self, tensor: torch.Tensor) -> None:
+        self._check()
+        address = tensor.data_ptr()
+        entry = self._tracked(tensor)
+        entry.references -= 1
+        if entry.references:
+            return
+        if entry.kind == "normal":
+            offset = address - self.world.windows[self.rank].address
+            self.world.collective(self.rank, f"free {offset}", act=lambda: self.world.spans.pop(offset))
+            for child in entry.children:
+                self._forget(child)
+        self._forget(address)
+
+    def _forget(self, address: int) -> None:
+        self.entries.pop(address, None)
+        self.world.mapped[self.rank].discard(address)
+        self.world.synchronised[self.rank].discard(address)
+        self.world.published[self.rank].pop(address, None)
+
+    def get_peer_tensor(self, tensor: torch.Tensor, peer: int) -> torch.Tensor:
+        self._check()
+        self._tracked(tensor)
+        if peer == self.rank:
+            self.own_peer_requests += 1
+        if (self.rank, peer) in self.world.unmapped:
+            raise NvshmemError("Failed to retrieve peer buffer")
+        return self._look_up("peer", self.world.windows[peer], tensor)
+
+    def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._check()
+        self._tracked(tensor)
+        if self.rank not in self.world.multicast_on or self.world.world_size < 2:
+            raise NvshmemError("Failed to retrieve multicast buffer")
+        return self._look_up("multicast", self.world.multicast_window, tensor)
+
+    def _look_up(self, kind: str, window: Window, parent: torch.Tensor) -> torch.Tensor:
+        offset = parent.data_ptr() - self.world.windows[self.rank].address
+        known = self.entries.get(window.address + offset)
+        if known is not None:
+            known.references += 1
+            return known.tensor
+        return self._entered(parent.data_ptr(), kind, window, offset, parent.numel())
+
+    def barrier_on_stream(self, stream: int) -> None:
+        self._check()
+        self.world.drivers[self.rank].queue.append(lambda: self.world.collective(self.rank, "barrier"))
+
+    def sum_on_stream(self, dtype: torch.dtype, destination: int, source: int, numel: int, stream: int) -> None:
+        self._check()
+        if dtype == torch.bool:
+            raise ValueError(f"no sum of {dtype}")
+        world, size_bytes = self.world, numel * dtype.itemsize
+
+        def add() -> None:
+            inputs = world.collective(
+                self.rank, f"sum of {numel} {dtype}", act=lambda: self._inputs(source, size_bytes)
+            )
+            total = torch.stack([one.view(dtype) for one in inputs]).sum(0).to(dtype)
+            world.collective(self.rank, "summed")
+            world.at(self.rank, destination, size_bytes).copy_(total.view(torch.uint8))
+
+        world.drivers[self.rank].queue.append(add)
+
+    def _inputs(self, source: int, size_bytes: int) -> list[torch.Tensor]:
+        offset = source - self.world.windows[self.rank].address
+        return [torch.from_numpy(window.slice(offset, size_bytes)).clone() for window in self.world.windows]
+
+    def _tracked(self, tensor: torch.Tensor) -> Entry:
+        if tensor.data_ptr() not in self.entries:
+            raise NvshmemInvalid("Tried to retrieve buffer from Tensor not tracked by nvshmem")
+        return self.entries[tensor.data_ptr()]
+
+    def _check(self) -> None:
+        if not self.initialized:
+            raise NvshmemInvalid("NVSHMEM Library is not initialized")

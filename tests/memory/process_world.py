@@ -1,0 +1,132 @@
+"""Worlds of processes for tests: programs that are closures of test modules, sent to the ranks by value.
+
+The real NVSHMEM is tested so, on GPUs. Starting a world takes seconds, so worlds are kept as long as tests leave them
+whole: a program that fails in its own code or at a call of the fabric leaks some memory, and hurts nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import torch
+
+from memory.fabric import Region
+from runner.processes import ProcessWorld
+from runner.world import WorldFailure
+
+TESTS = Path(__file__).resolve().parent.parent
+DEADLINE_S = 30.0
+
+
+class Carried:
+    """A value, test modules' functions and classes within it included, that arrives in another process as itself."""
+
+    def __init__(self, value: Any) -> None:
+        for module in list(sys.modules.values()):
+            if TESTS in Path(getattr(module, "__file__", None) or "/").parents:
+                cloudpickle.register_pickle_by_value(module)
+        self.content = cloudpickle.dumps(value)
+
+    def __reduce__(self) -> Any:
+        return pickle.loads, (self.content,)
+
+
+def on_rank(fabric: Any, work: tuple[Callable[[Any], Any], Callable[[Any, int], Any]]) -> bytes:
+    """The test's program on one rank: (what it raised, what it returned, live regions, held bytes), pickled."""
+    program, wrap = work
+    error: BaseException | None = None
+    result = None
+    try:
+        result = program(wrap(fabric, fabric.rank))
+    except BaseException as raised:
+        error = raised
+        fabric.leave(f"{type(error).__name__}: {error}")
+    live = fabric.live_regions()
+    for region in live:
+        fabric.drop(region)
+    try:
+        return cloudpickle.dumps((error, result, live, fabric.held_bytes))
+    except Exception as raised:
+        error = RuntimeError(f"{error!r} or {result!r} can't be sent home: {raised!r}")
+        return cloudpickle.dumps((error, None, live, fabric.held_bytes))
+
+
+class TestedProcessWorld:
+    """What tests need of a world, over a ProcessWorld: run_ranks(), and what the ranks held after it."""
+
+    __test__ = False
+
+    def __init__(self, world_size: int, heap_bytes: int, opener: Callable[..., Any]) -> None:
+        self.world_size = world_size
+        self.heap_bytes = heap_bytes
+        self.processes = ProcessWorld(world_size, Carried(opener))  # type: ignore[arg-type]
+        self.regions: list[tuple[Region, ...]] = [() for _ in range(world_size)]
+        self.held_bytes = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether another test can use it: its ranks live, and what tests dropped there is little."""
+        return self.processes.healthy and self.held_bytes <= self.heap_bytes // 8
+
+    def run_ranks(self, program: Callable[[Any], Any], wrap: Callable[[Any, int], Any]) -> list[Any]:
+        """program(wrap(fabric, rank)) on every rank; what it returned or raised, by rank."""
+        try:
+            answers = self.processes.run(Carried(on_rank), Carried((program, wrap)), DEADLINE_S)  # type: ignore[arg-type]
+        except WorldFailure as failure:
+            return [failure.errors.get(rank, failure) for rank in range(self.world_size)]
+        found = [pickle.loads(answer) for answer in answers]
+        self.regions = [live for _, _, live, _ in found]
+        self.held_bytes = max(held for _, _, _, held in found)
+        return [result if error is None else error for error, result, _, _ in found]
+
+    def live_regions(self, rank: int) -> tuple[Region, ...]:
+        return self.regions[rank]
+
+    def close(self) -> None:
+        self.processes.close()
+
+
+class KeptWorlds:
+    """One world for each size and heap, until a test hurts it."""
+
+    def __init__(self, opener: Callable[[int], Callable[..., Any]]) -> None:
+        self.opener = opener
+        self.worlds: dict[tuple[int, int], TestedProcessWorld] = {}
+
+    def get(self, world_size: int, heap_bytes: int) -> TestedProcessWorld:
+        key = (world_size, heap_bytes)
+        if key in self.worlds and not self.worlds[key].whole:
+            self.worlds.pop(key).close()
+        if key not in self.worlds:
+            self.worlds[key] = TestedProcessWorld(world_size, heap_bytes, self.opener(heap_bytes))
+        return self.worlds[key]
+
+    def close(self) -> None:
+        while self.worlds:
+            _, world = self.worlds.popitem()
+            world.close()
+
+
+def on_gpus(heap_bytes: int) -> Callable[..., Any]:
+    """An opener for GPUs of this machine, one a rank."""
+
+    def open_here(store: Any, rank: int, world_size: int) -> Any:
+        from memory.nvshmem import open_fabric
+
+        return open_fabric(store, rank, world_size, rank, heap_bytes)
+
+    return open_here
+
+
+def missing(world_size: int = 2) -> str:
+    """Why a world of that size can't be on this machine's GPUs; "" if it can."""
+    if importlib.util.find_spec("nvshmem") is None:
+        return "the gpu extra is not installed (nvshmem4py)"
+    count = torch.cuda.device_count()
+    return "" if count >= world_size else f"{world_size} ranks need {world_size} GPUs, and this machine has {count}"

@@ -1,0 +1,181 @@
+"""Meeting: agreement over a store, on both kinds of store, each rank with a client of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch.distributed import HashStore, TCPStore
+
+from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
+from memory.meeting import OPENING, Meeting, lost
+
+Stores = Callable[[], Any]
+
+
+@pytest.fixture(params=["hash", "tcp"])
+def stores(request: pytest.FixtureRequest) -> Stores:
+    """stores() gives one more client of the test's store."""
+    if request.param == "hash":
+        shared = HashStore()
+        return lambda: shared
+    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    return lambda: TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False) if server else None
+
+
+def met(stores: Stores, world_size: int, program: Callable[[Meeting], Any]) -> list[Any]:
+    """program(meeting) on a thread a rank; what it returned or raised."""
+    outcomes: list[Any] = [None] * world_size
+
+    def body(rank: int) -> None:
+        meeting = Meeting(stores(), rank, world_size)
+        meeting.set_deadline(time.monotonic() + 20)
+        try:
+            outcomes[rank] = program(meeting)
+        except BaseException as error:
+            outcomes[rank] = error
+
+    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(world_size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    return outcomes
+
+
+def test_everybody_gets_everybodys_note_and_keys_do_not_pile_up(stores: Stores) -> None:
+    def program(meeting: Meeting) -> list[tuple[str, ...]]:
+        meeting.begin(0)
+        return [meeting.exchange("exchange", f"{meeting.rank} says {turn}\n") for turn in range(50)]
+
+    client = stores()
+    before = client.num_keys()
+    expected = [tuple(f"{rank} says {turn}\n" for rank in range(4)) for turn in range(50)]
+    assert met(stores, 4, program) == [expected] * 4
+    assert client.num_keys() - before <= 8
+
+
+def test_runs_follow_each_other_and_forget_who_left(stores: Stores) -> None:
+    def program(meeting: Meeting) -> list[tuple[str, ...]]:
+        seen = [meeting.exchange("exchange", f"opening {meeting.rank}")]
+        for run in range(5):
+            meeting.begin(run)
+            seen += [meeting.exchange("exchange", f"{run}.{turn} {meeting.rank}") for turn in range(3)]
+            meeting.leave("")
+        return seen
+
+    client = stores()
+    before = client.num_keys()
+    texts = ["opening", *(f"{run}.{turn}" for run in range(5) for turn in range(3))]
+    assert met(stores, 3, program) == [[tuple(f"{text} {rank}" for rank in range(3)) for text in texts]] * 3
+    assert client.num_keys() - before <= 9
+
+
+def test_a_run_has_a_larger_number_than_the_last() -> None:
+    meeting = Meeting(HashStore(), 0, 1)
+    meeting.begin(3)
+    with pytest.raises(ValueError, match="run 3 begins after run 3"):
+        meeting.begin(3)
+
+
+def test_different_kinds_are_a_disagreement_on_all_ranks(stores: Stores) -> None:
+    def program(meeting: Meeting) -> None:
+        meeting.exchange("free data" if meeting.rank == 1 else "barrier", "")
+
+    for outcome in met(stores, 3, program):
+        assert isinstance(outcome, Disagreement)
+        assert str(outcome) == "the ranks called different things: ranks 0, 2: barrier; rank 1: free data"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("ValueError: its own fault", "rank 1 failed: ValueError: its own fault"), ("", "rank 1 left, and rank")],
+)
+def test_a_rank_that_fails_or_leaves_is_named(stores: Stores, text: str, message: str) -> None:
+    def program(meeting: Meeting) -> None:
+        meeting.begin(0)
+        meeting.exchange("barrier", "")
+        if meeting.rank == 1:
+            meeting.leave(text)
+            return
+        if meeting.rank == 2:
+            time.sleep(0.1)  # by now, rank 0 has given up, and says so too: it began with rank 1 nevertheless
+        try:
+            meeting.exchange("barrier", "")
+        except PeerLost as error:
+            meeting.leave(f"PeerLost: {error}")
+            raise
+
+    began = time.monotonic()
+    outcomes = met(stores, 3, program)
+    assert time.monotonic() - began < 5
+    for outcome in (outcomes[0], outcomes[2]):
+        assert isinstance(outcome, PeerLost)
+        assert message in str(outcome)
+
+
+def test_a_complete_exchange_counts_even_if_a_rank_has_failed_since(stores: Stores) -> None:
+    late = threading.Event()
+
+    def program(meeting: Meeting) -> Any:
+        meeting.begin(0)
+        if meeting.rank == 0:
+            answer = meeting.exchange("exchange", "0")
+            meeting.leave("ValueError: afterwards")
+            late.set()
+            return answer
+        original, meeting._wait = meeting._wait, lambda keys, kind: late.wait(10)  # type: ignore[method-assign]
+        answer = meeting.exchange("exchange", "1")
+        meeting._wait = original  # type: ignore[method-assign]
+        with pytest.raises(PeerLost, match="rank 0 failed: ValueError: afterwards"):
+            meeting.exchange("exchange", "again")
+        return answer
+
+    assert met(stores, 2, program) == [("0", "1")] * 2
+
+
+def test_the_deadline_names_who_is_missing(stores: Stores) -> None:
+    def program(meeting: Meeting) -> None:
+        if meeting.rank in (0, 3):
+            meeting.set_deadline(time.monotonic() + 0.2)
+            meeting.exchange("barrier", "")
+
+    began = time.monotonic()
+    outcomes = met(stores, 4, program)
+    assert 0.2 <= time.monotonic() - began < 5
+    for rank in (0, 3):
+        assert isinstance(outcomes[rank], DeadlineExceeded)
+        assert "ranks 1, 2 did not come to 'barrier'" in str(outcomes[rank])
+
+
+def test_the_parent_says_who_died_and_ends_a_world(stores: Stores) -> None:
+    def waits(meeting: Meeting) -> None:
+        if meeting.rank == 0:
+            meeting.exchange("open", "")
+
+    def ends(meeting: Meeting) -> None:
+        meeting.begin(4)
+        meeting.exchange("barrier", "")
+        if meeting.rank == 0:
+            meeting.exchange("barrier", "")
+
+    threading.Timer(0.1, lambda: lost(stores(), OPENING, 1, "killed by signal 9")).start()
+    assert str(met(stores, 2, waits)[0]) == "rank 1 failed: killed by signal 9"
+    threading.Timer(0.3, lambda: lost(stores(), 4, None, "Ctrl-C")).start()
+    assert str(met(stores, 2, ends)[0]) == "the world was ended: Ctrl-C"
+
+
+def test_a_wait_is_interrupted_by_a_signal(stores: Stores) -> None:
+    """A thread can't be: this one waits in the main thread, where signals are handled."""
+    meeting = Meeting(stores(), 0, 2)
+    meeting.set_deadline(time.monotonic() + 10)
+    threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        meeting.exchange("barrier", "")
+    assert time.monotonic() - began < 3

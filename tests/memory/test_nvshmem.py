@@ -1,0 +1,321 @@
+"""NvshmemFabric on the stand-in: what the contract's own tests don't ask, and NVSHMEM's facts do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+from memory_driver_stand_in import Misuse, Spinning
+from memory_nvshmem_stand_in import StandInWorld
+
+from memory.fabric import DeadlineExceeded, DeviceFault, Executable, FabricError, HeapFull, NoMulticast
+from memory.pool import SymmetricPool
+
+
+def kernel(name: str) -> Executable:
+    return Executable(f"test/{name}", name, "sm_90a", "", f"sha256:{name}")
+
+
+def good(outcomes: list[Any]) -> list[Any]:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+def test_traits_say_what_was_found() -> None:
+    traits = StandInWorld(4).fabric(0).traits
+    assert (traits.name, traits.arch, traits.world_size, traits.heap_bytes) == ("nvshmem", "sm_90a", 4, 1 << 20)
+    assert (traits.multicast, traits.multicast_reason, traits.unmapped) == (True, "", "")
+    assert traits.description == "stand-in, libnvshmem 0.0.0, nvshmem4py stand-in"
+    assert traits.l2_bytes == 50 << 20
+    assert not traits.simulated
+
+
+@pytest.mark.parametrize(("multicast", "rank"), [(False, 0), ((0, 2), 1)], ids=["nowhere", "not on rank 1"])
+def test_without_multicast_the_librarys_reason_is_kept(on_ranks: Any, multicast: Any, rank: int) -> None:
+    world = StandInWorld(3, multicast=multicast)
+
+    def program(fabric: Any) -> str:
+        with SymmetricPool(fabric) as pool, pytest.raises(NoMulticast) as caught:
+            pool.tensor(4, torch.int32, name="data").multicast()
+        return str(caught.value)
+
+    reason = f"NVSHMEM gave rank {rank} no multicast address: NvshmemError: Failed to retrieve multicast buffer"
+    assert good(on_ranks(world, program)) == [reason] * 3
+    assert [world.fabric(one).traits.multicast_reason for one in range(3)] == [reason] * 3
+
+
+def test_one_rank_alone_has_no_multicast() -> None:
+    assert "Failed to retrieve multicast buffer" in StandInWorld(1).fabric(0).traits.multicast_reason
+
+
+def test_unmapped_peers_are_named_and_the_rest_goes_on(on_ranks: Any) -> None:
+    world = StandInWorld(4, unmapped=[(0, 2), (0, 3), (2, 0)])
+
+    def program(fabric: Any) -> int:
+        region = fabric.allocate(64, 16, "data")
+        reached = 0
+        for peer in range(4):
+            if (fabric.rank, peer) in world.unmapped:
+                with pytest.raises(ValueError, match=f"rank {fabric.rank} can't reach the memory of rank {peer}"):
+                    fabric.peer_address(region, peer)
+            else:
+                reached += fabric.peer_address(region, peer) > 0
+        fabric.free(region)
+        return reached
+
+    assert good(on_ranks(world, program)) == [2, 4, 3, 4]
+    assert world.fabric(3).traits.unmapped == "rank 0 can't reach ranks 2, 3; rank 2 can't reach rank 0"
+
+
+def test_the_own_peer_is_never_asked_of_the_library_and_200_rounds_leave_nothing(on_ranks: Any) -> None:
+    world = StandInWorld(3, heap_bytes=1 << 18)
+
+    def program(fabric: Any) -> set[int]:
+        addresses = set()
+        for turn in range(100):
+            with SymmetricPool(fabric) as pool:
+                first = pool.tensor(1 + 37 * turn, torch.uint8, name="first")
+                pool.tensor(1 + 11 * turn, torch.float64, name="second").multicast()
+                addresses.add(first.peer_addresses()[fabric.rank] - first.address)
+                addresses.add(first.address - world.windows[fabric.rank].address)
+        return addresses
+
+    assert good(on_ranks(world, program)) == [{0}] * 3
+    assert world.spans == {}
+    for library in world.libraries:
+        assert (library.own_peer_requests, library.entries) == (0, {})
+    assert [world.live_regions(rank) for rank in range(3)] == [(), (), ()]
+
+
+def test_the_library_is_called_in_one_order_on_all_ranks(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+
+    def program(fabric: Any) -> None:
+        regions = [fabric.allocate(size, 256, f"of {size}") for size in (100, 5000)]
+        for region in regions:
+            fabric.free(region)
+        fabric.barrier()
+
+    good(on_ranks(world, program))
+    assert world.calls[0] == world.calls[1]
+    assert world.calls[0] == ["init", "malloc 512", "free 0", "malloc 100", "malloc 5000", "free 0", "free 512"]
+
+
+@pytest.mark.parametrize("alignment_bytes", [1, 512, 4096, 1 << 16])
+def test_alignments_hold_on_all_ranks_and_through_multicast(on_ranks: Any, alignment_bytes: int) -> None:
+    def program(fabric: Any) -> tuple[int, ...]:
+        fabric.allocate(1, 1, "before")
+        region = fabric.allocate(100, alignment_bytes, "data")
+        seen = (*(fabric.peer_address(region, peer) for peer in range(2)), fabric.multicast_address(region))
+        assert all(address % alignment_bytes == 0 for address in seen)
+        fabric.write(region, 0, torch.arange(100, dtype=torch.uint8))
+        assert fabric.read(region, 0, 100).tolist() == list(range(100))
+        return seen
+
+    assert len(set(good(on_ranks(StandInWorld(2), program)))) == 1
+
+
+def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks: Any) -> None:
+    world = StandInWorld(3, heap_bytes=1 << 40 >> 16, gpu_free_bytes={1: (512 + 256 << 20) - 1})
+
+    def program(fabric: Any) -> str:
+        with pytest.raises(HeapFull) as caught:
+            fabric.allocate(1 << 20, 256, "big")
+        assert fabric.exchange("still here") == ("still here",) * 3
+        return str(caught.value)
+
+    message = (
+        "rank 1: big needs 1,048,576 bytes, and the GPU has 805,306,367 bytes free, and some stay in reserve; "
+        "0 bytes would fit (end what else holds memory of this GPU, or make the sizes smaller)"
+    )
+    assert good(on_ranks(world, program)) == [message] * 3
+    assert world.spans == {}
+    world.gpu_free_bytes[1] += 1
+
+    def again(fabric: Any) -> None:
+        fabric.free(fabric.allocate(1 << 20, 256, "big"))
+        world.gpu_free_bytes[fabric.rank] = 0
+        # The library's heap has grown by its step, and keeps it.
+        fabric.free(fabric.allocate(1 << 20, 256, "big"))
+
+    good(on_ranks(world, again))
+
+
+def test_nobody_frees_what_one_rank_still_looks_at(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+
+    def program(fabric: Any) -> None:
+        region = fabric.allocate(64, 16, "data")
+        view = fabric.view(region)[3:5] if fabric.rank == 1 else None
+        with pytest.raises(ValueError, match='a view of "data" outlives it on rank 1'):
+            fabric.free(region)
+        if view is not None:
+            view.fill_(7)
+            del view
+        assert fabric.read(region, 3, 1).tolist() == [7 if fabric.rank else 0xFF]
+        fabric.free(region)
+
+    good(on_ranks(world, program))
+    assert world.spans == {}
+
+
+def test_kernels_reach_peers_after_the_allocation_without_more_ado(on_ranks: Any) -> None:
+    world = StandInWorld(3)
+
+    def push(fabric: Any, *targets: int) -> None:
+        for target in targets:
+            world.at(fabric.rank, target + fabric.rank, 1).fill_(fabric.rank)
+
+    world.kernels["push"] = push
+
+    def program(fabric: Any) -> list[int]:
+        with SymmetricPool(fabric) as pool:
+            data = pool.tensor(4, torch.uint8, name="data")
+            fabric.launch(kernel("push"), 1, 32, data.peer_addresses())
+            fabric.synchronize()
+            fabric.barrier()
+            fabric.queue_barrier()
+            fabric.queue_copy(data.address + 3, data.peer((fabric.rank + 1) % 3).address + fabric.rank, 1)
+            content: list[int] = data.read().tolist()
+            fabric.barrier()
+            return content
+
+    assert good(on_ranks(world, program)) == [[0, 1, 2, rank] for rank in range(3)]
+
+
+def test_the_stand_in_notices_memory_used_before_all_met(on_ranks: Any) -> None:
+    """What the fabric does in allocate is needed: left out, the stand-in says so."""
+    world = StandInWorld(2)
+
+    def program(fabric: Any) -> None:
+        tensor = fabric.library.tensor(64)
+        address = fabric.library.get_peer_tensor(tensor, 1 - fabric.rank).data_ptr()
+        with pytest.raises(Misuse, match="did not synchronise and meet"):
+            world.at(fabric.rank, address, 4)
+        fabric.barrier()  # nobody waited for the device before
+        with pytest.raises(Misuse, match="did not synchronise and meet"):
+            world.at(fabric.rank, address, 4)
+        fabric.synchronize()
+        fabric.barrier()
+        world.at(fabric.rank, address, 4)
+
+    good(on_ranks(world, program))
+
+
+def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[float]:
+        with SymmetricPool(fabric) as pool:
+            source = pool.tensor(5, torch.float32, name="source", fill=fabric.rank + 1)
+            target = pool.tensor(5, torch.float32, name="target")
+            with pytest.raises(ValueError, match="no sum of torch.bool"):
+                fabric.queue_library_all_reduce(torch.bool, target.address, source.address, 5)
+            fabric.queue_library_all_reduce(torch.float32, target.address, source.address, 5)
+            result: list[float] = target.read().tolist()
+            return result
+
+    assert good(on_ranks(StandInWorld(3), program)) == [[6.0] * 5] * 3
+
+
+def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+
+    def spin(fabric: Any) -> None:
+        if fabric.rank:
+            raise Spinning
+
+    world.kernels["spin"] = spin
+    world.kernels["stray"] = lambda fabric: world.at(fabric.rank, 4096, 4)
+
+    def program(fabric: Any) -> None:
+        fabric.launch(kernel("stray"), 1, 32, [])
+        with pytest.raises(DeviceFault, match=f"rank {fabric.rank}: 4 bytes at 0x1000 belong to no allocation"):
+            fabric.synchronize()
+        fabric.set_deadline(time.monotonic() + 0.1)
+        fabric.launch(kernel("spin"), 1, 32, [])
+        fabric.synchronize()
+
+    outcomes = on_ranks(world, program)
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], DeadlineExceeded)
+    assert "work launched on rank 1 is still running" in str(outcomes[1])
+
+
+@pytest.mark.parametrize(("grid", "block"), [(0, 32), (1, 0), (1, 1025)])
+def test_a_launch_that_no_gpu_takes_is_a_clear_line(grid: int, block: int) -> None:
+    with pytest.raises(ValueError, match=f"test/any: {grid} blocks of {block} threads"):
+        StandInWorld(1).fabric(0).launch(kernel("any"), grid, block, [])
+
+
+def test_what_was_dropped_counts_and_is_named_at_the_end(on_ranks: Any) -> None:
+    world = StandInWorld(2, heap_bytes=1 << 16)
+
+    def program(fabric: Any) -> list[str]:
+        region = fabric.allocate(1 << 15, 256, "data")
+        fabric.drop(region)
+        assert fabric.live_regions() == ()
+        with pytest.raises(HeapFull, match="holds 32,768 already; 32,768 bytes would fit"):
+            fabric.allocate((1 << 15) + 1, 256, "more")
+        messages = []
+        for close in (fabric.close, fabric.barrier):
+            with pytest.raises(FabricError) as caught:
+                close()
+            messages.append(str(caught.value))
+        fabric.close()
+        return messages
+
+    leak = "leak: symmetric memory was never freed before the end: rank 0: 'data'; rank 1: 'data'"
+    assert good(on_ranks(world, program)) == [[leak, f"rank {rank} has closed its fabric"] for rank in range(2)]
+    assert len(world.complaints) == 2
+
+
+def test_a_clean_end_is_silent(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+
+    def program(fabric: Any) -> None:
+        fabric.free(fabric.allocate(64, 16, "data"))
+        fabric.close()
+
+    good(on_ranks(world, program))
+    assert world.complaints == []
+    assert [library.initialized for library in world.libraries] == [False, False]
+
+
+def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+    good(on_ranks(world, lambda fabric: fabric.set_deadline(time.monotonic())))
+    outcomes: list[Any] = ["", ""]
+
+    def body(rank: int) -> None:
+        time.sleep(0.1 * rank)
+        try:
+            world.fabrics[rank].close()
+        except Exception as error:
+            outcomes[rank] = repr(error)
+
+    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes == ["", ""]
+    assert [library.initialized for library in world.libraries] == [False, False]
+
+
+def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks: Any, monkeypatch: Any) -> None:
+    world = StandInWorld(2)
+    monkeypatch.setattr(world, "place", lambda size_bytes: None)
+
+    def program(fabric: Any) -> str:
+        with pytest.raises(FabricError) as caught:
+            fabric.allocate(64, 16, "data")
+        return str(caught.value)
+
+    for rank, message in enumerate(good(on_ranks(world, program))):
+        assert message == (
+            f"rank {rank}: NVSHMEM's allocation of data failed: NvshmemError: Failed to allocate memory of bytes 64"
+        )

@@ -1,0 +1,206 @@
+"""What memory/ counts on NVSHMEM for: the same tests on the stand-in, and with -m gpu on the real library.
+
+So the stand-in is held to the library in all but multicast, which needs a switch that not every machine has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+SIZE_BYTES = 8 << 10
+
+
+@pytest.fixture(params=["stand-in", pytest.param("nvshmem", marks=pytest.mark.gpu)])
+def world(request: pytest.FixtureRequest) -> Any:
+    """Two ranks whose fabric.library is the stand-in or the real one."""
+    if request.param == "stand-in":
+        return sys.modules["memory_nvshmem_stand_in"].StandInWorld(2, multicast=False)
+    return request.getfixturevalue("gpu_worlds")(2, 1 << 20)
+
+
+def good(outcomes: list[Any]) -> list[Any]:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+def test_freed_memory_is_given_again(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> int:
+        addresses = set()
+        for _ in range(5):
+            tensor = fabric.library.tensor(SIZE_BYTES)
+            addresses.add(tensor.data_ptr())
+            fabric.library.free_tensor(tensor)
+        return len(addresses)
+
+    assert good(on_ranks(world, program)) == [1, 1]
+
+
+def test_memory_lies_at_multiples_of_the_granule_and_at_one_offset(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[tuple[int, int, int]]:
+        library = fabric.library
+        tensors = [library.tensor(size) for size in (1, 700, 512)]
+        seen = []
+        for tensor in tensors:
+            assert tensor.dtype == torch.uint8
+            assert tensor.dim() == 1
+            peer = library.get_peer_tensor(tensor, 1 - fabric.rank)
+            seen.append((tensor.data_ptr() % 512, peer.data_ptr() - tensor.data_ptr(), tensor.numel()))
+            library.free_tensor(peer)
+            del peer
+        for tensor in reversed(tensors):
+            library.free_tensor(tensor)
+        return seen
+
+    for seen in good(on_ranks(world, program)):
+        assert [remainder for remainder, _, _ in seen] == [0, 0, 0]
+        assert len({distance for _, distance, _ in seen}) == 1
+        assert seen[0][1] != 0
+        assert [numel for _, _, numel in seen] == [1, 700, 512]
+
+
+def test_a_peer_tensor_shows_the_peers_memory(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[int]:
+        tensor = fabric.library.tensor(4)
+        tensor.fill_(fabric.rank + 1)
+        peer = fabric.library.get_peer_tensor(tensor, 1 - fabric.rank)
+        fabric.synchronize()
+        fabric.barrier()
+        seen: list[int] = peer.to("cpu").tolist()
+        fabric.barrier()
+        fabric.library.free_tensor(peer)
+        del peer
+        fabric.library.free_tensor(tensor)
+        return seen
+
+    assert good(on_ranks(world, program)) == [[2] * 4, [1] * 4]
+
+
+def test_the_own_ranks_peer_tensor_is_the_tensor_and_keeps_it_from_being_freed(world: Any, on_ranks: Any) -> None:
+    """Why the fabric never asks for it. All ranks do it here: one alone would hang the others."""
+
+    def program(fabric: Any) -> tuple[bool, bool]:
+        library = fabric.library
+        size_bytes = 3 * SIZE_BYTES
+        tensor = library.tensor(size_bytes)
+        own = library.get_peer_tensor(tensor, fabric.rank)
+        same = own.data_ptr() == tensor.data_ptr()
+        library.free_tensor(tensor)
+        other = library.tensor(size_bytes)
+        given_again = other.data_ptr() == tensor.data_ptr()
+        library.free_tensor(other)
+        return same, given_again
+
+    assert good(on_ranks(world, program)) == [(True, False)] * 2
+
+
+def test_a_view_at_an_offset_is_not_known_to_the_library(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> None:
+        tensor = fabric.library.tensor(SIZE_BYTES)
+        for call in (fabric.library.free_tensor, lambda view: fabric.library.get_peer_tensor(view, 1 - fabric.rank)):
+            with pytest.raises(Exception, match="not tracked"):
+                call(tensor[256:])
+        fabric.library.free_tensor(tensor)
+
+    good(on_ranks(world, program))
+
+
+def test_children_go_with_their_parent_and_freeing_one_frees_nothing(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[bool]:
+        library, peer = fabric.library, 1 - fabric.rank
+        first = library.tensor(SIZE_BYTES)
+        child = library.get_peer_tensor(first, peer)
+        place = (first.data_ptr(), child.data_ptr())
+        library.free_tensor(child)
+        del child
+        other = library.tensor(SIZE_BYTES)
+        facts = [other.data_ptr() != place[0]]  # the parent was still held
+        library.free_tensor(other)
+        child = library.get_peer_tensor(first, peer)
+        facts.append(child.data_ptr() == place[1])
+        del child  # not freed: the parent's release is
+        library.free_tensor(first)
+        again = library.tensor(SIZE_BYTES)
+        child = library.get_peer_tensor(again, peer)
+        facts.append((again.data_ptr(), child.data_ptr()) == place)
+        library.free_tensor(child)
+        del child
+        library.free_tensor(again)
+        return facts
+
+    assert good(on_ranks(world, program)) == [[True, True, True]] * 2
+
+
+def test_a_tensor_can_be_freed_once(world: Any, on_ranks: Any) -> None:
+    """The second time, it is not known, or nothing happens; in no case does it free what lies there now."""
+
+    def program(fabric: Any) -> bool:
+        library = fabric.library
+        tensor = library.tensor(SIZE_BYTES)
+        address = tensor.data_ptr()
+        library.free_tensor(tensor)
+        fabric.barrier()
+        with contextlib.suppress(Exception):
+            library.free_tensor(tensor)
+        again = library.tensor(SIZE_BYTES)
+        kept = again.data_ptr() == address
+        library.free_tensor(again)
+        return kept
+
+    assert good(on_ranks(world, program)) == [True, True]
+
+
+def test_the_library_adds_over_all_ranks_on_raw_addresses(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[list[float]]:
+        results = []
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            source = fabric.allocate(8 * dtype.itemsize, 256, "source")
+            target = fabric.allocate(8 * dtype.itemsize, 256, "target")
+            data = (torch.arange(8) * (fabric.rank + 1)).to(dtype)
+            fabric.write(source, 0, data.view(torch.uint8))
+            fabric.synchronize()
+            fabric.barrier()
+            fabric.queue_library_all_reduce(dtype, target.address, source.address, 8)
+            results.append(fabric.read(target, 0, 8 * dtype.itemsize).view(dtype).float().tolist())
+            fabric.barrier()
+            fabric.free(target)
+            fabric.free(source)
+        return results
+
+    assert good(on_ranks(world, program)) == [[[3.0 * index for index in range(8)]] * 3] * 2
+
+
+def test_copies_and_barriers_are_queued(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[int]:
+        data = fabric.allocate(64, 256, "data")
+        fabric.write(data, 0, torch.full((32,), fabric.rank + 5, dtype=torch.uint8))
+        fabric.queue_barrier()
+        fabric.queue_copy(data.address + 32, fabric.peer_address(data, 1 - fabric.rank), 32)
+        fabric.queue_barrier()
+        seen: list[int] = fabric.read(data, 32, 32).unique().tolist()
+        fabric.free(data)
+        return seen
+
+    assert good(on_ranks(world, program)) == [[6], [5]]
+
+
+def test_two_hundred_rounds_leave_the_heap_and_the_gpu_where_they_began(world: Any, on_ranks: Any) -> None:
+    def program(fabric: Any) -> list[tuple[int, int]]:
+        seen = []
+        for turn in range(200):
+            region = fabric.allocate(1 + 3001 * (turn % 100), 256, "data")
+            other = fabric.allocate(512 + 77 * (turn % 3), 256, "other")
+            if turn in (99, 199):
+                seen.append((region.address, fabric.free_bytes))
+            fabric.free(other)
+            fabric.free(region)
+        return seen
+
+    for seen in good(on_ranks(world, program)):
+        assert seen[0] == seen[1]
