@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from runner.compose import ComposedJob
+    from runner.joined import Leader
     from runner.session import Command, Tools
 
 
@@ -47,11 +48,40 @@ def _answered(given: list[str], tools: Tools | None) -> int:
 
 
 def _dispatch(given: list[str], tools: Tools | None) -> int:
-    from pathlib import Path
-
+    from runner.config import RequestError
     from runner.options import parse_options
+    from runner.outer import find
 
     options = parse_options(given)
+    outer = find(os.environ)
+    if outer is None:
+        return _answer(given, options, tools, None)
+    # One of many processes that a launcher started: rank 0 alone speaks.
+    from runner.joined import Leader, follow
+
+    if outer.rank > 0:
+        looks = options.version or options.help or options.cfg or options.info
+        return 0 if looks else follow(outer)
+    if options.version or options.help or options.cfg or options.info:
+        return _answer(given, options, tools, None)
+    leader = Leader(outer)
+    code = 1
+    try:
+        code = _answer(given, options, tools, leader)
+    except KeyboardInterrupt as interrupt:
+        code = exit_code_of(interrupt)
+        raise
+    except RequestError:
+        code = 2
+        raise
+    finally:
+        leader.end(code)
+    return code
+
+
+def _answer(given: list[str], options: argparse.Namespace, tools: Tools | None, leader: Leader | None) -> int:
+    from pathlib import Path
+
     if options.version:
         print(f"symlab {_version()}")
         return 0
@@ -74,15 +104,23 @@ def _dispatch(given: list[str], tools: Tools | None) -> int:
                 hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
             return 0
         jobs = compose_jobs(options.overrides, options.multirun)
-    return _run(given, jobs, tools)
+    return _run(given, jobs, tools, leader)
 
 
-def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None) -> int:
+def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None) -> int:
+    from dataclasses import replace
+
     from reports.table import varying
     from runner.console import Console
-    from runner.session import prepare, run_command
+    from runner.fabrics import joining
+    from runner.session import Tools, prepare, run_command
 
-    command = prepare(given, jobs)
+    command = prepare(given, jobs, leader.outer if leader else None)
+    if leader is not None:
+        if any(job.request.fabric.name == "nvshmem" for job in command.jobs):
+            tools = replace(tools or Tools(), make_world=joining(leader))
+        else:
+            leader.tell_end(0)  # the simulator needs one process
     differing = varying([job.composed.overrides for job in command.jobs])
     console = Console(heading=headline(command), differing=differing)
     return run_command(command, console, tools)

@@ -52,7 +52,7 @@ SILENCE_S = 2.0
 ANSWER_S = 0.5
 """How long a rank gets to say where it is."""
 
-CLOSE_S = 5.0
+CLOSE_S = 8.0
 """How long ranks get to give everything back in good order."""
 
 REAP_S = 30.0

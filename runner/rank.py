@@ -93,11 +93,12 @@ def process_group() -> ProcessGroup:
         raise FabricError("this process is no rank of a world of processes: it has no process group")
     import torch
     from torch import distributed
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
     if not distributed.is_initialized():
         distributed.init_process_group(
             backend="cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=distributed.PrefixStore("process_group", _here.connect()),
+            store=PrefixStore("process_group", _here.connect()),
             rank=_here.rank,
             world_size=_here.world_size,
         )
@@ -265,7 +266,7 @@ def main(descriptor: int, parent: int) -> None:
     # The parent decides what a Ctrl-C or a closed terminal means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    faulthandler.enable(file=2)
+    faulthandler.enable(file=2, all_threads=False)
     # For a main thread that keeps Python from running: then the second thread can't answer either.
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     os.set_inheritable(descriptor, False)

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from reports.record import Record
     from runner.job import Means
     from runner.mirror import Connection, Mirror
-    from runner.world import World
+    from runner.outer import Outer
+    from runner.world import World, WorldFailure
+
+MAX_FAILED_STARTS = 2
+"""So often a job tries to start a world; what is left of it then fails for the same reason."""
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
 
@@ -74,24 +78,45 @@ class Tools:
     connect: Callable[[], Connection] | None = None
 
 
-def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob]) -> Command:
-    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be."""
+def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Outer | None = None) -> Command:
+    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
+
+    outer is the launcher's world that this process leads, if there is one.
+    """
     from runner.cases import cases_of, check_against_catalogue
 
-    decided: dict[FabricRequest, tuple[FabricRequest, str]] = {}
-    jobs = []
+    decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
+    jobs: list[PreparedJob] = []
     for job in composed:
         with _naming(job, len(composed)):
-            if job.request.fabric not in decided:
-                decided[job.request.fabric] = resolve(job.request.fabric)
-            request = replace(job.request, fabric=decided[job.request.fabric][0])
+            wanted = (job.request.fabric, job.request.world_size)
+            if wanted not in decided:
+                decided[wanted] = resolve(*wanted, outer=outer)
+            request = replace(job.request, fabric=decided[wanted][0])
             check_against_catalogue(request)
+            if outer is not None:
+                _check_joined(request, jobs[0].request if jobs else request, outer)
             jobs.append(PreparedJob(job, request, cases_of(request)))
     for key in ("records", "track"):
         if len({getattr(job.request, key) for job in jobs}) > 1:
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
     lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
     return Command(tuple(arguments), tuple(jobs), tuple(lines))
+
+
+def _check_joined(request: Request, first: Request, outer: Outer) -> None:
+    """RequestError for what a launcher's world, of which there is only one, can't give."""
+    if request.fabric.name == "nvshmem" and _isolated(request):
+        raise RequestError(
+            f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
+        )
+    if request.fabric != first.fabric:
+        raise RequestError(f"{outer.launcher}'s world has one fabric for all jobs (fabric), leave it out of the sweep")
+
+
+def _isolated(request: Request) -> bool:
+    """Whether the job wants a world of its own."""
+    return getattr(request, "isolation", "none") == "process"
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
@@ -137,6 +162,8 @@ class _Session:
         self._job = command.jobs[0]
         self._world: World | None = None
         self._world_key: tuple[FabricRequest, int] | None = None
+        self._failed_starts = 0
+        self._start_failure: WorldFailure | None = None
         self._mirror: Mirror | None = None
         self._stopped = ""
         self._manifest: Manifest | None = None
@@ -155,6 +182,9 @@ class _Session:
 
         for job in self._command.jobs:
             self._job = job
+            self._failed_starts = 0
+            if _isolated(job.request):
+                self._close_world()
             try:
                 self._write_configuration(job)
                 run_job(self._runnable(job), self, self._tools.means)
@@ -164,11 +194,24 @@ class _Session:
             self._send()
 
     def world(self) -> World:
-        """The kept world, if it is healthy and what the job wants; else a new one."""
+        """The kept world, if it is healthy and what the job wants; else a new one.
+
+        Raises WorldFailure if none can be started; the third time in a job without trying: a start takes long.
+        """
+        from runner.world import WorldFailure
+
         key = (self._job.request.fabric, self._job.request.world_size)
         if self._world is None or not self._world.healthy or self._world_key != key:
             self._close_world()
-            self._world = self._tools.make_world(*key)
+            if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
+                raise self._start_failure
+            try:
+                self._world = self._tools.make_world(*key, self._console.say)
+            except WorldFailure as failure:
+                self._failed_starts += 1
+                self._start_failure = failure
+                raise
+            self._failed_starts = 0
             self._world_key = key
         return self._world
 

@@ -71,7 +71,7 @@ class Script:
             connect=self.connect,
         )
 
-    def _world(self, fabric: FabricRequest, world_size: int) -> Any:
+    def _world(self, fabric: FabricRequest, world_size: int, say: Any) -> Any:
         self.worlds.append(StubWorld(fabric, world_size))
         return self.worlds[-1]
 

@@ -201,8 +201,8 @@ STUBBORN = """
             return GOOD
 
     class SlowToClose(Slow):
-        def _world(self, fabric, world_size):
-            world = super()._world(fabric, world_size)
+        def _world(self, fabric, world_size, say):
+            world = super()._world(fabric, world_size, say)
             world.close = lambda: (print("closing", flush=True), time.sleep(60))
             return world
 

@@ -54,7 +54,7 @@ Symlab = Callable[..., Outcome]
         (["algorithms=[]"], ["no list of algorithms", "(algorithms)"]),
         (["algorithms=[one_shot,one_shot]"], ["one_shot is listed twice (algorithms)"]),
         (["wurld_size=2"], ["unknown key 'wurld_size'", "world_size"]),
-        (["fabric=nvshmem"], ["the NVSHMEM fabric is not in this version (fabric=nvshmem)", "fabric=simulator"]),
+        (["fabric=nvshmem"], ["(fabric=nvshmem), ", "fabric=simulator"]),
         (["fabric=cuda"], ["unknown fabric 'cuda' (fabric)", "simulator"]),
         (["track.uri=mlruns"], ["'mlruns' is no tracking URI (track.uri)"]),
         (["records=/dev/null/here"], ["/dev/null is not a folder (records=/dev/null/here)"]),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 
 from memory.fabric import FabricError
 from runner import processes
@@ -71,6 +72,12 @@ def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     folder = str(tmp_path_factory.mktemp("temporary"))
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_store_before() -> None:
+    """The first server in a process opens a pipe that stays: libuv's own."""
+    TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
 class Started:

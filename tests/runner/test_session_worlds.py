@@ -1,0 +1,77 @@
+"""The worlds of a command: kept between jobs, new where a job wants its own, not tried for ever where none starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runner import session
+from runner.session import MAX_FAILED_STARTS
+from runner.world import WorldFailure
+from tests.runner.conftest import Outcome, Script
+
+Symlab = Callable[..., Outcome]
+
+
+class Startless(Script):
+    """No world starts, but for those whose number (from 0) is listed."""
+
+    def __init__(self, *starting: int) -> None:
+        super().__init__()
+        self.starting = starting
+        self.tried = 0
+
+    def _world(self, fabric: Any, world_size: int, say: Any) -> Any:
+        self.tried += 1
+        if self.tried - 1 not in self.starting:
+            say(f"starting {world_size} rank processes ...")
+            raise WorldFailure("FAILED", 1, f"rank 1: no device, try {self.tried}")
+        return super()._world(fabric, world_size, say)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Startless()
+
+
+def test_a_world_that_does_not_start_is_tried_twice_a_job(symlab: Symlab, script: Startless) -> None:
+    done = symlab("-m", "world_size=2,3", "sizes=[8,16,32]", "algorithms=[one_shot]")
+    assert done.code == 1
+    assert script.tried == 2 * MAX_FAILED_STARTS
+    assert [record["status"] for record in done.records] == ["FAILED"] * 6
+    assert [record["reason"] for record in done.records] == [
+        f"rank 1: no device, try {number}" for number in (1, 2, 2, 3, 4, 4)
+    ]
+    assert "starting 3 rank processes ..." in done.out
+    assert script.ran == []
+
+
+def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab: Symlab, script: Startless) -> None:
+    script.starting = (1, 3)
+    script.outcomes = {"-16B-": WorldFailure("DEADLOCK", None, "nobody can go on")}
+    done = symlab("world_size=2", "sizes=[8,16,32,64]", "algorithms=[one_shot]")
+    # 8: no start; 16: a start, and the world is hurt; 32: no start; 64: a start.
+    assert [record["status"] for record in done.records] == ["FAILED", "DEADLOCK", "FAILED", "PASSED"]
+    assert script.tried == 4
+
+
+@pytest.mark.parametrize(("isolation", "worlds"), [("none", 1), ("process", 3)])
+def test_isolation_gives_each_job_its_own_world(
+    symlab: Symlab, script: Startless, monkeypatch: pytest.MonkeyPatch, isolation: str, worlds: int
+) -> None:
+    script.starting = tuple(range(9))
+    monkeypatch.setattr(session, "_isolated", lambda request: isolation == "process")
+    done = symlab("-m", "seed=1,2,3", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
+    assert done.code == 0
+    assert script.tried == worlds
+    assert all(world.closed for world in script.worlds)
+
+
+def test_what_the_request_says_about_isolation() -> None:
+    class Asked:
+        isolation = "process"
+
+    assert session._isolated(Asked())  # type: ignore[arg-type]
+    assert not session._isolated(object())  # type: ignore[arg-type]
