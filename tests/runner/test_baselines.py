@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from typing import Any
@@ -145,8 +146,8 @@ class LibraryFabric:
 
     def queue_library_all_reduce(self, dtype: torch.dtype, destination: int, source: int, numel: int) -> None:
         mine = self.fabric.read(self.regions[source], 0, numel * dtype.itemsize).view(dtype)
-        everyone = self.fabric.exchange(mine.float().tolist().__repr__())
-        total = sum((torch.tensor(eval(text)) for text in everyone), torch.zeros(numel))
+        everyone = self.fabric.exchange(json.dumps(mine.float().tolist()))
+        total = sum((torch.tensor(json.loads(text)) for text in everyone), torch.zeros(numel))
         if self.wrong and self.fabric.rank == 0:
             total[5] += 3
         self.fabric.write(self.regions[destination], 0, total.to(dtype).view(torch.uint8))
