@@ -27,8 +27,8 @@ keys (conf/config.yaml has the values they start from; symlab --cfg job shows th
   placement=out_of_place          or in_place
   inputs=normal                   or exact: every sum is exact, so all bits must agree
   seed=0   check=true   launches=2   deadline_s=120 (a case)   isolation=none   or process: a new world a job
-  timing.mode=graph               or eager, none (GPUs only)       timing.window=kernel   or entry_barrier, both_barriers
-  timing.l2=rotate                or hot                           timing.limit=measured  or none
+  timing.mode=graph               or eager, none (GPUs only)      timing.window=kernel   or entry_barrier, both_barriers
+  timing.l2=rotate                or hot                          timing.limit=measured  or none
   timing.warmup=3 timing.samples=50 timing.calls=null              calls a sample; null: as many as suit the size
   fabric=auto                     simulator, nvshmem; auto takes nvshmem where it can
   fabric.multimem=exact           or stated       fabric.multicast=true     fabric.arch=sm_90a

@@ -263,7 +263,7 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
         (["timing.mode=grph"], ["unknown mode 'grph' (timing.mode)", "did you mean graph?"]),
         (["timing.window=all"], ["(timing.window)", "entry_barrier"]),
         (["timing.l2=cold"], ["(timing.l2)", "hot, rotate"]),
-        (["timing.limit=guessed"], ["(timing.limit)", "measured, none"]),
+        (["timing.limit=guessed"], ["(timing.limit)", "did you mean measured?"]),
         (["timing.samples=0"], ["timing.samples is 0 (timing.samples), give 1 to 10000"]),
         (["timing.samples=10001"], ["timing.samples is 10001 (timing.samples), give 1 to 10000"]),
         (["timing.calls=0"], ["timing.calls is 0 (timing.calls), give 1 to 1000"]),

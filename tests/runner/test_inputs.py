@@ -113,3 +113,36 @@ def test_unknown_requests() -> None:
         make_input(case(kind="ones"), 0, 4)
     with pytest.raises(ValueError, match="seed -1: must be 0 or more"):
         make_input(case(seed=-1), 0, 4)
+
+
+@pytest.mark.parametrize("kind", ["exact", "normal"])
+@pytest.mark.parametrize("dtype", list(DTYPES))
+def test_large_inputs_are_drawn_in_pieces_with_the_same_bits(
+    kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make_input(case(dtype, kind=kind), 2, 10_000)
+    inputs.forget_inputs()
+    monkeypatch.setattr(inputs, "CHUNK_ELEMENTS", 999)
+    pieces = make_input(case(dtype, kind=kind), 2, 10_000)
+    assert pieces is not whole
+    assert torch.equal(pieces, whole)
+
+
+def test_smaller_inputs_are_slices_of_the_largest_kept() -> None:
+    long = make_input(case(), 1, 5000)
+    short = make_input(case(), 1, 700)
+    assert short.data_ptr() == long.data_ptr()
+    assert make_input(case(), 1, 700) is short
+    longer = make_input(case(), 1, 6000)
+    assert torch.equal(longer[:5000], long)
+    assert make_input(case(), 1, 5000).data_ptr() == longer.data_ptr()
+    assert len(inputs._kept) == 1
+
+
+def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = [make_input(case(kind="normal"), rank, 3000) for rank in range(8)]
+    inputs.forget_inputs()
+    monkeypatch.setattr(inputs, "CHUNK_ELEMENTS", 1000)
+    together = inputs.make_inputs(case(kind="normal"), range(8), 3000)
+    assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+    assert inputs.make_inputs(case(kind="normal"), range(8), 10)[7].data_ptr() == together[7].data_ptr()

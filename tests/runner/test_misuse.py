@@ -39,7 +39,7 @@ Symlab = Callable[..., Outcome]
         (["fabric.heap_bytes=64K", "sizes=[1M]"], ["1M is beyond the heap of 64K a rank", "at most"]),
         (["fabric.heap_bytes=16K", "sizes=[1M]"], ["1M is beyond the heap of 16K a rank", "nothing fits"]),
         (["fabric.heap_bytes=8G"], ["a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"]),
-        (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 4G"]),
+        (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 128G"]),
         (["dtype=bfloat16", "accumulator=float64"], ["bfloat16 has no accumulator 'float64' (accumulator)", "float32"]),
         (["sizes.min=1M", "sizes.max=1K"], ["the smallest size, 1M, is above the largest, 1K (sizes.min, sizes.max)"]),
         (["sizes.factor=1"], ["sizes would never grow with factor 1 (sizes.factor), give 2 or more"]),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -264,3 +266,41 @@ def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
             assert sorted(caught.value.errors) == [0, 1, 2, 3]
             echoes = [str(caught.value.errors[rank]) for rank in (0, 2, 3)]
             assert all("rank 1" in echo for echo in echoes), (name, at_call, last_meeting, echoes)
+
+
+def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
+    parameter = Parameter("patience")
+    fabric = machine.fabric(0)
+    assert program._argument(parameter, fabric, CASE, {}, {}, 2.5) == 0
+
+    class Gpu:
+        traits = replace(fabric.traits, simulated=False)
+
+    assert program._argument(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="patience_s is 0"):
+        Plan(CASE, EXECUTABLE, patience_s=0)
+
+
+def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that gave up a wait ends; what it left says where."""
+    spec = replace(
+        SPEC,
+        parameters=(*SPEC.parameters, Parameter("address", "status")),
+        workspaces=lambda case: (Workspace("flags", 3 * case.world_size), Workspace("status", 4)),
+    )
+    monkeypatch.setattr(program.catalogue, "find", lambda name: spec)
+    described = SimpleNamespace(describe=lambda words: f"waited for rank {words[1]}")
+    monkeypatch.setitem(sys.modules, "kernels.status", described)
+    launched: list[int] = []
+
+    def kernel(fabric: Any, *arguments: int) -> None:
+        sum_kernel(fabric.world, *arguments)
+        launched.append(fabric.rank)
+        if fabric.rank == 2 and launched.count(2) == 2:
+            fabric.world.at(arguments[-1], 16).view(torch.int32).copy_(torch.tensor([1, 3, 0, 0]))
+
+    machine.kernels["tried"] = kernel
+    with pytest.raises(WorldFailure, match="waited for rank 3") as caught:
+        ThreadWorld(4, machine=machine).run(run_case, Plan(CASE, EXECUTABLE, launches=3), 20.0)
+    assert (caught.value.status, caught.value.rank) == ("DEADLOCK", 2)
+    assert nothing_held(machine)

@@ -1,0 +1,121 @@
+"""What stands in for a GPU when measuring is tested on the simulator: its barrier, its copies, its clock.
+
+Everything that is queued is written down, by rank, so that a test can say in which order it must come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import Case
+from memory.fabric import Traits
+from runner.config import TimingRequest
+from runner.timing import Entrant, MeasurePlan, RankMeasurement, measure
+from runner.world import ThreadWorld
+from simulator.world import SimulatorOptions
+
+TIMING = TimingRequest("graph", "kernel", "rotate", warmup=2, samples=3, calls=4, limit="none")
+CALL_US = 2.5
+
+
+class RecordingFabric:
+    """A simulator's fabric that passes for a GPU's and writes down what is asked of it."""
+
+    def __init__(self, fabric: Any, log: list[str], l2_bytes: int) -> None:
+        self.fabric = fabric
+        self.log = log
+        self.device = torch.device("cpu")
+        self.l2_bytes = l2_bytes
+
+    @property
+    def traits(self) -> Traits:
+        return dataclasses.replace(self.fabric.traits, l2_bytes=self.l2_bytes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fabric, name)
+
+    def launch(self, compiled: Any, *arguments: Any) -> None:
+        self.log.append(f"launch {compiled.name}")
+        self.fabric.launch(compiled, *arguments)
+
+    def synchronize(self) -> None:
+        self.log.append("synchronize")
+        self.fabric.synchronize()
+
+    def queue_barrier(self) -> None:
+        self.log.append("queue_barrier")
+
+    def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
+        self.log.append(f"copy {size_bytes}")
+
+
+class RecordingStopwatch:
+    """Graphs are the calls themselves, run again at each replay; each mark is CALL_US later for each launch before it.
+
+    At capture nothing runs, as on a GPU: what is queued then is only counted.
+    """
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.broken_capture = False
+        self.empty_graphs = False
+
+    def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
+        self.log.append("capture")
+        if self.broken_capture:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return (
+            (lambda: self.log.append("replay")) if self.empty_graphs else lambda: (self.log.append("replay"), queue())
+        )
+
+    def delay(self) -> None:
+        self.log.append("delay")
+
+    def mark(self) -> int:
+        self.log.append("mark")
+        return len(self.log)
+
+    def elapsed_us(self, start: int, end: int) -> float:
+        """Launches and barriers between two marks, at CALL_US each."""
+        between = self.log[start:end]
+        return CALL_US * sum(line.startswith(("launch", "queue_barrier", "copy", "replay")) for line in between)
+
+
+@dataclasses.dataclass
+class Bench:
+    """One measurement on a simulated world: the plan, and what each rank wrote down. spoil may change it."""
+
+    plan: MeasurePlan
+    world_size: int
+    l2_bytes: int = 1 << 14
+    logs: list[list[str]] = dataclasses.field(default_factory=list)
+    spoil: Callable[[RecordingFabric, RecordingStopwatch], None] = lambda fabric, stopwatch: None
+
+    def run(self) -> list[RankMeasurement]:
+        self.logs = [[] for _ in range(self.world_size)]
+
+        def program(fabric: Any, plan: MeasurePlan) -> RankMeasurement:
+            log = self.logs[fabric.rank]
+            recording, stopwatch = RecordingFabric(fabric, log, self.l2_bytes), RecordingStopwatch(log)
+            self.spoil(recording, stopwatch)
+            return measure(recording, plan, stopwatch)
+
+        world = ThreadWorld(self.world_size, SimulatorOptions(heap_bytes=1 << 23))
+        return world.run(program, self.plan, 60.0)
+
+
+def case_of(algorithm: str, **changes: Any) -> Case:
+    case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", 4096, 2)
+    return dataclasses.replace(case, **changes)
+
+
+def entrant(cache_dir: Path, algorithm: str, **changes: Any) -> Entrant:
+    case = case_of(algorithm, **changes)
+    return Entrant(case, executable(catalogue.find(case.name), case, "sm_90a", cache_dir))

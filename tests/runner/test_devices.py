@@ -1,0 +1,60 @@
+"""Nothing in the check makes a tensor on the host behind a GPU's back: tensors that are made say where."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from kernels.catalogue import find
+from kernels.spec import Case
+from runner import check, inputs
+from runner.baselines import find_baseline
+from runner.check import check_rank
+from runner.inputs import make_input
+
+MAKERS = {torch.tensor, torch.zeros, torch.ones, torch.full, torch.empty, torch.arange, torch.linspace, torch.eye}
+
+
+class NoHiddenTensors(TorchFunctionMode):
+    """Refuses calls that make a tensor on the default device."""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        if function in MAKERS and "device" not in (keywords or {}):
+            raise AssertionError(f"torch.{function.__name__} makes a tensor on the default device")
+        return function(*arguments, **(keywords or {}))
+
+
+def test_the_guard_sees_a_hidden_tensor() -> None:
+    with NoHiddenTensors(), pytest.raises(AssertionError, match="torch.zeros"):
+        torch.zeros(3)
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "nccl"])
+@pytest.mark.parametrize("kind", ["exact", "normal", "wide"])
+def test_the_check_makes_no_tensor_on_the_default_device(algorithm: str, kind: str) -> None:
+    """wide: float32 of all magnitudes, whose sums float64 can't hold, with infinities and NaN."""
+    promise = find_baseline(algorithm) or find(f"all_reduce/{algorithm}")
+    assert promise is not None
+    accumulator = "native" if algorithm != "nccl" else "library"
+    placement, inputs_kind = "in_place", "normal" if kind == "wide" else kind
+    case = Case("all_reduce", algorithm, "float32", accumulator, "sum", 4000, 4, placement, inputs_kind)
+    parts = [make_input(case, rank, case.numel) for rank in range(4)]
+    if kind == "wide":
+        scales = torch.logspace(-40, 35, case.numel)
+        parts = [part * scales.roll(250 * rank) for rank, part in enumerate(parts)]
+        parts[1][7], parts[2][9], parts[3][9] = float("nan"), float("inf"), float("-inf")
+    check.forget_references()
+    output = parts[0] + parts[1] + parts[2] + parts[3]
+    if promise.owner is not None:
+        owner = promise.owner(case.numel, 4, case.dtype)  # made on the host, and moved by the check
+        promise = dataclasses.replace(promise, owner=lambda *_: owner)
+    given = parts if kind == "wide" else None
+    with NoHiddenTensors():
+        found = check_rank(case, promise, 0, [output], (), inputs=given)
+    assert found.elements == 1000
+    inputs.forget_inputs()
+    check.forget_references()
