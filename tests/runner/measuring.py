@@ -17,8 +17,8 @@ from kernels.compile import executable
 from kernels.spec import Case
 from memory.fabric import Traits
 from runner.config import TimingRequest
+from runner.threads import ThreadWorld
 from runner.timing import Entrant, MeasurePlan, RankMeasurement, measure
-from runner.world import ThreadWorld
 from simulator.world import SimulatorOptions
 
 TIMING = TimingRequest("graph", "kernel", "rotate", warmup=2, samples=3, calls=4, limit="none")

@@ -27,7 +27,8 @@ from runner.baselines import (
 from runner.check import check_rank, merge, promise_of
 from runner.inputs import make_input
 from runner.program import BaselinePlan, run_baseline
-from runner.world import ThreadWorld, WorldFailure
+from runner.threads import ThreadWorld
+from runner.world import WorldFailure
 from simulator.world import SimulatorOptions
 
 GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)

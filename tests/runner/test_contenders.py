@@ -11,8 +11,9 @@ import torch
 from memory.fabric import Fabric, HeapFull
 from memory.pool import SymmetricPool
 from runner.contenders import kernel_contender, slot_bytes
+from runner.threads import ThreadWorld
 from runner.timing import Entrant
-from runner.world import ThreadWorld, WorldFailure
+from runner.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.runner.measuring import case_of, entrant
 

@@ -12,9 +12,10 @@ import torch
 from runner import timing
 from runner.config import TimingRequest
 from runner.link import LinkTimes, link_limit
+from runner.threads import ThreadWorld
 from runner.timed import combine
 from runner.timing import Entrant, MeasurePlan, RankMeasurement, calls_for, expected_s, measure, slots_for, whole_turns
-from runner.world import ThreadWorld, WorldFailure
+from runner.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, entrant
 
