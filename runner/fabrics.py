@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from runner.config import FabricRequest, RequestError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store  # type: ignore[attr-defined]
-
+    from memory.meeting import Store
     from runner.joined import Leader
     from runner.outer import Outer
     from runner.rank import RankFabric

@@ -34,8 +34,7 @@ from runner.rank import (
 from runner.world import GRACE_S, LINGER_S, Argument, Outcomes, Result, WorldFailure, failure_of
 
 if TYPE_CHECKING:
-    from torch.distributed import Store  # type: ignore[attr-defined]
-
+    from memory.meeting import Store
 START_DEADLINE_S = 120.0
 CLOSE_S = 10.0
 """How long the fabrics get to close together."""

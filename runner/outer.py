@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from runner.config import RequestError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store  # type: ignore[attr-defined]
-
+    from memory.meeting import Store
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
 SLURM = ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID")
 
@@ -66,7 +65,8 @@ class Outer:
             wait_for_workers=False,
             multi_tenant=True,
         )
-        return PrefixStore(f"symlab/{self.attempt}", store)
+        prefixed: Any = PrefixStore(f"symlab/{self.attempt}", store)
+        return cast("Store", prefixed)
 
 
 def find(environment: Mapping[str, str]) -> Outer | None:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from memory.fabric import DeadlineExceeded, Fabric, FabricError, PeerLost
 from runner.channel import SEND_LIMIT_S, Channel
@@ -43,7 +43,7 @@ from runner.world import (
 )
 
 if TYPE_CHECKING:
-    from torch.distributed import Store  # type: ignore[attr-defined]  # it's there, unlisted
+    from memory.meeting import Store
 
 START_DEADLINE_S = 60.0
 SILENCE_S = 2.0
@@ -344,7 +344,7 @@ def _served(listener: socket.socket, port: int) -> Store:
     """The store of a world, served by this process to this machine only."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    return TCPStore(
+    store: Any = TCPStore(
         "127.0.0.1",
         port,
         None,
@@ -353,6 +353,7 @@ def _served(listener: socket.socket, port: int) -> Store:
         wait_for_workers=False,
         master_listen_fd=listener.detach(),
     )
+    return cast("Store", store)
 
 
 def _ended(code: int | None) -> str:

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import memory.fabric
 from memory.fabric import Fabric, FabricError, Region
@@ -29,7 +29,9 @@ from runner.channel import Channel
 from runner.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup, Store  # type: ignore[attr-defined]  # it's there, unlisted
+    from torch.distributed import ProcessGroup
+
+    from memory.meeting import Store
 
 PR_SET_PDEATHSIG = 1
 CONNECT_S = 30.0
@@ -98,7 +100,7 @@ def process_group() -> ProcessGroup:
     if not distributed.is_initialized():
         distributed.init_process_group(
             backend="cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=PrefixStore("process_group", _here.connect()),
+            store=PrefixStore("process_group", cast(Any, _here.connect())),
             rank=_here.rank,
             world_size=_here.world_size,
         )
@@ -257,7 +259,8 @@ def local_store(port: int) -> Store:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     limit = timedelta(seconds=CONNECT_S)
-    return TCPStore("127.0.0.1", port, None, is_master=False, timeout=limit, wait_for_workers=False)
+    store: Any = TCPStore("127.0.0.1", port, None, is_master=False, timeout=limit, wait_for_workers=False)
+    return cast("Store", store)
 
 
 def main(descriptor: int, parent: int) -> None:

@@ -1,0 +1,99 @@
+"""What runs in the rank processes of the GPU tests: real cases, with one rank that does not do its part."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from memory.fabric import Executable
+from memory.pool import SymmetricPool
+from runner.program import Plan, run_case
+
+FAULTY_RANK = 1
+NOBODYS_ADDRESS = 0x7000_0000_0000
+"""Mapped by nobody: a kernel that goes there is stopped by the GPU."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What happens on FAULTY_RANK at one call (counted from 1) of a method of its fabric, within run_case(plan)."""
+
+    plan: Plan
+    kind: str = ""
+    method: str = "launch"
+    at_call: int = 1
+
+
+class DamagedFabric:
+    """A rank's fabric on which that happens."""
+
+    def __init__(self, fabric: Any, damage: Damage) -> None:
+        self.fabric = fabric
+        self.damage = damage
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.damage.method:
+            self.calls += 1
+            if self.calls == self.damage.at_call and self.damage.kind:
+                return getattr(self, f"_{self.damage.kind}")
+        return getattr(self.fabric, name)
+
+    def _raise(self, *arguments: Any) -> None:
+        raise KeyError(f"injected at {self.damage.method} {self.calls}")
+
+    def _kill(self, *arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _spin(self, *arguments: Any) -> None:
+        while True:
+            pass  # for ever
+
+    def _skip(self, *arguments: Any) -> None:
+        """This rank launches nothing: its peers' kernels wait for it."""
+
+    def _misdirect(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
+        wrong = [NOBODYS_ADDRESS if one > 1 << 32 else one for one in arguments]
+        self.fabric.launch(executable, grid, block, wrong)
+
+    def _exhaust(self, *arguments: Any) -> Any:
+        """Somebody else's memory leaves no room on this rank's GPU alone."""
+        free_bytes, _ = torch.cuda.mem_get_info()
+        hoard = torch.empty(free_bytes - (400 << 20), dtype=torch.uint8, device="cuda")
+        try:
+            return self.fabric.allocate(*arguments)
+        finally:
+            del hoard
+
+    def _overdraw(self, *arguments: Any) -> None:
+        torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
+
+
+def damaged(fabric: Any, damage: Damage) -> int:
+    """run_case with the damage on one rank; how often the method was called there."""
+    if fabric.rank != FAULTY_RANK:
+        run_case(fabric, damage.plan)
+        return 0
+    wrapped = DamagedFabric(fabric, damage)
+    run_case(wrapped, damage.plan)
+    return wrapped.calls
+
+
+def memory(fabric: Any, argument: object) -> tuple[int, int, int]:
+    """Bytes held of the heap, bytes free on the GPU, live regions."""
+    return fabric.held_bytes, fabric.free_bytes, len(fabric.live_regions())
+
+
+def nothing(fabric: Any, argument: object) -> object:
+    return argument
+
+
+def big_tensor(fabric: Any, size_bytes: int) -> None:
+    """Room for a large tensor: what an earlier shortage must not have changed."""
+    with SymmetricPool(fabric) as pool:
+        pool.tensor(size_bytes, torch.uint8, name="big")
