@@ -58,7 +58,6 @@ def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -
         if peer != meeting.rank and _tried(library.get_peer_tensor, children, tensor, peer):
             unmapped.append(peer)
     reason = _tried(library.get_multicast_tensor, children, tensor)
-    driver.wait(meeting.deadline)
     answers = [json.loads(note) for note in meeting.exchange("probe", json.dumps([unmapped, reason]))]
     while children:
         library.free_tensor(children.pop())

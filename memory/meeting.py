@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
 
@@ -34,10 +34,12 @@ OPENING = -1
 
 
 class Store(Protocol):
-    """What is used of torch.distributed's stores, a TCPStore first of all. get and multi_get wait for their keys."""
+    """What is used of torch.distributed's stores, a TCPStore first of all. get and multi_get wait for their keys.
+
+    And append(key, value), which torch's type stubs don't know.
+    """
 
     def set(self, key: str, value: str, /) -> None: ...
-    def append(self, key: str, value: str, /) -> None: ...
     def check(self, keys: list[str], /) -> bool: ...
     def get(self, key: str, /) -> bytes: ...
     def multi_get(self, keys: list[str], /) -> list[bytes]: ...
@@ -59,7 +61,6 @@ class Meeting:
         self._round = 0
         self._deadline: float | None = None
         self._stale: list[str] = []
-        self._follows = False
         self._has_left = False
 
     @property
@@ -92,7 +93,6 @@ class Meeting:
             self._stale.append(_log(self._run))
         self._run = run
         self._round = 0
-        self._follows = False
         self._has_left = False
 
     def exchange(self, kind: str, note: str) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class Meeting:
         """Tell the others that this rank is done with the run: "" in good order, else the error it ended with."""
         if not self._has_left:
             self._has_left = True
-            _write_down(self._store, self._run, self._rank, text, self._follows)
+            _write_down(self._store, self._run, self._rank, text)
 
     def _wait(self, keys: list[str], kind: str) -> None:
         """Until all keys are there. A complete exchange counts, even if a rank has failed since."""
@@ -144,12 +144,14 @@ class Meeting:
         self._lose([line for line in self._log_lines() if _is_failure(line)], kind)
 
     def _lose(self, gone: Sequence[dict[str, Any]], kind: str) -> None:
-        """Raise PeerLost about the rank that it began with, if any is gone."""
+        """Raise PeerLost about the rank that it began with, if any is gone.
+
+        The first failure in the log is what the others followed from: they are written down after it was read.
+        """
         others = [line for line in gone if line["rank"] != self._rank]
         if not others:
             return
-        first = min(others, key=lambda line: (line["follows"], line["text"] == ""))
-        self._follows = True
+        first = min(others, key=lambda line: line["text"] == "")
         who = "the world was ended" if first["rank"] is None else f"rank {first['rank']} failed"
         if first["text"]:
             raise PeerLost(f"{who}: {first['text']}")
@@ -171,7 +173,7 @@ def lost(store: Store, run: int, rank: int | None, text: str) -> None:
 
     run is the program's number, as given to Meeting.begin; OPENING before the first.
     """
-    _write_down(store, run, rank, text or "its process ended", False)
+    _write_down(store, run, rank, text or "its process ended")
 
 
 def named(ranks: Sequence[int]) -> str:
@@ -179,9 +181,9 @@ def named(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-def _write_down(store: Store, run: int, rank: int | None, text: str, follows: bool) -> None:
-    """Add a line to the run's log. follows: the rank failed because another one had."""
-    store.append(_log(run), json.dumps({"rank": rank, "text": text, "follows": follows}) + "\n")
+def _write_down(store: Store, run: int, rank: int | None, text: str) -> None:
+    """Add a line to the run's log."""
+    cast(Any, store).append(_log(run), json.dumps({"rank": rank, "text": text}) + "\n")
 
 
 def _log(run: int) -> str:

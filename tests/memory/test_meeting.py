@@ -119,6 +119,25 @@ def test_a_rank_that_fails_or_leaves_is_named(stores: Stores, text: str, message
         assert message in str(outcome)
 
 
+def test_a_failure_is_named_before_a_rank_that_left_in_good_order(stores: Stores) -> None:
+    gone = threading.Event()
+
+    def program(meeting: Meeting) -> None:
+        meeting.begin(0)
+        if meeting.rank == 1:
+            meeting.leave("")
+            gone.set()
+        elif meeting.rank == 2:
+            gone.wait(10)
+            meeting.leave("ValueError: its own fault")
+        else:
+            gone.wait(10)
+            time.sleep(0.2)
+            meeting.exchange("barrier", "")
+
+    assert str(met(stores, 3, program)[0]) == "rank 2 failed: ValueError: its own fault"
+
+
 def test_a_complete_exchange_counts_even_if_a_rank_has_failed_since(stores: Stores) -> None:
     late = threading.Event()
 
