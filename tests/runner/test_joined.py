@@ -173,7 +173,7 @@ def records(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, "spin", "fabric=nvshmem", "sizes=[8,16,32,64]", "deadline_s=2")
+    launched = Launched(tmp_path, "spin", "fabric=nvshmem", "baselines=none", "sizes=[8,16,32,64]", "deadline_s=2")
     codes, outs, errors = launched.end()
     assert codes == [1, 1], outs[0] + errors[0] + errors[1]
     assert outs[1] == ""
@@ -186,7 +186,7 @@ def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: P
 
 
 def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path: Path) -> None:
-    codes, outs, errors = Launched(tmp_path, "", "fabric=nvshmem", "world_size=4").end()
+    codes, outs, errors = Launched(tmp_path, "", "fabric=nvshmem", "baselines=none", "world_size=4").end()
     assert codes == [2, 2]
     assert outs == ["", ""]
     assert errors[0] == "symlab: error: world_size is 4, but torchrun started 2 ranks (world_size), give 2\n"
@@ -202,7 +202,7 @@ def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
 
 
 def test_sigterm_to_rank_0_ends_both(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "sizes=[8]")
+    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
     until(lambda: (tmp_path / "sleeping-1").exists())
     launched.ranks[0].send_signal(signal.SIGTERM)
     codes, outs, _ = launched.end()
@@ -212,7 +212,7 @@ def test_sigterm_to_rank_0_ends_both(tmp_path: Path) -> None:
 
 
 def test_rank_0_is_killed_and_the_other_ends(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "sizes=[8]")
+    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
     until(lambda: (tmp_path / "sleeping-1").exists())
     launched.ranks[0].kill()
     codes, outs, _ = launched.end()

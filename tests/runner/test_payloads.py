@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from kernels import catalogue
 from kernels.compile import executable
 from kernels.spec import DTYPES, Case
-from runner import check, program
+from runner import inputs, program
 from runner.check import merge
 from runner.program import Plan, run_case
 from runner.threads import ThreadWorld
@@ -21,7 +20,7 @@ WORLD_SIZE = 4
 NUMEL = 1999
 
 
-def special_input(case: Case, rank: int, numel: int) -> torch.Tensor:
+def special_input(case: Case, rank: int, numel: int, device: torch.device | None = None) -> torch.Tensor:
     """Every element drawn from the values that arithmetic treats in a special way."""
     dtype = DTYPES[case.dtype]
     limits = torch.finfo(dtype)
@@ -69,9 +68,8 @@ def test_special_values(
     spec = catalogue.find(f"all_reduce/{algorithm}")
     if not spec.needs_multicast and multimem == "stated":
         pytest.skip("the model of the switch is nothing to a peer-to-peer kernel")
-    made: Callable[[Case, int, int], torch.Tensor] = special_input
-    monkeypatch.setattr(program, "make_input", made)
-    monkeypatch.setattr(check, "make_input", made)
+    monkeypatch.setattr(program, "make_input", special_input)
+    monkeypatch.setattr(inputs, "make_input", special_input)
     size_bytes = NUMEL * DTYPES[dtype].itemsize
     case = Case("all_reduce", algorithm, dtype, accumulator, "sum", size_bytes, WORLD_SIZE, seed=20261121)
     compiled = executable(spec, case, "sm_90a", cache_dir)
