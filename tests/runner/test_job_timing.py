@@ -21,7 +21,20 @@ LIMIT = LinkLimit(380.0, 370.0, 1 << 28)
 
 
 def timing_of(limit: LinkLimit | None) -> Timing:
-    return Timing("graph", "kernel", "rotate", 4, 8192, 12, 4, 1.0, ((5.0, 6.0), (5.5, 5.0)), 64, 128, (), limit)
+    return Timing(
+        mode="graph",
+        window="kernel",
+        l2="rotate",
+        slots=4,
+        slot_bytes=8192,
+        warmup_calls=12,
+        calls_per_sample=4,
+        bus_factor=1.0,
+        samples_us=((5.0, 6.0), (5.5, 5.0)),
+        checked_before=64,
+        checked_after=128,
+        limit=limit,
+    )
 
 
 class GpuWorld:
