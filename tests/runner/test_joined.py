@@ -93,7 +93,7 @@ def test_the_first_node_of_a_list(nodes: str, first: str) -> None:
 
 
 SCRIPT = """
-    import functools, hashlib, sys
+    import functools, hashlib, os, sys
     from pathlib import Path
 
     import runner.fabrics, runner.session
@@ -123,7 +123,9 @@ SCRIPT = """
         return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")
 
     means = Means(lambda spec, case, traits: None, compiled, ran)
-    sys.exit(main([*arguments, "algorithms=[one_shot]", "track=none"], Tools(means=means)))
+    code = main([*arguments, "algorithms=[one_shot]", "track=none"], Tools(means=means))
+    sys.stdout.flush()
+    os._exit(code)  # as runner.__main__.command() does: a rank's thread may be in the middle of something
 """
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from runner import session
+from runner.compose import compose_jobs, hydra_over
+from runner.config import RequestError
+from runner.fabrics import Machine, resolve
+from runner.outer import Outer
 from runner.session import MAX_FAILED_STARTS
 from runner.world import WorldFailure
 from tests.runner.conftest import Outcome, Script
@@ -75,3 +80,20 @@ def test_what_the_request_says_about_isolation() -> None:
 
     assert session._isolated(Asked())  # type: ignore[arg-type]
     assert not session._isolated(object())  # type: ignore[arg-type]
+
+
+def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hydra_over():
+        first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
+    outer = Outer("srun", 0, 8, 0, "gpu01", 29500)
+    machine = Machine(8, "", True)
+    monkeypatch.setattr(session, "resolve", functools.partial(resolve, machine=lambda: machine))
+    command = session.prepare([], [first], outer)
+    assert [job.request.fabric.name for job in command.jobs] == ["nvshmem"]
+    assert command.fabric_lines == ("fabric: nvshmem (8 GPUs and the gpu extra found; srun started 8 ranks)",)
+    with pytest.raises(RequestError, match="srun's world has one fabric for all jobs .fabric."):
+        session.prepare([], [first, second], outer)
+    assert len(session.prepare([], [first, second]).jobs) == 2
+    monkeypatch.setattr(session, "_isolated", lambda request: True)
+    with pytest.raises(RequestError, match="srun's world can't be replaced .isolation=process."):
+        session.prepare([], [first], outer)
