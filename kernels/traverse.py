@@ -16,18 +16,23 @@ def each_vector(
     unroll: cutlass.Constexpr,
     body: cutlass.Constexpr,
 ) -> None:
-    """Call body with lists of byte offsets begin, begin + step, .. below end: unroll at a time, then one by one.
+    """Call body with lists of byte offsets begin, begin + step, .. below end: unroll at a time, then half as many, ..
 
-    What body does for one list can overlap, so unroll sets how many independent accesses a thread has in flight.
+    What body does for one list can overlap, so unroll sets how many independent accesses a thread has in flight. The
+    rest goes by halves, not one by one: a thread with 3 of 4 offsets left would wait three times for the links.
     """
     offset = begin
-    if cutlass.const_expr(unroll > 1):
-        while offset + step * (unroll - 1) < end:
-            body([offset + step * i for i in range(unroll)])
-            offset += step * unroll
-    while offset < end:
-        body([offset])
-        offset += step
+    widths = halves(unroll)
+    for i in cutlass.range_constexpr(len(widths)):
+        width = widths[i]
+        while offset + step * (width - 1) < end:
+            body([offset + step * j for j in range(width)])
+            offset += step * width
+
+
+def halves(width: int) -> list[int]:
+    """width, its half, .. 1; rounded down."""
+    return [width, *halves(width // 2)] if width > 1 else [1]
 
 
 @cute.jit

@@ -38,8 +38,8 @@ from kernels.all_reduce import shares
 from kernels.all_reduce.tuning import Step, Tuning
 from kernels.spec import Case, KernelSpec, Parameter
 
-# Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of the
-# slowest rank, with 256, 512 and 1024 threads, 1, 2 and 4 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. 512
+# Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
+# the slowest rank, with 256, 512 and 1024 threads, 1, 2 and 4 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. 512
 # threads: 1 KiB takes 5.3 us on 4 GPUs (1024: 5.4), 64 KiB 6.4 to 6.8 either way. 8 loads are the most that
 # peers.BATCH allows one vector to have; 4 made no difference beyond the noise.
 TUNING = Tuning(

@@ -33,10 +33,10 @@ from kernels.all_reduce import shares
 from kernels.all_reduce.tuning import Step, Tuning
 from kernels.spec import Case, KernelSpec, Parameter
 
-# Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of the
-# slowest rank, with 256, 512 and 1024 threads, 1 to 8 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. 256 threads
-# were never worse than 512 or 1024 by more than 1 %: a slice of 1/n spreads over more SMs. 16 loads in flight are 4
-# vectors of 4 ranks: at 4 MiB and 32 blocks 25.9 to 26.6 us, with 4 loads 27.6; the bytes in flight, not the blocks, count.
+# Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
+# the slowest rank, with 256, 512 and 1024 threads, 1 to 8 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. More
+# than 256 threads gained 1 % at best and cost up to 8 % at 64 KiB, where a slice then fills fewer SMs. 16 loads in
+# flight are 4 vectors of 4 ranks: 4 MiB and 32 blocks take 26 us, with 4 loads 27.6.
 TUNING = Tuning(
     (
         Step(

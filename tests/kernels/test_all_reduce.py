@@ -123,7 +123,7 @@ def test_parameters_are_as_declared(case_of: Callable[..., Case], compiled: Comp
     assert found == [(type_, str(i)) for i, type_ in enumerate(types)]
     assert executable.entry == f"all_reduce_{algorithm}_0"
     assert f".visible .entry {executable.entry}(" in executable.ptx
-    assert ".reqntid 512, 1, 1" in executable.ptx
+    assert f".reqntid {spec.launch(case_of(algorithm)).block}, 1, 1" in executable.ptx
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -237,7 +237,7 @@ def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: P
     process = subprocess.Popen(
         [sys.executable, "-m", "runner", *command_line(bench), "sizes=[1K,4M,8M,16M]", "launches=1000"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -258,7 +258,7 @@ def test_the_same_command_inside_torchrun(bench: Bench, tmp_path: Path) -> None:
     run = subprocess.run(
         [*launcher, "-m", "runner", *command_line(bench), "sizes=[1K,1M]"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,

@@ -55,12 +55,12 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
             source, target = binding.input, binding.output
             data = make_input(plan.case, fabric.rank, source.size_bytes // plan.case.itemsize).cpu()
             for _ in range(plan.launches):
-                fabric.write(source.tensor.region, source.guard_bytes, data.view(torch.uint8))
+                fabric.write(source.tensor.region, source.offset_bytes, data.view(torch.uint8))
                 fabric.synchronize()
                 fabric.barrier()
                 fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
                 fabric.synchronize()
-                content = fabric.read(target.tensor.region, target.guard_bytes, target.size_bytes)
+                content = fabric.read(target.tensor.region, target.offset_bytes, target.size_bytes)
                 found.append(content.numpy().tobytes())
                 fabric.barrier()
     return found
