@@ -9,7 +9,6 @@ runs in the one it has, and its case says so.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -149,8 +148,8 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> str | No
     return None
 
 
-def library_of(algorithm: str) -> str:
-    """What a record calls the library behind a baseline, with its version: "NCCL 2.28.9"."""
+def library_of(algorithm: str, traits: Traits) -> str:
+    """What a record calls the library behind a baseline, with the version that was loaded: "NCCL 2.28.9"."""
     import torch
 
     if algorithm == "nccl":
@@ -160,10 +159,7 @@ def library_of(algorithm: str) -> str:
         return f"NCCL {'.'.join(str(part) for part in version)}"
     if algorithm.startswith("torch/"):
         return f"PyTorch {torch.__version__.partition('+')[0]} symmetric memory"
-    for package in ("nvidia-nvshmem-cu13", "nvidia-nvshmem-cu12"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return f"NVSHMEM {importlib.metadata.version(package)}"
-    return "NVSHMEM (version not known)"
+    return traits.library
 
 
 class InPlace:

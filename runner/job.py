@@ -214,7 +214,7 @@ class _Attempt:
             self.fail(Status.REFUSED, refusal)
             return
         if baseline is not None:
-            self.library = library_of(self.case.algorithm)
+            self.library = library_of(self.case.algorithm, self.traits)
         else:
             self.executable = means.compiled(spec, self.case, self.traits.arch, request.cache_dir)
         try:

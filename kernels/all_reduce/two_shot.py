@@ -36,7 +36,8 @@ from kernels.spec import Case, KernelSpec, Parameter
 # Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
 # the slowest rank, with 256, 512 and 1024 threads, 1 to 8 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. More
 # than 256 threads gained 1 % at best and cost up to 8 % at 64 KiB, where a slice then fills fewer SMs. 16 loads in
-# flight are 4 vectors of 4 ranks: 4 MiB and 32 blocks take 26 us, with 4 loads 27.6.
+# flight are 4 vectors of 4 ranks: 4 MiB and 32 blocks take 26 us, with 4 loads 27.6. Loads past L1 (relaxed, or with
+# L1::no_allocate) and other stores (relaxed, .cs, .wt) made no difference beyond the noise.
 TUNING = Tuning(
     (
         Step(
@@ -57,7 +58,21 @@ TUNING = Tuning(
             threads=256,
             blocks=128,
             loads_in_flight=16,
-            reason="16 MiB takes 84.6 us on 4 GPUs (64: 85.5) and 55.8 on 2 (64: 56.2); 256 MiB 787 on 2 (64: 798)",
+            up_to_ranks=2,
+            reason="16 MiB takes 55.3 us on 2 GPUs (64: 55.7), 256 MiB 786 (64: 798, 32: 818)",
+        ),
+        Step(
+            threads=256,
+            blocks=128,
+            loads_in_flight=32,
+            up_to_bytes=128 << 20,
+            reason="16 MiB takes 82.2 us on 4 GPUs (16 loads: 83.9, 96 blocks: 83.9), 64 MiB 317.8 (16 loads: 320)",
+        ),
+        Step(
+            threads=256,
+            blocks=32,
+            loads_in_flight=16,
+            reason="256 MiB takes 1251 us on 4 GPUs (128 blocks: 1265, 8 loads and 128 blocks: 1254, 16 blocks: 1271)",
         ),
     )
 )

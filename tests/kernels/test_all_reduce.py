@@ -192,8 +192,8 @@ def test_every_element_has_one_owner_in_rank_order(dtype: str, world_size: int, 
 
 def test_launches_grow_with_the_work_up_to_a_bound(case_of: Callable[..., Case]) -> None:
     for algorithm, grids in {
-        "one_shot": [1, 1, 2, 32, 32],
-        "two_shot": [1, 1, 1, 16, 32],
+        "one_shot": [1, 1, 2, 64, 64],
+        "two_shot": [1, 1, 1, 32, 128],
         "multimem_one_shot": [1, 1, 2, 8, 8],
         "multimem_two_shot": [1, 1, 1, 8, 8],
     }.items():
