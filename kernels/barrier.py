@@ -29,7 +29,7 @@ import cutlass
 import cutlass.cute as cute
 
 from kernels import device
-from kernels.status import ALL_RANKS, COMPLETE, ENTRY, EXIT
+from kernels.status import ALL_RANKS, COMPLETE, ENTRY, EXIT, MIDDLE
 
 LOOK_EVERY = 64
 """A power of two. An acquire load takes most of a microsecond, so waits of normal length never get that far."""
@@ -67,17 +67,17 @@ class OverPeers:
         self.thread = thread
         self.watch = watch
         self.world_size = world_size
-        self.orders = {ENTRY: entry, EXIT: exit}
+        self.orders = {ENTRY: entry, MIDDLE: "release", EXIT: exit}
         self.flag, self.mine = places(thread, watch.block, watch.rank, signal_peers, signals, world_size)
 
     def arrive(self, epoch: Any, phase: int) -> None:
-        if phase == EXIT:
+        if phase != ENTRY:
             cute.arch.sync_threads()
         tell_peer(self.thread, self.mine, epoch, self.world_size, self.orders[phase])
 
     def wait(self, epoch: Any, phase: int) -> None:
         await_peer(self.thread, self.flag, epoch, phase, self.watch, self.world_size)
-        if phase == ENTRY:
+        if phase != EXIT:
             cute.arch.sync_threads()
 
 

@@ -32,6 +32,13 @@ class Peers:
         self.count = count
         self.addresses = self.look_up(0, count) if count <= BATCH else []
 
+    @classmethod
+    def at(cls, addresses: Sequence[Any]) -> Peers:
+        """Buffers at known addresses, BATCH of them at most, in this order."""
+        made = cls.__new__(cls)
+        made.table, made.first, made.count, made.addresses = None, 0, len(addresses), list(addresses)
+        return made
+
     def look_up(self, begin: Any, count: int) -> list[Any]:
         """The addresses of numbers begin to begin + count in this order."""
         return [device.load_address(self.table, self.rank(begin + i)) for i in range(count)]

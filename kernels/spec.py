@@ -124,11 +124,15 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Symmetric memory that a kernel keeps between launches (flags, epochs), zeroed once before the first launch."""
+    """Symmetric memory that a kernel keeps between launches.
+
+    Flags and epochs are zeroed once before the first launch; scratch, which a kernel writes before it reads, is not.
+    """
 
     name: str
     numel: int
     dtype: str = "int32"
+    zeroed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ STATUS_WORDS = 9
 NOTHING, CLAIMED, COMPLETE = 0, 1, 2
 """The state: nobody gave up; somebody did and is writing; the other words are all there."""
 
-PHASES = ("entry barrier", "exit barrier")
-ENTRY, EXIT = range(len(PHASES))
+PHASES = ("entry barrier", "exit barrier", "middle barrier")
+ENTRY, EXIT, MIDDLE = range(len(PHASES))
 
 ALL_RANKS = -1
 """As the peer waited for: a barrier through the switch counts arrivals, and can't tell whose are missing."""

@@ -215,7 +215,8 @@ def bind_workspaces(
         size_bytes = wanted.numel * getattr(torch, wanted.dtype).itemsize
         tensor = _buffer(pool, prefix + wanted.name, size_bytes, guard_bytes).tensor
         workspace = Buffer(wanted.name, tensor, guard_bytes, size_bytes)
-        workspace.write(fabric, torch.zeros(size_bytes, dtype=torch.uint8))
+        if wanted.zeroed:
+            workspace.write(fabric, torch.zeros(size_bytes, dtype=torch.uint8))
         workspaces.append(workspace)
     return tuple(workspaces)
 

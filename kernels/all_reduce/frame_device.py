@@ -10,7 +10,7 @@ import cutlass.cute as cute
 from kernels import device
 from kernels.arithmetic import Sum
 from kernels.barrier import OverMulticast, OverPeers
-from kernels.status import ENTRY, EXIT
+from kernels.status import ENTRY, EXIT, MIDDLE
 from kernels.traverse import VECTOR_BYTES
 
 
@@ -57,6 +57,13 @@ class Frame:
         """Wait until all other ranks have told the same."""
         if self.kernel.entry_barrier:
             barrier.wait(self.epoch, ENTRY)
+
+    def meet(self, barrier: OverPeers) -> None:
+        """In place of arrive and wait, between two halves of the work: what all ranks did in the first is seen."""
+        if self.kernel.entry_barrier:
+            self.epoch += 1
+            barrier.arrive(self.epoch, MIDDLE)
+            barrier.wait(self.epoch, MIDDLE)
 
     def leave(self, barrier: OverPeers | OverMulticast) -> None:
         """Wait until all ranks have done their work; the last epoch used is kept for the next launch."""

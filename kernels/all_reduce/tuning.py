@@ -28,7 +28,8 @@ class Step:
 
     blocks: at most; fewer where the work leaves threads without a vector. loads_in_flight: 16-byte loads of a thread
     before its first addition. They take four registers each, and a thread has 65536 // threads at most: 8 at 1024
-    threads, 16 at 512, 32 at 256 leave room for addresses and sums. reason: where the values come from.
+    threads, 16 at 512, 32 at 256 leave room for addresses and sums. push: contributions are stored to who adds them,
+    not loaded by it (two_shot, up to BATCH ranks). reason: where the values come from.
     """
 
     threads: int
@@ -37,6 +38,7 @@ class Step:
     reason: str
     up_to_bytes: int = ANY_SIZE
     up_to_ranks: int = MAX_WORLD_SIZE
+    push: bool = False
 
     def __post_init__(self) -> None:
         if not MIN_THREADS <= self.threads <= MAX_THREADS or self.threads % 32:

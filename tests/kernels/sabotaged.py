@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
+from kernels.all_reduce.tuning import Step, Tuning
 from kernels.spec import Case, KernelSpec
 
 HERE = "tests/kernels/sabotaged.py"
@@ -50,6 +51,12 @@ def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -
     )
 
 
+PUSHED = replace(
+    two_shot.spec_of(Tuning((Step(threads=128, blocks=8, loads_in_flight=8, push=True, reason="small data, too"),))),
+    algorithm="two_shot_pushed",
+)
+"""No defect: two_shot as the catalogue has it for large buffers, for tests with small ones."""
+
 SABOTAGED: dict[str, KernelSpec] = {
     spec.algorithm: spec
     for spec in (
@@ -59,6 +66,9 @@ SABOTAGED: dict[str, KernelSpec] = {
         _sabotaged(one_shot.SPEC, "accumulates_natively", _accumulates_natively),
         _sabotaged(two_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
         _sabotaged(two_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
+        PUSHED,
+        _sabotaged(PUSHED, "no_middle_barrier", _without_entry_barrier),
+        _sabotaged(PUSHED, "no_exit_barrier", _without_exit_barrier),
         _sabotaged(multimem_one_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
         _sabotaged(multimem_one_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _without_wide_accumulator),

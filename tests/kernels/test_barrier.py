@@ -101,7 +101,7 @@ class Launches:
         place("output", torch.zeros(self.case.numel, dtype=torch.bfloat16))
         # Earlier epochs have left their number, or where a barrier counts arrivals of all ranks, as many.
         arrived = as_int32(self.epoch * RANKS) if self.spec.needs_multicast else self.epoch
-        begin = {"epochs": self.epoch, "signals": arrived, "status": 0}
+        begin = {"epochs": self.epoch, "signals": arrived, "status": 0, "scratch": -1}
         for workspace in self.spec.workspaces(self.case):
             place(workspace.name, torch.full((workspace.numel,), begin[workspace.name], dtype=torch.int32))
         plain = {"numel": self.case.numel, "rank": fabric.rank, "patience": self.patience}

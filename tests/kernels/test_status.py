@@ -35,8 +35,8 @@ def test_a_report_is_a_sentence(words: list[int], text: str) -> None:
 def test_words_that_no_kernel_wrote_are_an_error(state: int) -> None:
     with pytest.raises(ValueError, match=rf"the status words are overwritten: {state}, "):
         describe([state, *[0] * (STATUS_WORDS - 1)])
-    with pytest.raises(ValueError, match=r"overwritten: 2, 0, 0, 2,"):
-        describe([COMPLETE, 0, 0, 2, 0, 0, 0, 0, 0])
+    with pytest.raises(ValueError, match=r"overwritten: 2, 0, 0, 3,"):
+        describe([COMPLETE, 0, 0, 3, 0, 0, 0, 0, 0])
 
 
 def test_a_wrong_number_of_words_is_an_error() -> None:

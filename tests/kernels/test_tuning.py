@@ -69,10 +69,23 @@ def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], a
     signals = 132 if spec.needs_multicast else 132 * 2
     for case in (small, middle, large):
         sizes = {workspace.name: workspace.numel for workspace in spec.workspaces(case)}
+        assert sizes.pop("scratch", 4) == 4
         assert sizes == {"signals": signals, "epochs": 132, "status": 9}
     loads = 1 if spec.needs_multicast else 2
     assert [spec.choices(case)["unroll"] for case in (small, middle, large)] == [8 // loads, 8, 8 // loads]
     assert len({spec.variant(case) for case in (small, middle, large)}) == 3
+
+
+@pytest.mark.parametrize(("world_size", "rows", "longest"), [(1, 0, 0), (2, 1, 32), (3, 2, 22), (8, 7, 8), (9, 0, 0)])
+def test_scratch_has_a_row_of_a_slice_for_each_other_rank_that_pushes(
+    case_of: Callable[..., Case], world_size: int, rows: int, longest: int
+) -> None:
+    """64 vectors of 16 bytes; more ranks than 8, or one alone, pull."""
+    spec = two_shot.spec_of(Tuning((Step(128, 4, 8, "a test", push=True),)))
+    case = case_of("two_shot", world_size=world_size, size_bytes=1024)
+    (scratch,) = [workspace for workspace in spec.workspaces(case) if workspace.name == "scratch"]
+    assert (scratch.numel, scratch.zeroed) == (max(4 * rows * longest, 4), False)
+    assert spec.choices(case)["push"] == (world_size <= 8)
 
 
 def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -> None:

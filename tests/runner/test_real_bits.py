@@ -24,7 +24,9 @@ from simulator.world import SimulatedWorld, SimulatorOptions
 
 HEAP_BYTES = 1 << 25
 LAUNCHES = 2
-NUMELS = (1, 1001)
+NUMELS = (1, 1001, (1 << 20) + 3)
+"""The last is above the size up to which two_shot pulls, for every dtype."""
+
 LARGEST_BYTES = 64 << 10
 
 

@@ -106,6 +106,33 @@ def test_correct_kernels_give_the_same_result_for_every_seed(
     assert {chain_result(compiled, spec, seed) for seed in SEEDS} == {"right"}
 
 
+def test_a_pushed_two_shot_gives_the_same_result_for_every_seed(
+    sabotaged: dict[str, KernelSpec], compiled: Callable[[KernelSpec, Case], Executable]
+) -> None:
+    assert {chain_result(compiled, sabotaged["two_shot_pushed"], seed) for seed in SEEDS} == {"right"}
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_a_pushed_two_shot_folds_as_a_pulled_one(
+    placement: str,
+    world_size: int,
+    sabotaged: dict[str, KernelSpec],
+    compiled: Callable[[KernelSpec, Case], Executable],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Normal inputs, to the bit, of sizes with and without whole vectors, slices and blocks."""
+    spec = sabotaged["two_shot_pushed"]
+    monkeypatch.setattr(catalogue, "find", lambda name: spec)
+    for size_bytes in (2, 30, 1000, 4098, 70_000):
+        changes = {"size_bytes": size_bytes, "world_size": world_size, "placement": placement, "inputs": "normal"}
+        case = case_of(spec.algorithm, **changes)
+        world = ThreadWorld(world_size, SimulatorOptions(heap_bytes=HEAP_BYTES, schedule="random", seed=size_bytes))
+        outcomes = world.run(run_case, Plan(case, compiled(spec, case), launches=3), 60)
+        check = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+        assert (check.faults, check.method) == ((), "bitwise_fold")
+
+
 @pytest.mark.parametrize(
     "defect",
     [
@@ -113,6 +140,8 @@ def test_correct_kernels_give_the_same_result_for_every_seed(
         "one_shot_no_exit_barrier",
         "two_shot_no_entry_barrier",
         "two_shot_no_exit_barrier",
+        "two_shot_pushed_no_middle_barrier",
+        "two_shot_pushed_no_exit_barrier",
         "multimem_one_shot_no_entry_barrier",
         "multimem_one_shot_no_exit_barrier",
         "multimem_two_shot_no_entry_barrier",
