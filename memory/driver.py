@@ -65,6 +65,23 @@ class Driver(Protocol):
         ...
 
 
+KEPT_TABLES = 1024
+"""Packed arguments of launches that are kept. Packing eleven took 22 us of a 2.5 GHz Xeon on 2026-11-21: as long as the
+rest of a launch, and a loop makes the same launch again and again."""
+
+
+def _table(name: str, sizes: Sequence[int], arguments: Sequence[int]) -> tuple[Any, list[Any]]:
+    """A kernel's arguments as cuLaunchKernel takes them: addresses of values, and the values that have to stay."""
+    if len(arguments) != len(sizes):
+        raise ValueError(f"{name} has {len(sizes)} parameters, and was given {len(arguments)}")
+    values = [
+        packed(value, size, f"{name}, parameter {index}")
+        for index, (value, size) in enumerate(zip(arguments, sizes, strict=True))
+    ]
+    cells = [ctypes.create_string_buffer(value, len(value)) for value in values]
+    return (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells)), cells
+
+
 class _Lent:
     """Memory as torch takes it from others; the tensors made from it keep this object alive."""
 
@@ -97,6 +114,7 @@ class CudaDriver:
         self._rank = rank
         self._device = torch.device("cuda", device_index)
         self._functions: dict[tuple[str, str], tuple[Any, tuple[int, ...]]] = {}
+        self._tables: dict[tuple[str, tuple[int, ...]], tuple[Any, list[Any]]] = {}
         self._streams: set[int] = set()
         self._last = ""
         properties = torch.cuda.get_device_properties(device_index)
@@ -152,15 +170,12 @@ class CudaDriver:
         if executable.arch not in (self.arch, self.arch.rstrip("a")):
             raise ValueError(f"{executable.name} was compiled for {executable.arch}, this GPU is {self.arch}")
         function, sizes = self.load(executable)
-        if len(arguments) != len(sizes):
-            raise ValueError(f"{executable.name} has {len(sizes)} parameters, and was given {len(arguments)}")
-        values = [
-            packed(value, size, f"{executable.name}, parameter {index}")
-            for index, (value, size) in enumerate(zip(arguments, sizes, strict=True))
-        ]
-        # The driver copies the arguments before the call returns.
-        cells = [ctypes.create_string_buffer(value, len(value)) for value in values]
-        table = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells))
+        key = (executable.digest, tuple(arguments))
+        if key not in self._tables:
+            if len(self._tables) >= KEPT_TABLES:
+                self._tables.clear()
+            self._tables[key] = _table(executable.name, sizes, arguments)
+        table, _ = self._tables[key]
         stream = self.stream()
         self._last = executable.name
         self._streams.add(stream)
