@@ -220,6 +220,48 @@ def test_graphs_that_do_nothing_are_found_out(cache: Path) -> None:
     assert timed[1].problem.endswith("the timed calls changed nothing")
 
 
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_graphs_that_only_work_while_warming_up_are_found_out(cache: Path, warmup: int) -> None:
+    """What the warm-up wrote would be right: it is gone when the timed calls begin."""
+    timing_of = dataclasses.replace(TIMING, warmup=warmup)
+    plan = MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot", placement="in_place")), timing_of)
+
+    def tire(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.tired_graphs = warmup + 1
+
+    timed, _ = combine(plan, Bench(plan, 2, spoil=tire).run(), None)
+    assert [one.timing for one in timed] == [None, None]
+    assert timed[0].wrong is not None
+    assert timed[1].problem.endswith("the timed calls changed nothing")
+
+
+def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
+    """Launched one by one they are right; the graph has every call twice, which adds up to something else."""
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+
+    def double(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.doubled_graphs = True
+
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=double).run(), None)
+    assert timed.timing is None
+    assert timed.wrong is not None
+    assert timed.wrong.wrong > 2048
+
+
+def test_a_slot_that_the_timed_calls_left_out_is_found_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    original = timing._Measuring._round
+
+    def without_the_last(self: Any, keep: bool = False) -> None:
+        original(self, keep)
+        for lane in self._lanes:
+            lane.contender.write(3, lane.data)
+
+    monkeypatch.setattr(timing._Measuring, "_round", without_the_last)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.problem.endswith("the timed calls changed nothing")
+
+
 def test_what_can_not_be_captured_is_left_out_on_all_ranks(both: MeasurePlan) -> None:
     def break_one(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
         original = stopwatch.capture
