@@ -94,6 +94,7 @@ class RankMeasurement:
     link: LinkTimes | None
     device_before: dict[str, Any]
     device_after: dict[str, Any]
+    l2_bytes: int = 0
 
 
 def expected_us(size_bytes: int) -> float:
@@ -149,7 +150,7 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
             before, after = _Measuring(device, plan, stopwatch, lanes).run()
             found = tuple(lane.times() for lane in lanes)
             del lanes
-    return RankMeasurement(fabric.rank, found, link, before, after)
+    return RankMeasurement(fabric.rank, found, link, before, after, fabric.traits.l2_bytes)
 
 
 @dataclass(slots=True)

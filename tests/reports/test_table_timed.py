@@ -157,6 +157,18 @@ def test_captions_say_how_and_against_what() -> None:
     assert "symlab: 0123456789ab" in text
 
 
+def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_through_memory() -> None:
+    cache = {"l2_bytes": 50 << 20}
+    large = timed("one_shot", 20.0, 1 << 20, timing=cache)
+    small = [timed("one_shot", 5.0, size_bytes, timing=cache) for size_bytes in (KIB, 4 * KIB)]
+    note = "L2 rotate: up to 4 KiB a contender's slots fit in the L2 cache (50 MiB) together"
+    assert note in "\n".join(captions(split([large, *small])[0]))
+    for others in ([large], [timed("one_shot", 5.0, KIB, timing={"l2_bytes": 0})]):
+        assert "fit in the L2 cache" not in "\n".join(captions(split(others)[0]))
+    hot = timed("one_shot", 5.0, KIB, timing={**cache, "l2": "hot"})
+    assert "fit in the L2 cache" not in "\n".join(captions(split([hot])[0])), "that says it by its name"
+
+
 def test_without_a_limit_there_is_no_share_of_it() -> None:
     text = plain([timed("one_shot", 20.0, timing={"limit": None})])
     assert "link %" not in text

@@ -309,6 +309,7 @@ def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:
     assert found is not None
     assert (found.mode, found.window, found.l2, found.slots, found.slot_bytes) == ("graph", "kernel", "rotate", 4, 8192)
     assert (found.warmup_calls, found.calls_per_sample, found.bus_factor) == (8, 4, 1.0)
+    assert (found.l2_bytes, found.fits_l2) == (1 << 14, False)
     assert found.interleaved_with == ("two_shot",)
     assert [len(row) for row in found.samples_us] == [3, 3]
     assert [set(row) for row in found.devices] == [{"before", "after"}] * 2
