@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
+from memory.pool import SymmetricPool
 from runner import timing
 from runner.config import TimingRequest
-from runner.link import LinkTimes, link_limit
+from runner.link import LinkTimes, link_limit, measure_link
 from runner.threads import ThreadWorld
 from runner.timed import combine
 from runner.timing import Entrant, MeasurePlan, RankMeasurement, calls_for, expected_s, measure, slots_for, whole_turns
@@ -340,6 +341,17 @@ def test_one_rank_has_no_link(cache: Path) -> None:
     assert found.link is None
     assert isinstance(found, RankMeasurement)
     assert torch.isfinite(torch.tensor(found.entrants[0].samples_us)).all()
+
+
+@pytest.mark.parametrize(("heap_bytes", "size_bytes"), [(12 << 10, None), (16 << 10, 4096)])
+def test_a_heap_without_room_for_copies_has_no_link(heap_bytes: int, size_bytes: int | None) -> None:
+    def program(fabric: Any, _: None) -> LinkTimes | None:
+        log: list[str] = []
+        with SymmetricPool(fabric) as pool:
+            return measure_link(cast(Any, RecordingFabric(fabric, log, 0)), pool, RecordingStopwatch(log))
+
+    for found in ThreadWorld(2, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 30.0):
+        assert (found.size_bytes if found else None) == size_bytes
 
 
 def test_timing_requests_can_be_sent_to_other_processes(both: MeasurePlan) -> None:
