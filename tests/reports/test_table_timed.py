@@ -192,6 +192,18 @@ def test_devices_are_not_compared_with_one_another() -> None:
     assert [section.heading.rpartition(", ")[2] for section in found] == ["Invented GPU", "Another GPU"]
 
 
+def test_other_numbers_of_calls_are_no_other_worlds_of_a_case() -> None:
+    jobs = [
+        timed("one_shot", time_us, world=calls, timing={"calls_per_sample": calls}, request={"overrides": overrides})
+        for calls, time_us, overrides in [(4, 20.0, ["timing.calls=4"]), (1, 30.0, ["timing.calls=1"])]
+    ]
+    sections, _ = split(jobs)
+    assert [section.heading.rpartition(", ")[2] for section in sections] == ["timing.calls=4", "timing.calls=1"]
+    assert "new worlds" not in plain(jobs)
+    same = [dataclasses.replace(job, request={"overrides": ["timing.limit=none"]}) for job in jobs]
+    assert len(split(same)[0]) == 1
+
+
 def test_simulated_records_keep_their_own_table() -> None:
     simulator = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True)
     simulated = record(is_timed=False, fabric=simulator, counters={"instructions": 5_000_000})
