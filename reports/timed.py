@@ -102,8 +102,8 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     else:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
-    if placed and not is_wide:
-        lines.append("place: out of place or in place, as each contender was called")
+    if placed:
+        lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contender was called")
     return lines + _origins(records)
 
 
@@ -132,6 +132,16 @@ def limit_range(found: Sequence[Any]) -> str:
     """ "push 386.1, pull 369.0 GB/s", or from the lowest to the highest of several runs."""
     push = _span((limit.push_gbps for limit in found), lambda one: f"{one:.1f}")
     return f"push {push}, pull {_span((limit.pull_gbps for limit in found), lambda one: f'{one:.1f}')} GB/s"
+
+
+def _places(judged: Sequence[Row]) -> str:
+    """Who was called in place and who out of place, where no column says it."""
+    names: dict[str, dict[str, None]] = {}
+    for row in judged:
+        if row.timings:
+            place = str(row.records[0].case.get("placement", "")).replace("_", " ")
+            names.setdefault(place, {})[row.algorithm] = None
+    return "; ".join(f"{place}: {', '.join(some)}" for place, some in sorted(names.items()))
 
 
 def _cached(records: Sequence[Record]) -> list[str]:

@@ -223,6 +223,13 @@ def test_wide_has_a_line_a_size() -> None:
     assert lines[3].split() == ["1000000", "B", "20.00", "(75.0)", "16.00", "(93.8)*", "1.25"]
 
 
+def test_wide_says_who_was_called_in_place() -> None:
+    records = [timed("one_shot", 20.0), timed("nccl", 16.0), timed("torch/two_shot", 25.0)]
+    lines = plain(records, is_wide=True).splitlines()
+    assert "in place: torch/two_shot; out of place: one_shot, nccl" in [line.strip() for line in lines]
+    assert "in place" not in plain(records[:2], is_wide=True)
+
+
 def test_markdown_marks_the_best_in_bold_too() -> None:
     text = markdown([timed("one_shot", 20.0), timed("nccl", 16.0)], is_wide=True)
     assert "| 1000000 B | 20.00 (75.0) | **16.00 (93.8)\\*** | 1.25 |" in text.splitlines()
