@@ -34,6 +34,9 @@ _NO_BEARING = (
 )
 """Keys that tell no timings apart, beyond what headings and captions say of them."""
 
+_TELLING = ("timing.calls", "timing.samples", "timing.warmup")
+"""Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -162,7 +165,7 @@ def is_shown(override: str) -> bool:
 
 
 def _tells(override: str) -> bool:
-    return _key(override) not in (*_SHOWN, *_NO_BEARING)
+    return _key(override) not in (*_SHOWN, *_NO_BEARING) or override.lstrip("+").partition("=")[0] in _TELLING
 
 
 def _key(override: str) -> str:

@@ -89,6 +89,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
         "1 GB = 10^9 bytes, as in nccl-tests",
     ]
+    lines += _cached(records)
     worlds = [len(row.records) for row in judged if row.timings]
     if max(worlds, default=0) > 1:
         lines.append(
@@ -101,8 +102,8 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     else:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
-    if placed and not is_wide:
-        lines.append("place: out of place or in place, as each contender was called")
+    if placed:
+        lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contender was called")
     return lines + _origins(records)
 
 
@@ -131,6 +132,29 @@ def limit_range(found: Sequence[Any]) -> str:
     """ "push 386.1, pull 369.0 GB/s", or from the lowest to the highest of several runs."""
     push = _span((limit.push_gbps for limit in found), lambda one: f"{one:.1f}")
     return f"push {push}, pull {_span((limit.pull_gbps for limit in found), lambda one: f'{one:.1f}')} GB/s"
+
+
+def _places(judged: Sequence[Row]) -> str:
+    """Who was called in place and who out of place, where no column says it."""
+    names: dict[str, dict[str, None]] = {}
+    for row in judged:
+        if row.timings:
+            place = str(row.records[0].case.get("placement", "")).replace("_", " ")
+            names.setdefault(place, {})[row.algorithm] = None
+    return "; ".join(f"{place}: {', '.join(some)}" for place, some in sorted(names.items()))
+
+
+def _cached(records: Sequence[Record]) -> list[str]:
+    """What has to be said of the sizes at which rotating slots still fit in the L2 cache."""
+    found = [(record, record.timing) for record in records if record.timing is not None]
+    cached = [(record, timing) for record, timing in found if timing.l2 == "rotate" and timing.fits_l2]
+    if not cached:
+        return []
+    largest = max(int(record.case["size_bytes"]) for record, _ in cached)
+    return [
+        f"L2 rotate: up to {size_text(largest)} a contender's slots fit in the L2 cache "
+        f"({_span((timing.l2_bytes for _, timing in cached), size_text)}) together: calls may find their data there"
+    ]
 
 
 def _limit_text(found: Sequence[Any]) -> str:

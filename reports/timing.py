@@ -22,11 +22,12 @@ MODES = ("graph", "eager")
 """graph: a CUDA graph of calls_per_sample calls, replayed once a sample. eager: as many launches from the host."""
 
 WINDOWS = ("kernel", "entry_barrier", "both_barriers")
-"""What a sample spans: the calls alone, or with a barrier over all ranks before them, or before and after them."""
+"""What is in the time of each call: nothing but the call, or a barrier over all ranks before it, or one after it, too.
+The barriers are queued on the device, between all calls of a sample."""
 
 L2_STATES = ("rotate", "hot")
-"""rotate: calls go through slots that are larger than the L2 cache together. hot: one slot, as it was left in the
-cache."""
+"""rotate: calls go through several slots in turn, up to twice the L2 cache together, but no more than a sample has
+calls: those of small buffers fit in the cache all the same, see Timing.fits_l2. hot: one slot, as it was left there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Timing:
     """Raw times of one case, and how they came about. ValueError for what can't be a timing.
 
     mode, window and l2 are of MODES, WINDOWS and L2_STATES. slots is how many sets of buffers the calls went through in
-    turn, each of slot_bytes (input and output of a rank together). warmup_calls were made before the first sample, and
+    turn, each of slot_bytes (input and output of a rank together); l2_bytes is a GPU's L2 cache, 0 where nobody says.
+    warmup_calls were made before the first sample, and
     each sample is calls_per_sample calls. bus_factor is the op's: busbw = algbw * bus_factor.
 
     samples_us has one row a rank and one column a sample, in microseconds a call. checked_before and checked_after
@@ -79,6 +81,7 @@ class Timing:
     interleaved_with: tuple[str, ...] = ()
     limit: LinkLimit | None = None
     devices: tuple[dict[str, Any], ...] = ()
+    l2_bytes: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_us", tuple(tuple(map(float, row)) for row in self.samples_us))
@@ -89,7 +92,8 @@ class Timing:
         ):
             if value not in known:
                 raise ValueError(f"timing.{name}: '{value}' is none of {', '.join(known)}")
-        for name, least in (("slots", 1), ("slot_bytes", 1), ("warmup_calls", 0), ("calls_per_sample", 1)):
+        ones, zeros = ("slots", "slot_bytes", "calls_per_sample"), ("warmup_calls", "l2_bytes")
+        for name, least in [*((one, 1) for one in ones), *((one, 0) for one in zeros)]:
             if getattr(self, name) < least:
                 raise ValueError(f"timing.{name}: {getattr(self, name)}; it is at least {least}")
         if not (math.isfinite(self.bus_factor) and self.bus_factor >= 0):
@@ -108,6 +112,11 @@ class Timing:
         if len(self.devices) not in (0, len(self.samples_us)):
             raise ValueError(f"timing.devices: {len(self.devices)} rows for {len(self.samples_us)} ranks; one a rank")
         object.__setattr__(self, "devices", tuple(plain(list(self.devices), "timing.devices")))
+
+    @property
+    def fits_l2(self) -> bool:
+        """All slots together fit in the L2 cache, so that calls may find their data there although slots rotate."""
+        return self.slots * self.slot_bytes <= self.l2_bytes
 
     def per_iteration_us(self) -> tuple[float, ...]:
         """Of each sample, in their order, the maximum over ranks: microseconds a call."""

@@ -128,7 +128,10 @@ def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, lea
 
 def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
+    from runner.cases import names_of
+
     request = command.jobs[0].request
+    algorithms = names_of(request)
     sweep = f"{len(command.jobs)} jobs, " if len(command.jobs) > 1 else ""
     if sweep:
         what = f"symlab: {command.label}: {sweep}{_counted(command.case_count, 'case')}"
@@ -136,7 +139,7 @@ def headline(command: Command) -> list[str]:
         what = (
             f"symlab: {request.op} {request.dtype}/{request.accumulator} {request.reduction}, "
             f"{_counted(request.world_size, 'rank')}, {_counted(len(request.sizes_bytes), 'size')} x "
-            f"{_counted(len(request.algorithms), 'algorithm')} = {_counted(command.case_count, 'case')}"
+            f"{_counted(len(algorithms), 'algorithm')} = {_counted(command.case_count, 'case')}"
         )
     return [what, *command.fabric_lines]
 

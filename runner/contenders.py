@@ -1,8 +1,8 @@
 """Contenders: things that do a case and can be launched again and again, on memory for several buffers in turn.
 
-A slot is one input with its output. Slots are rotated so that what is timed doesn't find its data in the cache. All
-host work is done when a contender is opened: launch(slot) queues one call on the current stream and does nothing else,
-so that it can be captured in a CUDA graph.
+A slot is one input with its output. Slots are rotated so that what is timed doesn't find its data in the cache, as
+far as their number goes. All host work is done when a contender is opened: launch(slot) queues one call on the current
+stream and does nothing else, so that it can be captured in a CUDA graph.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
 from runner.baselines import find_baseline, library_of, refuses_baseline
 from runner.config import Request
+from runner.interrupt import shielded
 from runner.world import World, WorldFailure
 
 if TYPE_CHECKING:
@@ -114,14 +115,20 @@ class _Run:
             to_be_timed = [attempt for attempt in waiting if self._is_to_be_timed(attempt)]
             if to_be_timed:
                 self._time(to_be_timed)
+            self._keep_all(waiting)
         except KeyboardInterrupt:
             for attempt in waiting:
                 if attempt.status is Status.PASSED and attempt.timing is None:
                     attempt.reason = "interrupted before it was timed"
-                self._keep(attempt)
+            self._keep_all(waiting)
             raise
-        for attempt in waiting:
-            self._keep(attempt)
+
+    def _keep_all(self, waiting: list[_Attempt]) -> None:
+        """Keep them in order, each once: what an interrupt leaves in the list is still to be kept."""
+        while waiting:
+            with shielded():
+                self._keep(waiting[0])
+                del waiting[0]
 
     def _keep(self, attempt: _Attempt) -> None:
         self._keeper.keep(attempt.record(), attempt.executable)

@@ -29,10 +29,13 @@ class LinkTimes:
 
 
 def measure_link(fabric: DeviceFabric, pool: SymmetricPool, stopwatch: Stopwatch) -> LinkTimes | None:
-    """Collective: time copies between this rank and the next. None where there is no next rank to reach."""
-    if fabric.world_size < 2 or fabric.traits.unmapped:
-        return None
+    """Collective: time copies between this rank and the next.
+
+    None where there is no next rank to reach, and where a quarter of the heap is no page.
+    """
     size_bytes = min(LINK_BYTES, fabric.traits.heap_bytes // 4 // 4096 * 4096)
+    if fabric.world_size < 2 or fabric.traits.unmapped or not size_bytes:
+        return None
     next_rank = (fabric.rank + 1) % fabric.world_size
     with pool.scope():
         source = pool.tensor(size_bytes, torch.uint8, name="link source")

@@ -180,11 +180,13 @@ class _Session:
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
         from runner.job import run_job
 
+        isolated = False
         for job in self._command.jobs:
             self._job = job
             self._failed_starts = 0
-            if _isolated(job.request):
+            if isolated or _isolated(job.request):
                 self._close_world()
+            isolated = _isolated(job.request)
             try:
                 self._write_configuration(job)
                 run_job(self._runnable(job), self, self._tools.means)

@@ -37,7 +37,9 @@ def combine(
         others = tuple(one for one in names if one != name)
         timed = _timed(plan, index, [one.entrants[index] for one in ranks])
         if timed.timing is not None:
-            timing = replace(timed.timing, interleaved_with=others, limit=limit, devices=devices)
+            timing = replace(
+                timed.timing, interleaved_with=others, limit=limit, devices=devices, l2_bytes=ranks[0].l2_bytes
+            )
             timed = replace(timed, timing=timing)
         found.append(timed)
     return found, limit

@@ -5,10 +5,11 @@ each on slots of its own. Before a sample all ranks meet in a barrier on the dev
 so that every host has queued its calls before any rank begins; nothing waits on the host but Fabric.synchronize(),
 which has a deadline. Every kernel is launched once before anything that spins is timed.
 
-Nothing is timed that was not right just before, and no time is kept of what is not right just after: outputs are
-poisoned before the timed calls, and looked at after them; then inputs are written again, each slot is launched once,
-and looked at again. In place the timed calls add up their own results, beyond the largest number after a few: only
-what follows the new inputs is compared.
+Nothing is timed that was not right just before, and no time is kept of what is not right just after: inputs are
+written and outputs poisoned between the warm-up and the timed calls, and outputs are looked at after them; then inputs
+are written again, each slot is launched once, and looked at again. In place the timed calls add up their own results,
+beyond the largest number after a few: only what follows the new inputs is compared, and that comes from a graph, too,
+where graphs are timed.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class RankMeasurement:
     link: LinkTimes | None
     device_before: dict[str, Any]
     device_after: dict[str, Any]
+    l2_bytes: int = 0
 
 
 def expected_us(size_bytes: int) -> float:
@@ -148,12 +150,15 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
             before, after = _Measuring(device, plan, stopwatch, lanes).run()
             found = tuple(lane.times() for lane in lanes)
             del lanes
-    return RankMeasurement(fabric.rank, found, link, before, after)
+    return RankMeasurement(fabric.rank, found, link, before, after, fabric.traits.l2_bytes)
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One entrant on its way: its contender, its data, and what was found so far."""
+    """One entrant on its way: its contender, its data, and what was found so far.
+
+    queue queues one sample's calls, once one call on every slot; None: by launching them.
+    """
 
     entrant: Entrant
     contender: Contender
@@ -161,6 +166,7 @@ class _Lane:
     calls: int
     data: torch.Tensor
     queue: Callable[[], None] = lambda: None
+    once: Callable[[], None] | None = None
     before: RankCheck | None = None
     after: list[RankCheck] = field(default_factory=list)
     samples_us: list[float] = field(default_factory=list)
@@ -234,6 +240,7 @@ class _Measuring:
         self._prepare()
         for _ in range(self._plan.timing.warmup):
             self._round()
+        self._write_all()  # what the warm-up left must not pass for what the timed calls do
         device = device_of(self._fabric)
         before = read_clocks(device)
         for _ in range(self._plan.timing.samples):
@@ -278,8 +285,10 @@ class _Measuring:
         """Fresh inputs, then one call on every slot; one contender after another."""
         self._write_all()
         for lane in self._live:
-            for slot in range(lane.contender.slots):
-                lane.contender.launch(slot)
+            if lane.once is not None:
+                lane.once()
+            else:
+                self._calls(lane, lane.contender.slots)()
             self._meet()
 
     def _agree(self) -> None:
@@ -290,13 +299,13 @@ class _Measuring:
                 lane = self._lanes[int(index)]
                 lane.problem = lane.problem or f"rank {rank}: {problem}"
 
-    def _calls(self, lane: _Lane) -> Callable[[], None]:
-        """What queues one sample's calls, slots in turn, with the barriers of the window."""
+    def _calls(self, lane: _Lane, calls: int) -> Callable[[], None]:
+        """What queues so many calls, slots in turn, with the barriers of the window."""
         window = self._plan.timing.window
         entry, exit_ = window in ("entry_barrier", "both_barriers"), window == "both_barriers"
 
         def queue() -> None:
-            for call in range(lane.calls):
+            for call in range(calls):
                 if entry:
                     self._fabric.queue_barrier()
                 lane.contender.launch(call % lane.contender.slots)
@@ -308,10 +317,13 @@ class _Measuring:
     def _prepare(self) -> None:
         """Make each lane's graph. A contender that can't be captured is not timed; the others are."""
         for lane in self._live:
-            lane.queue = self._calls(lane)
+            lane.queue = self._calls(lane, lane.calls)
             if self._plan.timing.mode == "graph":
                 try:
                     lane.queue = self._stopwatch.capture(lane.queue)
+                    if lane.in_place:
+                        # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
+                        lane.once = self._stopwatch.capture(self._calls(lane, lane.contender.slots))
                 except Exception as error:
                     lane.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
         self._agree()
@@ -332,10 +344,12 @@ class _Measuring:
                 lane.samples_us.append(self._stopwatch.elapsed_us(start, end) / lane.calls)
 
     def _check_what_is_left(self) -> None:
-        """The outputs of the timed calls themselves; in place only that they did anything at all."""
+        """The outputs of the timed calls themselves; in place only that they did anything at all, on every slot."""
         for lane in self._live:
             if not lane.in_place:
                 lane.after.append(lane.checked(self._fabric.rank))
-            elif self._fabric.world_size > 1 and torch.equal(lane.contender.output(0), lane.data):
-                lane.problem = "the timed calls changed nothing"
+            elif self._fabric.world_size > 1:
+                outputs = [lane.contender.output(slot) for slot in range(lane.contender.slots)]
+                if any(torch.equal(output, lane.data) for output in outputs):
+                    lane.problem = "the timed calls changed nothing"
         self._agree()

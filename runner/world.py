@@ -102,8 +102,11 @@ def failure_of(run: Outcomes, deadline_s: float | None) -> WorldFailure:
     timely = {rank: error for rank, error in run.errors.items() if rank not in run.late}
     causes = {rank: error for rank, error in timely.items() if not isinstance(error, (PeerLost, DeadlineExceeded))}
     if not causes and run.late:
-        rank = min(set(run.unfinished()) or set(run.late) - run.waiting or run.late)
-        message = f"rank {rank}: still running after {deadline_s} s, at {run.late[rank]}"
+        # Who waits in a call of the fabric, even one that no deadline ends, waits for somebody.
+        stuck = set(run.unfinished()) or set(run.late)
+        rank = min(stuck - run.waiting or stuck)
+        place = run.late.get(rank, "an unknown place: its process does not answer")
+        message = f"rank {rank}: still running after {deadline_s} s, at {place}"
         return WorldFailure("TIMEOUT", rank, message, run.errors)
     exceeded = {rank: error for rank, error in timely.items() if isinstance(error, DeadlineExceeded)}
     found = causes or exceeded or timely

@@ -73,6 +73,7 @@ TIMING = Timing(
     interleaved_with=("nccl", "torch/two_shot"),
     limit=LinkLimit(380.5, 369.25, 1 << 28),
     devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
+    l2_bytes=50 << 20,
 )
 
 

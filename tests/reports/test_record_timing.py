@@ -62,6 +62,7 @@ def test_percentiles_are_by_nearest_rank(count: int, percent: int, expected: int
         ({"l2": "warm"}, "timing.l2: 'warm' is none of rotate, hot"),
         ({"slots": 0}, "timing.slots: 0"),
         ({"slot_bytes": 0}, "timing.slot_bytes: 0"),
+        ({"l2_bytes": -1}, "timing.l2_bytes: -1"),
         ({"warmup_calls": -1}, "timing.warmup_calls: -1"),
         ({"calls_per_sample": 0}, "timing.calls_per_sample: 0"),
         ({"bus_factor": math.nan}, "timing.bus_factor: nan"),
@@ -81,6 +82,11 @@ def test_broken_timings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         dataclasses.replace(TIMING, **changes)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("l2_bytes", "fits"), [(0, False), (64 * 2048 - 1, False), (64 * 2048, True)])
+def test_slots_that_fit_in_the_cache_are_known(l2_bytes: int, fits: bool) -> None:
+    assert dataclasses.replace(TIMING, l2_bytes=l2_bytes).fits_l2 is fits
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0, 1), (1.0, math.inf, 1), (math.nan, 1.0, 1), (1.0, 1.0, 0)])

@@ -157,6 +157,18 @@ def test_captions_say_how_and_against_what() -> None:
     assert "symlab: 0123456789ab" in text
 
 
+def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_through_memory() -> None:
+    cache = {"l2_bytes": 50 << 20}
+    large = timed("one_shot", 20.0, 1 << 20, timing=cache)
+    small = [timed("one_shot", 5.0, size_bytes, timing=cache) for size_bytes in (KIB, 4 * KIB)]
+    note = "L2 rotate: up to 4 KiB a contender's slots fit in the L2 cache (50 MiB) together"
+    assert note in "\n".join(captions(split([large, *small])[0]))
+    for others in ([large], [timed("one_shot", 5.0, KIB, timing={"l2_bytes": 0})]):
+        assert "fit in the L2 cache" not in "\n".join(captions(split(others)[0]))
+    hot = timed("one_shot", 5.0, KIB, timing={**cache, "l2": "hot"})
+    assert "fit in the L2 cache" not in "\n".join(captions(split([hot])[0])), "that says it by its name"
+
+
 def test_without_a_limit_there_is_no_share_of_it() -> None:
     text = plain([timed("one_shot", 20.0, timing={"limit": None})])
     assert "link %" not in text
@@ -180,6 +192,18 @@ def test_devices_are_not_compared_with_one_another() -> None:
     assert [section.heading.rpartition(", ")[2] for section in found] == ["Invented GPU", "Another GPU"]
 
 
+def test_other_numbers_of_calls_are_no_other_worlds_of_a_case() -> None:
+    jobs = [
+        timed("one_shot", time_us, world=calls, timing={"calls_per_sample": calls}, request={"overrides": overrides})
+        for calls, time_us, overrides in [(4, 20.0, ["timing.calls=4"]), (1, 30.0, ["timing.calls=1"])]
+    ]
+    sections, _ = split(jobs)
+    assert [section.heading.rpartition(", ")[2] for section in sections] == ["timing.calls=4", "timing.calls=1"]
+    assert "new worlds" not in plain(jobs)
+    same = [dataclasses.replace(job, request={"overrides": ["timing.limit=none"]}) for job in jobs]
+    assert len(split(same)[0]) == 1
+
+
 def test_simulated_records_keep_their_own_table() -> None:
     simulator = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True)
     simulated = record(is_timed=False, fabric=simulator, counters={"instructions": 5_000_000})
@@ -197,6 +221,13 @@ def test_wide_has_a_line_a_size() -> None:
     assert lines[1].split() == ["size", "one_shot", "nccl", "ours/base"]
     assert lines[2].split() == ["1", "KiB", "10.00", "(0.2)*", "20.00", "(0.1)", "0.50"]
     assert lines[3].split() == ["1000000", "B", "20.00", "(75.0)", "16.00", "(93.8)*", "1.25"]
+
+
+def test_wide_says_who_was_called_in_place() -> None:
+    records = [timed("one_shot", 20.0), timed("nccl", 16.0), timed("torch/two_shot", 25.0)]
+    lines = plain(records, is_wide=True).splitlines()
+    assert "in place: torch/two_shot; out of place: one_shot, nccl" in [line.strip() for line in lines]
+    assert "in place" not in plain(records[:2], is_wide=True)
 
 
 def test_markdown_marks_the_best_in_bold_too() -> None:

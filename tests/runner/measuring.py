@@ -65,21 +65,33 @@ class RecordingFabric:
 class RecordingStopwatch:
     """Graphs are the calls themselves, run again at each replay; each mark is CALL_US later for each launch before it.
 
-    At capture nothing runs, as on a GPU: what is queued then is only counted.
+    At capture nothing runs, as on a GPU: what is queued then is only counted. empty_graphs do nothing at all,
+    tired_graphs nothing from that replay on, doubled_graphs everything twice.
     """
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
         self.broken_capture = False
         self.empty_graphs = False
+        self.tired_graphs: int | None = None
+        self.doubled_graphs = False
 
     def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
         self.log.append("capture")
         if self.broken_capture:
             raise RuntimeError("operation not permitted when stream is capturing")
-        return (
-            (lambda: self.log.append("replay")) if self.empty_graphs else lambda: (self.log.append("replay"), queue())
-        )
+        replays = 0
+
+        def replay() -> None:
+            nonlocal replays
+            replays += 1
+            self.log.append("replay")
+            if self.empty_graphs or (self.tired_graphs is not None and replays >= self.tired_graphs):
+                return
+            for _ in range(2 if self.doubled_graphs else 1):
+                queue()
+
+        return replay
 
     def delay(self) -> None:
         self.log.append("delay")

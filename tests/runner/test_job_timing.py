@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from memory.fabric import Traits
 from reports.record import LinkLimit, Record, Status, Timing
 from runner.cases import cases_of
 from runner.compose import compose_jobs, hydra_over
+from runner.interrupt import interruptible
 from runner.job import Job, Means, run_job
 from runner.timed import Timed
 from runner.world import WorldFailure
@@ -217,3 +220,17 @@ def test_an_interrupt_keeps_what_was_checked(where: str) -> None:
     assert shelf.told == [(8, name, "PASSED", False) for name in expected]
     assert all(record.status is Status.PASSED for record in shelf.records)
     assert {record.reason for record in shelf.records} == {"interrupted before it was timed"}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_interrupt_while_measured_cases_are_kept_loses_none_and_keeps_none_twice(at: int) -> None:
+    class Interrupting(Shelf):
+        def keep(self, record: Record, executable: Any) -> None:
+            super().keep(record, executable)
+            if len(self.records) == at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    shelf = Interrupting()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        done(shelf, Script(), "sizes=[8,16]")
+    assert shelf.told == [(8, name, "PASSED", True) for name in ("one_shot", "two_shot", "nccl")]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runner import session
+from runner.__main__ import headline
 from runner.compose import compose_jobs, hydra_over
 from runner.config import RequestError
 from runner.fabrics import Machine, resolve
@@ -74,6 +75,13 @@ def test_isolation_gives_each_job_its_own_world(
     assert all(world.closed for world in script.worlds)
 
 
+def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startless) -> None:
+    script.starting = tuple(range(9))
+    done = symlab("-m", "isolation=process,none", "seed=1,2", "world_size=2", "sizes=8", "algorithms=[one_shot]")
+    assert done.code == 0
+    assert script.tried == 3, "one for each isolated job, and one for the two others, which have not seen those"
+
+
 def test_what_the_request_says_about_isolation() -> None:
     class Asked:
         isolation = "process"
@@ -97,3 +105,11 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(session, "_isolated", lambda request: True)
     with pytest.raises(RequestError, match="srun's world can't be replaced .isolation=process."):
         session.prepare([], [first], outer)
+
+
+def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hydra_over():
+        composed = compose_jobs(["fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
+    monkeypatch.setattr(session, "resolve", functools.partial(resolve, machine=lambda: Machine(8, "", True)))
+    (first, *_) = headline(session.prepare([], composed))
+    assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
+from memory.pool import SymmetricPool
 from runner import timing
 from runner.config import TimingRequest
-from runner.link import LinkTimes, link_limit
+from runner.link import LinkTimes, link_limit, measure_link
 from runner.threads import ThreadWorld
 from runner.timed import combine
 from runner.timing import Entrant, MeasurePlan, RankMeasurement, calls_for, expected_s, measure, slots_for, whole_turns
@@ -220,6 +221,48 @@ def test_graphs_that_do_nothing_are_found_out(cache: Path) -> None:
     assert timed[1].problem.endswith("the timed calls changed nothing")
 
 
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_graphs_that_only_work_while_warming_up_are_found_out(cache: Path, warmup: int) -> None:
+    """What the warm-up wrote would be right: it is gone when the timed calls begin."""
+    timing_of = dataclasses.replace(TIMING, warmup=warmup)
+    plan = MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot", placement="in_place")), timing_of)
+
+    def tire(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.tired_graphs = warmup + 1
+
+    timed, _ = combine(plan, Bench(plan, 2, spoil=tire).run(), None)
+    assert [one.timing for one in timed] == [None, None]
+    assert timed[0].wrong is not None
+    assert timed[1].problem.endswith("the timed calls changed nothing")
+
+
+def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
+    """Launched one by one they are right; the graph has every call twice, which adds up to something else."""
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+
+    def double(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.doubled_graphs = True
+
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=double).run(), None)
+    assert timed.timing is None
+    assert timed.wrong is not None
+    assert timed.wrong.wrong > 2048
+
+
+def test_a_slot_that_the_timed_calls_left_out_is_found_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    original = timing._Measuring._round
+
+    def without_the_last(self: Any, keep: bool = False) -> None:
+        original(self, keep)
+        for lane in self._lanes:
+            lane.contender.write(3, lane.data)
+
+    monkeypatch.setattr(timing._Measuring, "_round", without_the_last)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.problem.endswith("the timed calls changed nothing")
+
+
 def test_what_can_not_be_captured_is_left_out_on_all_ranks(both: MeasurePlan) -> None:
     def break_one(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
         original = stopwatch.capture
@@ -267,6 +310,7 @@ def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:
     assert found is not None
     assert (found.mode, found.window, found.l2, found.slots, found.slot_bytes) == ("graph", "kernel", "rotate", 4, 8192)
     assert (found.warmup_calls, found.calls_per_sample, found.bus_factor) == (8, 4, 1.0)
+    assert (found.l2_bytes, found.fits_l2) == (1 << 14, False)
     assert found.interleaved_with == ("two_shot",)
     assert [len(row) for row in found.samples_us] == [3, 3]
     assert [set(row) for row in found.devices] == [{"before", "after"}] * 2
@@ -297,6 +341,17 @@ def test_one_rank_has_no_link(cache: Path) -> None:
     assert found.link is None
     assert isinstance(found, RankMeasurement)
     assert torch.isfinite(torch.tensor(found.entrants[0].samples_us)).all()
+
+
+@pytest.mark.parametrize(("heap_bytes", "size_bytes"), [(12 << 10, None), (16 << 10, 4096)])
+def test_a_heap_without_room_for_copies_has_no_link(heap_bytes: int, size_bytes: int | None) -> None:
+    def program(fabric: Any, _: None) -> LinkTimes | None:
+        log: list[str] = []
+        with SymmetricPool(fabric) as pool:
+            return measure_link(cast(Any, RecordingFabric(fabric, log, 0)), pool, RecordingStopwatch(log))
+
+    for found in ThreadWorld(2, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 30.0):
+        assert (found.size_bytes if found else None) == size_bytes
 
 
 def test_timing_requests_can_be_sent_to_other_processes(both: MeasurePlan) -> None:
