@@ -50,7 +50,9 @@ def unpacked(path: Path | str) -> list[Record]:
     """The records of a bundle. ValueError naming the file, and the line if there is one, for what is none."""
     try:
         text = lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8")
-    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+    except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
     return [from_json(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1)]
 

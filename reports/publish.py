@@ -42,9 +42,13 @@ def machines(root: Path) -> dict[str, list[Record]]:
 def refresh(root: Path, is_check: bool = False) -> None:
     """Write what differs from how it would be made, and say so; is_check: write nothing, ValueError naming it.
 
+    ValueError for a root that is no project's folder, in which nothing could ever differ.
+
     A text is compared to the letter. A picture is taken to be the right one if it says that it was drawn from these
     records: its bytes depend on matplotlib's version.
     """
+    if not (root / "README.md").is_file():
+        raise ValueError(f"{root}: no README.md here; --root is the project's folder")
     published = machines(root)
     wanted = texts(root, published)
     stale = [path for path, text in wanted.items() if _read(path) != text]

@@ -325,8 +325,10 @@ def load(path: Path | str) -> Record:
     """The record in a file. ValueError naming the file when it can't be read or is no record."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: can't be read ({error})") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: can't be read as text, so it is no record") from None
+    except OSError as error:
+        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
     return from_json(text, str(path))
 
 

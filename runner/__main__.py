@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from runner.compose import ComposedJob
+    from runner.config import RequestError
     from runner.joined import Leader
     from runner.session import Command, Tools
 
@@ -43,8 +44,13 @@ def _answered(given: list[str], tools: Tools | None) -> int:
     try:
         return _dispatch(given, tools)
     except RequestError as error:
-        print(f"symlab: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return _wrong(error)
+
+
+def _wrong(error: RequestError) -> int:
+    """Say what is wrong with the request, in one line and at once; the exit code."""
+    print(f"symlab: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    return 2
 
 
 def _dispatch(given: list[str], tools: Tools | None) -> int:
@@ -71,9 +77,8 @@ def _dispatch(given: list[str], tools: Tools | None) -> int:
     except KeyboardInterrupt as interrupt:
         code = exit_code_of(interrupt)
         raise
-    except RequestError:
-        code = 2
-        raise
+    except RequestError as error:
+        code = _wrong(error)  # now: the others may take a while to hear of the end
     finally:
         leader.end(code)
     return code

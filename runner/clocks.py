@@ -23,13 +23,15 @@ REASONS = {
 
 
 def read_clocks(device: torch.device) -> dict[str, Any]:
-    """A GPU's clocks (MHz), temperature (Celsius), power (W) and throttle reasons by name.
+    """A GPU's uuid, clocks (MHz), temperature (Celsius), power (W) and throttle reasons by name.
 
-    What NVML doesn't tell is named under "not_captured", with the reason; nothing is raised.
+    The uuid is the one that the record's environment lists: ranks and the driver's order of GPUs need not agree. What
+    NVML doesn't tell is named under "not_captured", with the reason; nothing is raised.
     """
     try:
         with _nvml() as nvml:
-            return _read(nvml, nvml.nvmlDeviceGetHandleByUUID(_uuid(device)))
+            uuid = _uuid(device)
+            return {"uuid": uuid, **_read(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))}
     except Exception as error:
         return {"not_captured": _reason(error)}
 

@@ -65,6 +65,9 @@ _SECRET_VALUE = re.compile("|".join(_SECRET_VALUES), re.IGNORECASE | re.ASCII)
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 """How GPUs are named in CUDA_VISIBLE_DEVICES: long and random, and no secret."""
 
+DRIVER = Path("/proc/driver/nvidia")
+"""Where the NVIDIA driver tells of itself."""
+
 WITHHELD = "withheld: looks like a secret"
 
 _kept: dict[Path, dict[str, Any]] = {}
@@ -206,12 +209,12 @@ def _memory_bytes(missing: dict[str, str]) -> int | None:
         return None
 
 
-def _gpus(missing: dict[str, str]) -> list[dict[str, str]] | None:
+def _gpus(missing: dict[str, str], driver: Path = DRIVER) -> list[dict[str, str]] | None:
     """GPUs as the NVIDIA driver lists them in /proc; null where there is no driver, which is no proof of no GPU.
 
-    Clocks, links and MIG need the driver's library, and belong to the fabric that runs on them.
+    Clocks, links and MIG need the driver's library, and belong to the fabric that runs on them. All of this machine's
+    GPUs are listed; which of them a rank had, timing.devices says.
     """
-    driver = Path("/proc/driver/nvidia")
     if not driver.is_dir():
         missing["gpus"] = "no driver"
         return None
@@ -226,10 +229,11 @@ def _gpus(missing: dict[str, str]) -> list[dict[str, str]] | None:
         found.append({"bus": path.parent.name, "model": fields.get("Model", ""), "uuid": fields.get("GPU UUID", "")})
     try:
         version = (driver / "version").read_text(encoding="utf-8").splitlines()[0]
-        found = [{**gpu, "driver": version} for gpu in found]
+        found = [{**gpu, "driver": " ".join(version.split())} for gpu in found]
     except (OSError, IndexError):
         missing["gpu_driver_version"] = "the driver does not say"
-    missing["gpu_clocks"] = "read around each measurement: timing.devices has them"
+    missing["gpu_clocks"] = "read where something is timed: timing.devices"
+    missing["gpu_links"] = "not read by this version; timing.limit is what copies over them reached"
     return found
 
 

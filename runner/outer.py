@@ -27,6 +27,8 @@ SPECIAL_STEPS = 0xFFFFFFF0
 FIRST_PORT, PORTS = 10000, 20000
 """Where the port lies that a Slurm job's number gives: below those that systems hand out."""
 
+MAX_PORT = 65535
+
 CONNECT_S = 120.0
 """How long a rank waits for the store: rank 0 looks at the whole command before it serves it."""
 
@@ -78,6 +80,8 @@ def find(environment: Mapping[str, str]) -> Outer | None:
         raise RequestError(
             f"{found.launcher} says rank {found.rank} of {found.world_size}, unset its variables or correct them"
         )
+    if not 1 <= found.port <= MAX_PORT:
+        raise RequestError(f"the launcher's MASTER_PORT is {found.port} (MASTER_PORT), it should be 1 to {MAX_PORT}")
     return found if found.world_size > 1 else None
 
 

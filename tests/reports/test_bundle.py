@@ -82,8 +82,13 @@ def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
     for place in (broken, tmp_path):
         with pytest.raises(ValueError, match="no records here"):
             bundle.read([place])
-    with pytest.raises(ValueError, match="gone"):
-        bundle.read([tmp_path / "gone.json"])
+    for name in ("gone.json", "gone.jsonl.xz"):
+        with pytest.raises(ValueError, match=rf"{name}: can't be read \(No such file or directory\)$"):
+            bundle.read([tmp_path / name])
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xfd7zXZ")
+    with pytest.raises(ValueError, match=r"binary\.json: can't be read as text, so it is no record$"):
+        bundle.read([binary])
 
 
 def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:

@@ -119,6 +119,16 @@ def test_without_bundles_there_is_nothing_and_its_place_is_empty(tmp_path: Path)
     publish.refresh(tmp_path, is_check=True)
 
 
+@pytest.mark.parametrize("arguments", [[], ["--check"]])
+def test_a_folder_that_is_no_project_is_not_in_order(
+    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for root in (tmp_path, tmp_path / "gone"):
+        assert main(["published", "--root", str(root), *arguments]) == 2
+        assert f"{root}: no README.md here; --root is the project's folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["published", "--root", str(project), "--check"]) == 0
     (project / "README.md").write_text(README, encoding="utf-8")

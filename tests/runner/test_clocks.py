@@ -47,6 +47,7 @@ def with_nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_everything_is_read_and_nothing_left_open(with_nvml: Any) -> None:
     module = with_nvml(nvml())
     assert read_clocks(DEVICE) == {
+        "uuid": "GPU-12-34",
         "sm_mhz": 1980,
         "memory_mhz": 3201,
         "temperature_c": 41,

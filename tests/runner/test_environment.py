@@ -78,6 +78,24 @@ def test_no_driver_is_said_and_not_taken_for_no_gpu() -> None:
     assert found["not_captured"]["gpus"] == "no driver"
 
 
+def test_the_driver_is_heard_and_what_is_not_read_here_is_not_denied(tmp_path: Path) -> None:
+    gpu = tmp_path / "gpus" / "0000:00:06.0"
+    gpu.mkdir(parents=True)
+    (gpu / "information").write_text("Model: \t NVIDIA H200\nGPU UUID: \t GPU-12-34\n")
+    (tmp_path / "version").write_text("NVRM version: NVIDIA Kernel Module  580.159.04  Release  \nGCC version: 13\n")
+    missing: dict[str, str] = {}
+    assert environment._gpus(missing, tmp_path) == [
+        {
+            "bus": "0000:00:06.0",
+            "model": "NVIDIA H200",
+            "uuid": "GPU-12-34",
+            "driver": "NVRM version: NVIDIA Kernel Module 580.159.04 Release",
+        }
+    ]
+    assert "timing.devices" in missing["gpu_clocks"]
+    assert "timing.limit" in missing["gpu_links"]
+
+
 def test_git_states(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "trunk")
     (tmp_path / "file").write_text("one\n")

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 import runner
+from runner import joined
+from runner.__main__ import main
 from runner.config import RequestError
 from runner.outer import Outer, find, first_node
 from tests.runner.conftest import record_files
@@ -78,10 +80,32 @@ def test_one_process_is_no_world_to_join() -> None:
     assert find({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}) is None
 
 
-@pytest.mark.parametrize(("change", "part"), [({"RANK": "x"}, "RANK is 'x'"), ({"RANK": "8"}, "rank 8 of 8")])
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"RANK": "x"}, "RANK is 'x'"),
+        ({"RANK": "8"}, "rank 8 of 8"),
+        ({"MASTER_PORT": "99999"}, r"MASTER_PORT is 99999 \(MASTER_PORT\), it should be 1 to 65535"),
+        ({"MASTER_PORT": "0"}, "MASTER_PORT is 0"),
+    ],
+)
 def test_variables_that_make_no_sense(change: dict[str, str], part: str) -> None:
     with pytest.raises(RequestError, match=part):
         find({**TORCHRUN, **change})
+
+
+def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {**TORCHRUN, "RANK": "0", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(joined.Leader, "end", lambda self, code: said.append((code, capsys.readouterr().err)))
+    assert main(["dtype=bf16"]) == 2
+    ((code, error),) = said
+    assert code == 2
+    assert error.startswith("symlab: error: unknown dtype 'bf16' (dtype)")
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
