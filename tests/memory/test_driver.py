@@ -121,7 +121,7 @@ said(DeviceFault, lambda: driver.wait(None))
 stream[0] = 0x77
 began = time.monotonic()
 said(DeadlineExceeded, lambda: driver.wait(began + 0.2))
-print(0.2 <= time.monotonic() - began < 1)
+print(0.2 <= time.monotonic() - began < 10)
 """
     last = "all_reduce/one_shot"
     assert lines(fake_driver, code)[-3:] == [
