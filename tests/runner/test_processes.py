@@ -125,7 +125,7 @@ def test_a_world_is_kept_and_ends_in_good_order(started: Started, tmp_path: Path
     began_s = time.monotonic()
     for index in range(100):
         assert world.run(rank_programs.nothing, index, 20.0) == [index, index]
-    assert (time.monotonic() - began_s) / 100 < 0.1, "s a program that does nothing: what a job in a kept world may cost"
+    assert (time.monotonic() - began_s) / 100 < 0.1, "s a program: what a job may cost in a kept world"
     big = bytes(3 << 20)
     assert world.run(rank_programs.nothing, big, 20.0) == [big, big], "more than a pipe holds"
     with pytest.raises(ValueError, match="a function of a module"):
