@@ -13,6 +13,7 @@ from reports.compare import Row, Section, accumulator, device_text, limits, rows
 from reports.record import Record, Status
 from reports.sheet import Line, Sheet
 from reports.text import reason_of, size_text
+from reports.timing import Timing
 
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
@@ -88,6 +89,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         f"{_span(len(timing.samples_us[0]) for timing in timings)} samples; data checked before and after",
         f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
         "1 GB = 10^9 bytes, as in nccl-tests",
+        *_rotation(timings),
     ]
     worlds = [len(row.records) for row in judged if row.timings]
     if max(worlds, default=0) > 1:
@@ -104,6 +106,17 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     if placed and not is_wide:
         lines.append("place: out of place or in place, as each contender was called")
     return lines + _origins(records)
+
+
+def _rotation(timings: Sequence[Timing]) -> list[str]:
+    """What L2 rotate comes to: where all slots of a contender are smaller than the cache, it holds them all."""
+    together = [timing.slots * timing.slot_bytes for timing in timings if timing.l2 == "rotate"]
+    if not together:
+        return []
+    return [
+        f"L2 rotate: each call takes the next slot; a contender's slots are {_span(together, size_text)} together, and "
+        "the cache may keep what is smaller than it"
+    ]
 
 
 def refusals(sections: Sequence[Section]) -> list[str]:

@@ -148,6 +148,7 @@ def test_captions_say_how_and_against_what() -> None:
     records = [timed("one_shot", 20.0), timed("nccl", 20.0, KIB, timing=timing)]
     text = "\n".join(captions(split(records)[0]))
     assert "graph, window kernel, L2 rotate; 8 to 64 slots of 2 KiB to 2000000 B, 5 to 20 calls a sample" in text
+    assert "a contender's slots are 16 KiB to 125000 KiB together" in text
     assert "4 samples; data checked before and after" in text
     assert "the samples' maxima over all ranks" in text
     assert "busbw = algbw * 1.5, 1 GB = 10^9 bytes" in text
@@ -230,6 +231,20 @@ def test_a_drawn_table_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "…" not in bare
     for line in plain(records).splitlines():
         assert " ".join(line.split()) in {" ".join(one.split()) for one in bare.splitlines()}
+
+
+def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [timed(name, 20.0, size) for size in (KIB, MB) for name in ("one_shot", "torch/two_shot")]
+    lines = plain(records).splitlines()
+    needed = max(len(line) for line in lines[: lines.index("", 5)])
+    assert needed > 100
+    widths = {}
+    for terminal in (needed, 300):
+        monkeypatch.setenv("COLUMNS", str(terminal))
+        bare = re.sub(r"\x1b\[[0-9;]*m", "", console_table(records, styled=True)).splitlines()
+        widths[terminal] = max(len(line) for line in bare if "shot" in line)
+    assert widths[needed] == needed
+    assert needed < widths[300] < 300
 
 
 @pytest.mark.parametrize(
