@@ -18,6 +18,9 @@ from reports.timing import Timing
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
 
+_SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
+"""Beginnings of the names of variables by which libraries take or leave a way, such as multicast."""
+
 _COLUMNS = (
     *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
     *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"),
@@ -165,11 +168,26 @@ def _origins(records: Sequence[Record]) -> list[str]:
         lines.append(f"device: {', '.join(devices)}; fabric: {', '.join(fabrics)}")
     if libraries := sorted({record.library for record in records} - {""}):
         lines.append(f"libraries: {', '.join(libraries)}")
+    if chosen := sorted(set().union(*map(_settings, records))):
+        lines.append(f"set in the environment: {', '.join(chosen)}")
     gits = [git for record in records if isinstance(git := record.environment.get("git"), dict) and git.get("commit")]
     if gits:
         commits = sorted({str(git["commit"])[:12] + ("+changes" if git.get("dirty") else "") for git in gits})
         lines.append(f"symlab: {', '.join(commits)}")
     return lines
+
+
+def _settings(record: Record) -> set[str]:
+    """The variables that tell the libraries what to do, and were set when it ran: ["NCCL_NVLS_ENABLE=0"]."""
+    variables = record.environment.get("variables")
+    allowed = variables.get("allowed") if isinstance(variables, dict) else None
+    if not isinstance(allowed, dict):
+        return set()
+    return {
+        f"{name}={value}"
+        for name, value in allowed.items()
+        if name.startswith(_SETTINGS) and not name.endswith("_VERSION")  # what an image says that it holds
+    }
 
 
 def _span(values: Iterable[Any], text: Any = str) -> str:

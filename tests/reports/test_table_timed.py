@@ -158,6 +158,19 @@ def test_captions_say_how_and_against_what() -> None:
     assert "symlab: 0123456789ab" in text
 
 
+def test_captions_say_what_the_libraries_were_told() -> None:
+    def told(**allowed: str) -> Any:
+        one = timed("nccl", 20.0)
+        return dataclasses.replace(
+            one, environment={**one.environment, "variables": {"allowed": allowed, "withheld": 3}}
+        )
+
+    records = [told(NCCL_NVLS_ENABLE="0", NCCL_VERSION="2.0"), told(NVSHMEM_DISABLE_NVLS="1", CUDA_HOME="/x")]
+    text = "\n".join(captions(split(records)[0]))
+    assert "set in the environment: NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1\n" in text
+    assert "set in the environment" not in "\n".join(captions(split([timed("nccl", 20.0)])[0]))
+
+
 def test_without_a_limit_there_is_no_share_of_it() -> None:
     text = plain([timed("one_shot", 20.0, timing={"limit": None})])
     assert "link %" not in text
