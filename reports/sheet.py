@@ -66,20 +66,34 @@ def drawn(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
 
     widths = _widths(sheets)
     needed = max((sum(width + 3 for width in some.values()) + 1 for some in widths.values()), default=0)
-    # a terminal that is too narrow wraps the lines: better than figures that are cut
-    width = max(shutil.get_terminal_size().columns, needed)
+    # A terminal that is too narrow gets no frame; even so it may have to wrap lines: better than figures that are cut.
+    terminal = shutil.get_terminal_size().columns
+    framed = needed <= terminal
+    width = max(terminal, needed)
     console = Console(force_terminal=True, highlight=False, width=width)
     with console.capture() as captured:
         for sheet in sheets:
-            table = Table(title=Text(sheet.heading), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+            table = Table(
+                title=Text(sheet.heading),
+                title_justify="left",
+                title_style="bold",
+                box=box.SIMPLE_HEAD if framed else None,
+                padding=(0, 1) if framed else (0, 0, 0, 2),
+                collapse_padding=not framed,
+            )
             for column in sheet.columns:
                 side: Literal["left", "right"] = "right" if column in sheet.numeric else "left"
                 table.add_column(column, justify=side, no_wrap=True)
-            for group in sheet.groups:
-                table.add_section()
+            for number, group in enumerate(sheet.groups):
+                if framed:
+                    table.add_section()
+                elif number:
+                    table.add_row()
                 for line in group:
                     table.add_row(*(Text(line.cells[name], line.styles.get(name, "")) for name in sheet.columns))
             console.print(table)
+            if not framed:
+                console.print()
         for caption in captions:
             console.print(Text(caption, style="dim"), soft_wrap=True)
     return captured.get().rstrip("\n")

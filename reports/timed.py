@@ -13,9 +13,13 @@ from reports.compare import Row, Section, accumulator, device_text, limits, rows
 from reports.record import Record, Status
 from reports.sheet import Line, Sheet
 from reports.text import reason_of, size_text
+from reports.timing import Timing
 
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
+
+_SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
+"""Beginnings of the names of variables by which libraries take or leave a way, such as multicast."""
 
 _COLUMNS = (
     *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
@@ -88,6 +92,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         f"{_span(len(timing.samples_us[0]) for timing in timings)} samples; data checked before and after",
         f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
         "1 GB = 10^9 bytes, as in nccl-tests",
+        *_rotation(timings),
     ]
     lines += _cached(records)
     worlds = [len(row.records) for row in judged if row.timings]
@@ -105,6 +110,17 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     if placed:
         lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contender was called")
     return lines + _origins(records)
+
+
+def _rotation(timings: Sequence[Timing]) -> list[str]:
+    """What L2 rotate comes to: where all slots of a contender are smaller than the cache, it holds them all."""
+    together = [timing.slots * timing.slot_bytes for timing in timings if timing.l2 == "rotate"]
+    if not together:
+        return []
+    return [
+        f"L2 rotate: each call takes the next slot; a contender's slots are {_span(together, size_text)} together, and "
+        "the cache may keep what is smaller than it"
+    ]
 
 
 def refusals(sections: Sequence[Section]) -> list[str]:
@@ -176,11 +192,26 @@ def _origins(records: Sequence[Record]) -> list[str]:
         lines.append(f"device: {', '.join(devices)}; fabric: {', '.join(fabrics)}")
     if libraries := sorted({record.library for record in records} - {""}):
         lines.append(f"libraries: {', '.join(libraries)}")
+    if chosen := sorted(set().union(*map(_settings, records))):
+        lines.append(f"set in the environment: {', '.join(chosen)}")
     gits = [git for record in records if isinstance(git := record.environment.get("git"), dict) and git.get("commit")]
     if gits:
         commits = sorted({str(git["commit"])[:12] + ("+changes" if git.get("dirty") else "") for git in gits})
         lines.append(f"symlab: {', '.join(commits)}")
     return lines
+
+
+def _settings(record: Record) -> set[str]:
+    """The variables that tell the libraries what to do, and were set when it ran: ["NCCL_NVLS_ENABLE=0"]."""
+    variables = record.environment.get("variables")
+    allowed = variables.get("allowed") if isinstance(variables, dict) else None
+    if not isinstance(allowed, dict):
+        return set()
+    return {
+        f"{name}={value}"
+        for name, value in allowed.items()
+        if name.startswith(_SETTINGS) and not name.endswith("_VERSION")  # what an image says that it holds
+    }
 
 
 def _span(values: Iterable[Any], text: Any = str) -> str:

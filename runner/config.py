@@ -94,10 +94,10 @@ class TimingRequest:
 
     mode: "graph" (a CUDA graph of many calls, replayed), "eager" (calls from Python) or "none" (nothing is timed).
     window: what a call's time spans beside the call: "kernel" nothing, "entry_barrier" a barrier over all ranks before
-    it, "both_barriers" one after it, too. l2: "rotate" takes buffers in turn that are twice the cache together, or as
-    many as a sample has calls, "hot" the same again and again. A sample is the mean of `calls` calls (None: as many as
-    make a sample long enough for its size); samples are counted after `warmup` that are not. limit "measured": the
-    links' speed by plain copies.
+    it, "both_barriers" one after it, too. l2: "rotate" takes buffers in turn, as many as are twice the cache together
+    but no more than a sample has calls (so the cache may keep those of small sizes), "hot" the same again and again. A
+    sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
+    after `warmup` that are not. limit "measured": the links' speed by plain copies.
     """
 
     mode: str

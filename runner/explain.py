@@ -34,12 +34,12 @@ def explain(error: BaseException) -> str:
     default = re.match(r"Could not override '([^']+)'\. No match in the defaults list", text)
     if default:
         return f"unknown key '{default[1]}' ({default[1]}), {near(*_siblings(default[1]))}"
-    if key:
-        return f"{first_line(cause) if cause else _last_message(text)} ({key}{file}), give {_wanted(key)}"
-    section = re.search(r"(\w+) is not a subclass of (\w+)Schema\. value: (.*)", text)
-    if section and file:
+    section = re.search(r"(\w+) is not a subclass of (\w+)Schema\. value: (.*)", f"{text}\n{cause or ''}")
+    if section and (file or (key in SECTIONS and key != "sizes")):
         key = section[2].lower()
         return f"{key} is a section and not '{section[3]}' ({key}{file}), give it keys: {_keys(key)}"
+    if key:
+        return f"{first_line(cause) if cause else _last_message(text)} ({key}{file}), give {_wanted(key)}"
     if file:
         return f"{_last_message(text)} ({file.removeprefix(' in ')}), see symlab --help"
     return f"{first_line(error)} (command line), see symlab --help"

@@ -148,6 +148,7 @@ def test_captions_say_how_and_against_what() -> None:
     records = [timed("one_shot", 20.0), timed("nccl", 20.0, KIB, timing=timing)]
     text = "\n".join(captions(split(records)[0]))
     assert "graph, window kernel, L2 rotate; 8 to 64 slots of 2 KiB to 2000000 B, 5 to 20 calls a sample" in text
+    assert "a contender's slots are 16 KiB to 125000 KiB together" in text
     assert "4 samples; data checked before and after" in text
     assert "the samples' maxima over all ranks" in text
     assert "busbw = algbw * 1.5, 1 GB = 10^9 bytes" in text
@@ -167,6 +168,19 @@ def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_thr
         assert "fit in the L2 cache" not in "\n".join(captions(split(others)[0]))
     hot = timed("one_shot", 5.0, KIB, timing={**cache, "l2": "hot"})
     assert "fit in the L2 cache" not in "\n".join(captions(split([hot])[0])), "that says it by its name"
+
+
+def test_captions_say_what_the_libraries_were_told() -> None:
+    def told(**allowed: str) -> Any:
+        one = timed("nccl", 20.0)
+        return dataclasses.replace(
+            one, environment={**one.environment, "variables": {"allowed": allowed, "withheld": 3}}
+        )
+
+    records = [told(NCCL_NVLS_ENABLE="0", NCCL_VERSION="2.0"), told(NVSHMEM_DISABLE_NVLS="1", CUDA_HOME="/x")]
+    text = "\n".join(captions(split(records)[0]))
+    assert "set in the environment: NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1\n" in text
+    assert "set in the environment" not in "\n".join(captions(split([timed("nccl", 20.0)])[0]))
 
 
 def test_without_a_limit_there_is_no_share_of_it() -> None:
@@ -261,6 +275,20 @@ def test_a_drawn_table_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "…" not in bare
     for line in plain(records).splitlines():
         assert " ".join(line.split()) in {" ".join(one.split()) for one in bare.splitlines()}
+
+
+def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [timed(name, 20.0, size) for size in (KIB, MB) for name in ("one_shot", "torch/two_shot")]
+    lines = plain(records).splitlines()
+    needed = max(len(line) for line in lines[: lines.index("", 5)])
+    assert needed > 100
+    widths = {}
+    for terminal in (needed, 300):
+        monkeypatch.setenv("COLUMNS", str(terminal))
+        bare = re.sub(r"\x1b\[[0-9;]*m", "", console_table(records, styled=True)).splitlines()
+        widths[terminal] = max(len(line) for line in bare if "shot" in line)
+    assert widths[needed] == needed
+    assert needed < widths[300] < 300
 
 
 @pytest.mark.parametrize(

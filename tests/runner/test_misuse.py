@@ -42,6 +42,7 @@ Symlab = Callable[..., Outcome]
         (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 128G"]),
         (["dtype=bfloat16", "accumulator=float64"], ["bfloat16 has no accumulator 'float64' (accumulator)", "float32"]),
         (["sizes.min=1M", "sizes.max=1K"], ["the smallest size, 1M, is above the largest, 1K (sizes.min, sizes.max)"]),
+        (["timing=none"], ["timing is a section and not 'none' (timing), give it keys: {mode: .., window: ..}"]),
         (["sizes.factor=1"], ["sizes would never grow with factor 1 (sizes.factor), give 2 or more"]),
         (["sizes.factor=1.5"], ["1.5", "(sizes.factor)"]),
         (["placement=inplace"], ["unknown placement 'inplace' (placement), did you mean in_place"]),
