@@ -7,6 +7,7 @@ a little memory and asks for the addresses that kernels will need.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,6 +46,10 @@ class Library(Protocol):
         ...
 
 
+SWITCH_OFF = "NVSHMEM_DISABLE_NVLS"
+"""What users turn NVSHMEM's multicast off with: its error does not tell that from a machine without a switch."""
+
+
 def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -> tuple[Traits, frozenset[int]]:
     """Collective, once, after init: the world's traits, and the peers whose memory this rank does not see."""
     try:
@@ -58,6 +63,9 @@ def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -
         if peer != meeting.rank and _tried(library.get_peer_tensor, children, tensor, peer):
             unmapped.append(peer)
     reason = _tried(library.get_multicast_tensor, children, tensor)
+    switch = os.environ.get(SWITCH_OFF, "0")
+    if reason and switch != "0":
+        reason += f" ({SWITCH_OFF}={switch} is set)"
     answers = [json.loads(note) for note in meeting.exchange("probe", json.dumps([unmapped, reason]))]
     while children:
         library.free_tensor(children.pop())

@@ -53,6 +53,12 @@ def test_one_rank_alone_has_no_multicast() -> None:
     assert "Failed to retrieve multicast buffer" in StandInWorld(1).fabric(0).traits.multicast_reason
 
 
+def test_that_multicast_was_turned_off_by_the_user_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVSHMEM_DISABLE_NVLS", "1")
+    assert StandInWorld(1).fabric(0).traits.multicast_reason.endswith("buffer (NVSHMEM_DISABLE_NVLS=1 is set)")
+    assert StandInWorld(2).fabric(0).traits.multicast_reason == ""
+
+
 def test_unmapped_peers_are_named_and_the_rest_goes_on(on_ranks: Any) -> None:
     world = StandInWorld(4, unmapped=[(0, 2), (0, 3), (2, 0)])
 
