@@ -36,7 +36,10 @@ def test_traits_say_what_was_found() -> None:
 
 
 @pytest.mark.parametrize(("multicast", "rank"), [(False, 0), ((0, 2), 1)], ids=["nowhere", "not on rank 1"])
-def test_without_multicast_the_librarys_reason_is_kept(on_ranks: Any, multicast: Any, rank: int) -> None:
+def test_without_multicast_the_librarys_reason_is_kept(
+    on_ranks: Any, multicast: Any, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NVSHMEM_DISABLE_NVLS", raising=False)
     world = StandInWorld(3, multicast=multicast)
 
     def program(fabric: Any) -> str:
