@@ -167,7 +167,8 @@ def test_all_that_is_timed_together_fits_the_heap() -> None:
     fitting = on_gpus("sizes=[256M]", "dtype=bfloat16")
     check_against_catalogue(fitting)
     needed = heap_bytes_to_measure(cases_of(fitting))
-    assert 3 * (512 << 20) < needed < 3 * (513 << 20), "input and output of two kernels and NVSHMEM"
+    scratch = 128 << 20
+    assert 3 * (512 << 20) < needed - scratch < 3 * (513 << 20), "input and output of two kernels and NVSHMEM, scratch"
     with pytest.raises(RequestError, match=r"timing 256M takes .*fabric\.heap_bytes.*timing\.mode=none"):
         check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))
     check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "timing.mode=none"))
