@@ -98,7 +98,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     worlds = [len(row.records) for row in judged if row.timings]
     if max(worlds, default=0) > 1:
         lines.append(
-            f"worlds: {_span(worlds)} new worlds a case; every figure is the median over them, and their times lie "
+            f"worlds: {_span(worlds)} {_ran_in(judged)}; every figure is the median over them, and their times lie "
             f"up to {max(map(_spread, judged)):.1%} apart (highest minus lowest, over the median)"
         )
     if found := limits(records):
@@ -220,6 +220,12 @@ def _span(values: Iterable[Any], text: Any = str) -> str:
     if not known:
         return "-"
     return str(text(known[0])) if len(known) == 1 else f"{text(known[0])} to {text(known[-1])}"
+
+
+def _ran_in(rows: Sequence[Row]) -> str:
+    """What several records of a case are: each command starts a world; within one, it may have been the same."""
+    own = all(len({one.request.get("command") for one in row.records}) == len(row.records) for row in rows)
+    return "new worlds a case" if own else "runs a case, not each in a world of its own"
 
 
 def _spread(row: Row) -> float:

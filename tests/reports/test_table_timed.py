@@ -93,6 +93,13 @@ def test_baselines_stand_beside_the_accumulator_that_was_asked_for() -> None:
     assert rest == []
 
 
+def test_records_of_one_command_are_not_called_new_worlds() -> None:
+    again = [timed("one_shot", time_us, world=1) for time_us in (5.0, 6.0)]
+    text = plain(again)
+    assert "2 runs a case, not each in a world of its own; every figure is the median over them" in text
+    assert "new worlds" not in text
+
+
 def test_worlds_are_one_row_with_their_median_and_their_spread() -> None:
     records = [timed("one_shot", time_us, world=world) for world, time_us in enumerate((22.0, 20.0, 40.0))]
     text = plain([*records, timed("nccl", 30.0)])

@@ -216,14 +216,14 @@ def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Pa
             "FAILED",
             ["rank 1: OSError: no device for this rank (tests/", "last words: the driver said no (while starting)"],
         ),
-        ("sleep", "TIMEOUT", ["rank 1: not ready 15 s after its start, at tests/", "time.sleep(60)  # never ready"]),
+        ("sleep", "TIMEOUT", ["rank 1: not ready 20 s after its start, at tests/", "time.sleep(60)  # never ready"]),
     ],
 )
 def test_a_rank_that_cannot_start(tmp_path: Path, fault: str, status: str, parts: list[str]) -> None:
     before = children()
     said: list[str] = []
     with pytest.raises(WorldFailure) as caught:
-        ProcessWorld(2, FileOpener(str(tmp_path), fault), start_deadline_s=15.0, say=said.append)
+        ProcessWorld(2, FileOpener(str(tmp_path), fault), start_deadline_s=20.0, say=said.append)
     assert (caught.value.status, caught.value.rank) == (status, 1)
     assert [part for part in parts if part not in caught.value.message] == [], caught.value.message
     assert "\n" not in caught.value.message
