@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from kernels.spec import KernelSpec
 from memory.fabric import (
     DeviceFault,
     Disagreement,
@@ -330,3 +331,17 @@ def on_ranks() -> Callable[..., list[Any]]:
 @pytest.fixture
 def interrupted() -> type[InterruptedFabric]:
     return InterruptedFabric
+
+
+@pytest.fixture(scope="session")
+def sabotaged() -> dict[str, KernelSpec]:
+    """The specs of tests/kernels/sabotaged.py, by algorithm."""
+    path = Path(__file__).parent / "kernels" / "sabotaged.py"
+    spec = importlib.util.spec_from_file_location("sabotaged", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sabotaged"] = module
+    spec.loader.exec_module(module)
+    specs: dict[str, KernelSpec] = module.SABOTAGED
+    return specs

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels.all_reduce import shares
+from kernels.all_reduce.family import spec_with
 from kernels.all_reduce.tuning import Step, Tuning
 from kernels.spec import Case, KernelSpec, Parameter
 
@@ -67,37 +67,22 @@ def spec_of(tuning: Tuning) -> KernelSpec:
     def choices(case: Case) -> dict[str, Any]:
         return tuning.choices(case, loads_per_vector=1)
 
-    return KernelSpec(
-        op="all_reduce",
-        algorithm="multimem_one_shot",
+    return spec_with(
+        tuning,
+        "multimem_one_shot",
         summary="each rank loads the switch's sum of all inputs into its output",
-        dtypes=("float32", "float16", "bfloat16"),
-        accumulators=("float32", "native"),
-        reductions=("sum",),
         placements=("out_of_place",),
         needs_multicast=True,
         fold="unordered",
-        parameters=(
+        buffers=(
             Parameter("multicast", "input"),
             Parameter("peers", "input"),
             Parameter("address", "output"),
             Parameter("multicast", "signals"),
-            Parameter("address", "signals"),
-            Parameter("address", "epochs"),
-            Parameter("address", "status"),
-            Parameter("numel"),
-            Parameter("rank"),
-            Parameter("patience"),
         ),
-        workspaces=lambda case: tuning.workspaces(1),
-        launch=lambda case: tuning.launch(case),
-        build=lambda case: build(choices(case)),
+        build=build,
         choices=choices,
-        sources=(
-            *shares.DEVICE_SOURCES,
-            "kernels/all_reduce/multimem_one_shot.py",
-            "kernels/all_reduce/multimem_one_shot_device.py",
-        ),
+        workspaces=lambda case: tuning.workspaces(1),
         multimem=multimem,
     )
 

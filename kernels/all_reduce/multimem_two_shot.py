@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.all_reduce import shares
+from kernels.all_reduce.family import spec_with
 from kernels.all_reduce.multimem_one_shot import SIGNAL, loads
 from kernels.all_reduce.tuning import Step, Tuning
 from kernels.spec import Case, KernelSpec, Parameter
@@ -62,39 +63,25 @@ def spec_of(tuning: Tuning) -> KernelSpec:
     def choices(case: Case) -> dict[str, Any]:
         return tuning.choices(case, loads_per_vector=1)
 
-    return KernelSpec(
-        op="all_reduce",
-        algorithm="multimem_two_shot",
+    return spec_with(
+        tuning,
+        "multimem_two_shot",
         summary="each rank loads the switch's sum of its slice and stores it to all outputs through the switch",
-        dtypes=("float32", "float16", "bfloat16"),
-        accumulators=("float32", "native"),
-        reductions=("sum",),
         placements=("out_of_place", "in_place"),
         needs_multicast=True,
         fold="unordered",
-        parameters=(
+        buffers=(
             Parameter("multicast", "input"),
             Parameter("multicast", "output"),
             Parameter("peers", "input"),
             Parameter("peers", "output"),
             Parameter("multicast", "signals"),
-            Parameter("address", "signals"),
-            Parameter("address", "epochs"),
-            Parameter("address", "status"),
-            Parameter("numel"),
-            Parameter("rank"),
-            Parameter("patience"),
         ),
-        workspaces=lambda case: tuning.workspaces(1),
-        launch=lambda case: tuning.launch(case, shares.longest_slice),
-        build=lambda case: build(choices(case)),
+        build=build,
         choices=choices,
-        sources=(
-            *shares.DEVICE_SOURCES,
-            "kernels/all_reduce/multimem_one_shot.py",
-            "kernels/all_reduce/multimem_two_shot.py",
-            "kernels/all_reduce/multimem_two_shot_device.py",
-        ),
+        workspaces=lambda case: tuning.workspaces(1),
+        busiest=shares.longest_slice,
+        sources=("kernels/all_reduce/multimem_one_shot.py",),
         multimem=multimem,
         one_owner=True,
     )

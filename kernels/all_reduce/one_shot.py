@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels.all_reduce import shares
+from kernels.all_reduce.family import spec_with
 from kernels.all_reduce.tuning import Step, Tuning
 from kernels.spec import Case, KernelSpec, Parameter
 
@@ -76,36 +76,21 @@ def spec_of(tuning: Tuning) -> KernelSpec:
     def choices(case: Case) -> dict[str, Any]:
         return tuning.choices(case, loads_per_vector=case.world_size)
 
-    return KernelSpec(
-        op="all_reduce",
-        algorithm="one_shot",
+    return spec_with(
+        tuning,
+        "one_shot",
         summary="each rank reads all inputs and folds them in rank order",
-        dtypes=("float32", "float16", "bfloat16"),
-        accumulators=("float32", "native"),
-        reductions=("sum",),
         placements=("out_of_place",),
         needs_multicast=False,
         fold="rank_order",
-        parameters=(
+        buffers=(
             Parameter("peers", "input"),
             Parameter("address", "output"),
             Parameter("peers", "signals"),
-            Parameter("address", "signals"),
-            Parameter("address", "epochs"),
-            Parameter("address", "status"),
-            Parameter("numel"),
-            Parameter("rank"),
-            Parameter("patience"),
         ),
-        workspaces=lambda case: tuning.workspaces(case.world_size),
-        launch=lambda case: tuning.launch(case),
-        build=lambda case: build(choices(case)),
+        build=build,
         choices=choices,
-        sources=(
-            *shares.DEVICE_SOURCES,
-            "kernels/all_reduce/one_shot.py",
-            "kernels/all_reduce/one_shot_device.py",
-        ),
+        workspaces=lambda case: tuning.workspaces(case.world_size),
     )
 
 

@@ -28,6 +28,11 @@ def vectors(case: Case) -> int:
     return case.numel * case.itemsize // VECTOR_BYTES
 
 
+def whole(count: int, world_size: int) -> int:
+    """Vectors that a rank works on where every rank works on all."""
+    return count
+
+
 def slice_vectors(count: int, world_size: int) -> list[int]:
     """Vectors in each rank's slice: contiguous, in rank order, the first ranks have one more (traverse.py)."""
     share, longer = divmod(count, world_size)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.all_reduce.shares import vectors
+from kernels.all_reduce.shares import vectors, whole
 from kernels.spec import Case, Launch, Workspace
 from kernels.status import STATUS_WORDS
 
@@ -72,7 +72,7 @@ class Tuning:
         """Of any step: what signals and epochs are allocated for, so that they serve launches of all sizes."""
         return max(step.blocks for step in self.steps)
 
-    def launch(self, case: Case, longest: Callable[[int, int], int] = lambda count, world_size: count) -> Launch:
+    def launch(self, case: Case, longest: Callable[[int, int], int] = whole) -> Launch:
         """longest(vectors of the buffer, world_size): those that the busiest rank works on."""
         step = self.step(case)
         work = longest(vectors(case), case.world_size)

@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.all_reduce import shares
+from kernels.all_reduce.family import spec_with
 from kernels.all_reduce.tuning import BATCH, Step, Tuning
 from kernels.spec import Case, KernelSpec, Parameter, Workspace
 
@@ -106,37 +107,23 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         scratch = Workspace("scratch", max(words, WORDS_PER_VECTOR), zeroed=False)
         return (*tuning.workspaces(case.world_size), scratch)
 
-    return KernelSpec(
-        op="all_reduce",
-        algorithm="two_shot",
+    return spec_with(
+        tuning,
+        "two_shot",
         summary="each rank reduces its slice of all inputs and stores it to all outputs",
-        dtypes=("float32", "float16", "bfloat16"),
-        accumulators=("float32", "native"),
-        reductions=("sum",),
         placements=("out_of_place", "in_place"),
         needs_multicast=False,
         fold="from_next_rank",
-        parameters=(
+        buffers=(
             Parameter("peers", "input"),
             Parameter("peers", "output"),
             Parameter("peers", "scratch"),
             Parameter("peers", "signals"),
-            Parameter("address", "signals"),
-            Parameter("address", "epochs"),
-            Parameter("address", "status"),
-            Parameter("numel"),
-            Parameter("rank"),
-            Parameter("patience"),
         ),
-        workspaces=workspaces,
-        launch=lambda case: tuning.launch(case, shares.longest_slice),
-        build=lambda case: build(choices(case)),
+        build=build,
         choices=choices,
-        sources=(
-            *shares.DEVICE_SOURCES,
-            "kernels/all_reduce/two_shot.py",
-            "kernels/all_reduce/two_shot_device.py",
-        ),
+        workspaces=workspaces,
+        busiest=shares.longest_slice,
         owner=shares.owner,
     )
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -56,17 +53,3 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[KernelSpec, 
     """compiled(spec, case, arch): through one cache for the whole session."""
     cache_dir = tmp_path_factory.mktemp("compiled")
     return lambda spec, case, arch: executable(spec, case, arch, cache_dir)
-
-
-@pytest.fixture(scope="session")
-def sabotaged() -> dict[str, KernelSpec]:
-    """The specs of sabotaged.py, by algorithm."""
-    path = Path(__file__).with_name("sabotaged.py")
-    spec = importlib.util.spec_from_file_location("sabotaged", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sabotaged"] = module
-    spec.loader.exec_module(module)
-    specs: dict[str, KernelSpec] = module.SABOTAGED
-    return specs

@@ -29,6 +29,7 @@ from runner.processes import ProcessWorld
 from runner.program import Plan, run_case
 from runner.world import WorldFailure
 from tests.runner import gpu_programs
+from tests.runner.conftest import is_running
 from tests.runner.gpu_programs import FAULTY_RANK, Damage
 
 pytestmark = pytest.mark.gpu
@@ -57,14 +58,6 @@ def litter() -> set[str]:
     """What NVSHMEM and torch could leave behind on the machine."""
     found = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
     return found | {f"/tmp/{name}" for name in os.listdir("/tmp") if re.search("nvshmem|nccl|^torch_", name)}
-
-
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 class Bench:

@@ -6,11 +6,8 @@ legal, because kernels begin and end with a barrier over ranks; it is what shows
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
@@ -67,19 +64,6 @@ def run_chain(fabric: Fabric, chain: Chain) -> list[int]:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[KernelSpec, Case], Executable]:
     cache_dir = tmp_path_factory.mktemp("compiled")
     return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
-
-
-@pytest.fixture(scope="module")
-def sabotaged() -> dict[str, KernelSpec]:
-    path = Path(__file__).parents[1] / "kernels" / "sabotaged.py"
-    spec = importlib.util.spec_from_file_location("sabotaged", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sabotaged"] = module
-    spec.loader.exec_module(module)
-    specs: dict[str, KernelSpec] = module.SABOTAGED
-    return specs
 
 
 def case_of(algorithm: str, **changes: object) -> Case:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -258,15 +258,7 @@ def test_a_kernel_beyond_the_deadline_is_a_timeout() -> None:
     assert "deadline" in failure.message
 
 
-@pytest.fixture
-def _interrupts() -> Iterator[None]:
-    """Ctrl-C as Python has it: a shell that starts the tests in the background has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.usefixtures("ctrl_c_raises")
 def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
     world, machine = make()
     reached = threading.Event()
