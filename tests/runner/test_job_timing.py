@@ -15,8 +15,9 @@ from reports.record import LinkLimit, Record, Status, Timing
 from runner.cases import cases_of
 from runner.compose import compose_jobs, hydra_over
 from runner.interrupt import interruptible
-from runner.job import Job, Means, run_job
+from runner.job import Job, Means, run_job, usual_means
 from runner.timed import Timed
+from runner.timing import measure
 from runner.world import WorldFailure
 from tests.runner.conftest import BAD, GOOD, Script
 
@@ -234,3 +235,37 @@ def test_an_interrupt_while_measured_cases_are_kept_loses_none_and_keeps_none_tw
     with pytest.raises(KeyboardInterrupt), interruptible():
         done(shelf, Script(), "sizes=[8,16]")
     assert shelf.told == [(8, name, "PASSED", True) for name in ("one_shot", "two_shot", "nccl")]
+
+
+class Asked(Exception):
+    """Raised by OnlyAsked in place of running anything."""
+
+
+class OnlyAsked(GpuWorld):
+    """Notes what it is to run, with which deadline."""
+
+    def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
+        self.asked = (program, argument, deadline_s)
+        raise Asked
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "link"), [(None, "measured", True), (None, "none", False), (LIMIT, "measured", False)]
+)
+def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
+    limit: LinkLimit | None, wanted: str, link: bool
+) -> None:
+    with hydra_over():
+        arguments = ["fabric=nvshmem", "algorithms=[nccl]", "sizes=[256M]", "deadline_s=6", f"timing.limit={wanted}"]
+        (composed,) = compose_jobs(arguments, multirun=False)
+    case = next(one for one in cases_of(composed.request) if one.algorithm == "nccl")
+    world = OnlyAsked(Traits("nvshmem", "sm_90a", 2, 8 << 30, False))
+    measured = usual_means().measured
+    assert measured is not None
+    with pytest.raises(Asked):
+        measured(world, [(case, None)], composed.request, limit)
+    program, plan, deadline_s = world.asked
+    assert program is measure
+    assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, composed.request.timing)
+    # 53 rounds of 4 calls of 15 us and 256 MiB at 200 GB/s, and 0.2 ms beside each
+    assert deadline_s == pytest.approx(6 + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)
