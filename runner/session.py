@@ -116,7 +116,7 @@ def _check_joined(request: Request, first: Request, outer: Outer) -> None:
 
 def _isolated(request: Request) -> bool:
     """Whether the job wants a world of its own."""
-    return getattr(request, "isolation", "none") == "process"
+    return request.isolation == "process"
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:

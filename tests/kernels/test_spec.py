@@ -52,6 +52,13 @@ def test_a_missing_multicast_is_refused_with_the_fabrics_reason(case_of: Callabl
     assert reason.endswith("the machine has no NVSwitch")
 
 
+def test_ranks_that_do_not_see_each_others_memory_are_named(case_of: Callable[..., Case]) -> None:
+    traits = replace(TRAITS, unmapped="rank 0 can't reach ranks 4, 5")
+    reason = refuses(two_shot.SPEC, case_of("two_shot"), traits)
+    assert reason is not None
+    assert reason.endswith("needs every rank's memory mapped on every other: rank 0 can't reach ranks 4, 5")
+
+
 def test_an_architecture_without_the_instructions_is_refused(case_of: Callable[..., Case]) -> None:
     reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, arch="sm_80"))
     assert reason is not None

@@ -83,11 +83,10 @@ def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startles
 
 
 def test_what_the_request_says_about_isolation() -> None:
-    class Asked:
-        isolation = "process"
-
-    assert session._isolated(Asked())  # type: ignore[arg-type]
-    assert not session._isolated(object())  # type: ignore[arg-type]
+    with hydra_over():
+        isolated, kept = compose_jobs(["isolation=process,none"], True)
+    assert session._isolated(isolated.request)
+    assert not session._isolated(kept.request)
 
 
 def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
