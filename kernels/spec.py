@@ -5,10 +5,11 @@ Kernels are data: the runner binds memory and arguments from a spec's declaratio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from kernels.dtypes import ITEMSIZES, NONE, refuses_types
 from memory.fabric import Traits
 
 if TYPE_CHECKING:
@@ -16,35 +17,17 @@ if TYPE_CHECKING:
 
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
 
-ITEMSIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes of an element, by the names that configurations and records use."""
-
-
-class _Dtypes(Mapping[str, "torch.dtype"]):
-    """Torch's types of those names. Torch, seconds to import, is imported when one is asked for, not before."""
-
-    def __getitem__(self, name: str) -> torch.dtype:
-        import torch
-
-        return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(ITEMSIZES)
-
-    def __len__(self) -> int:
-        return len(ITEMSIZES)
-
-
-DTYPES: Mapping[str, torch.dtype] = _Dtypes()
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One point of an experiment: everything that decides what runs and what must come out.
 
-    size_bytes has nccl-tests' meaning for the op (all_reduce: the buffer). accumulator is "float32" or "native" (the
-    dtype itself; for dtype float32 both names are allowed and mean the same). placement is "out_of_place" or
-    "in_place"; inputs "exact" or "normal".
+    size_bytes has nccl-tests' meaning for the op (all_reduce, broadcast, reduce, send_recv: the buffer; all_gather: the
+    whole output; reduce_scatter, all_to_all: the whole input). accumulator and reduction are names of kernels/dtypes.py
+    ("native": the dtype itself; for float32 that and "float32" mean the same), both "none" where the op only moves
+    data. placement is "out_of_place" or "in_place"; inputs "exact", "normal" or "edge" (runner/inputs.py). root is the
+    rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary
+    both buffers begin.
     """
 
     op: str
@@ -57,6 +40,8 @@ class Case:
     placement: str = "out_of_place"
     inputs: str = "normal"
     seed: int = 0
+    root: int = 0
+    offset: int = 0
 
     @property
     def name(self) -> str:
@@ -87,6 +72,8 @@ class Case:
                 self.placement,
                 self.inputs,
                 f"s{self.seed}",
+                *([f"r{self.root}"] if self.root else []),
+                *([f"o{self.offset}"] if self.offset else []),
             ]
         )
 
@@ -95,16 +82,26 @@ class Case:
 class Collective:
     """What an op means, apart from how it is done.
 
-    counts(numel, world_size) gives the elements of one rank's input and output buffer. outputs(inputs, rank) gives, for
-    the world's inputs (one 1-D tensor a rank), the parts that are combined into that rank's output, in rank order: the
-    check folds them. bus_factor(world_size) is nccl-tests' busbw = algbw * factor.
+    counts(numel, world_size) gives the elements of one rank's input and output buffer. outputs(inputs, rank, root)
+    gives, for the world's inputs (one 1-D tensor a rank), the parts that are reduced into that rank's output, in rank
+    order; where the op reduces nothing, the one tensor whose bits must come out; None where this rank's output is to
+    stay as it was. bus_factor(world_size) is nccl-tests' busbw = algbw * factor.
+
+    chunked: numel is divided into world_size equal chunks, so it has to be a multiple of world_size. in_place(numel,
+    world_size, rank) gives the elements at which input and output begin in the one buffer of max(counts) elements that
+    they share, as in NCCL; None where the op has no such form.
     """
 
     op: str
+    summary: str
     counts: Callable[[int, int], tuple[int, int]]
-    outputs: Callable[[list[torch.Tensor], int], list[torch.Tensor]]
+    outputs: Callable[[list[torch.Tensor], int, int], list[torch.Tensor] | None]
     bus_factor: Callable[[int], float]
     same_on_all_ranks: bool
+    reduces: bool = True
+    rooted: bool = False
+    chunked: bool = False
+    in_place: Callable[[int, int, int], tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +110,13 @@ class Parameter:
 
     kind: "address" (own memory of buffer `of`), "peers" (address of a table in device memory: world_size int64, entry
     p is where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address
-    of `of`), "numel" (Case.numel, int64), "rank" (int32), "patience" (int64: nanoseconds after which a wait for another
-    rank gives up and leaves its report in the workspace "status", see kernels/status.py; 0: never). of: "input",
-    "output" (in place: the input's buffer) or a workspace's name.
+    of `of`, which begins at the same place on all ranks), "numel" (Case.numel, int64), "rank" and "root" (int32),
+    "patience" (int64: nanoseconds after which a wait for another rank gives up and leaves its report in the workspace
+    "status", see kernels/status.py; 0: never). of: "input", "output" (in place: their places in the one buffer, see
+    Collective.in_place) or a workspace's name.
     """
 
-    kind: Literal["address", "peers", "multicast", "numel", "rank", "patience"]
+    kind: Literal["address", "peers", "multicast", "numel", "rank", "root", "patience"]
     of: str = ""
 
 
@@ -148,15 +146,21 @@ class KernelSpec:
     """One way to do an op, and what it needs. Data, so that a table, a refusal and a test can read it.
 
     fold says in which order an element's contributions are added: "rank_order" (0, 1, .. n-1), "from_next_rank"
-    (owner+1, owner+2, .. owner, where owner(numel, world_size, dtype) is an int64 tensor of numel ranks: who reduces
-    each element), or "unordered" (the switch decides: no bitwise promise). one_owner says that even then an element is
-    summed once and stored to all ranks, so that they agree to the bit whatever the order was.
+    (owner+1, owner+2, .. owner, where owner(case, rank) is an int64 tensor with a rank for each element of the output
+    of rank: who reduces it), or "unordered" (the switch decides: no bitwise promise). one_owner says that even then an
+    element is summed once and stored to all ranks, so that they agree to the bit whatever the order was. For an op
+    that reduces nothing it is "rank_order".
 
-    choices(case) is what the device half takes, by name: all that its code depends on beside the sources.
+    choices(case) is what the device half takes, by name: all that its code depends on beside the sources, so that cases
+    with equal choices share a compiled kernel.
     build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters`
     in their order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files,
     relative to the project's root, that its code depends on. multimem(case) is the exact set of multimem instructions
     in its PTX, without operands.
+
+    positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
+    kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes. refusal
+    is what else the algorithm can't do: a reason, or None.
     """
 
     op: str
@@ -174,11 +178,14 @@ class KernelSpec:
     build: Callable[[Case], Any]
     sources: tuple[str, ...]
     archs: tuple[str, ...] = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
-    owner: Callable[[int, int, str], torch.Tensor] | None = None
+    owner: Callable[[Case, int], torch.Tensor] | None = None
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72
     one_owner: bool = False
     choices: Callable[[Case], Mapping[str, Any]] = lambda case: {}
+    positive_zero: Literal["", "inputs", "results"] = ""
+    max_size_bytes: int | None = None
+    refusal: Callable[[Case, str], str | None] = lambda case, arch: None
 
     @property
     def name(self) -> str:
@@ -186,20 +193,24 @@ class KernelSpec:
 
     def variant(self, case: Case) -> str:
         """What the compiled code depends on beside the sources; ranks, addresses and grids need no other PTX."""
-        known = {"world_size", "dtype", "accumulator", "threads"}
-        others = [f"-{name}={value}" for name, value in sorted(self.choices(case).items()) if name not in known]
-        block = self.launch(case).block
-        return f"n{case.world_size}-{case.dtype}-{case.accumulator}-{case.reduction}-b{block}" + "".join(others)
+        return "-".join(f"{name}={value}" for name, value in sorted(self.choices(case).items()))
 
 
-def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
+def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> str | None:
     """Why the kernel can't run the case on a fabric with these traits, in words a user can act on; None when it can."""
-    return _refuses_values(spec, case) or _refuses_size(case) or _refuses_fabric(spec, case, traits)
+    return (
+        _refuses_values(spec, case)
+        or _refuses_size(spec, collective, case)
+        or _refuses_fabric(spec, case, traits)
+        or spec.refusal(case, traits.arch)
+    )
 
 
 def _refuses_values(spec: KernelSpec, case: Case) -> str | None:
     if case.name != spec.name:
         return f"{spec.name} does not do {case.name}"
+    if unfit := refuses_types(case.dtype, case.accumulator, case.reduction):
+        return unfit
     for what, value, allowed in (
         ("dtype", case.dtype, spec.dtypes),
         ("accumulator", case.accumulator, spec.accumulators),
@@ -213,11 +224,18 @@ def _refuses_values(spec: KernelSpec, case: Case) -> str | None:
     return None
 
 
-def _refuses_size(case: Case) -> str | None:
-    if case.size_bytes < case.itemsize:
-        return f"{case.size_bytes} bytes hold no element of {case.dtype}: the smallest size is {case.itemsize} bytes"
-    if case.size_bytes % case.itemsize:
+def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> str | None:
+    if case.size_bytes < 0 or case.size_bytes % case.itemsize:
         return f"{case.size_bytes} bytes are no whole number of {case.dtype} elements of {case.itemsize} bytes"
+    if collective.chunked and case.numel % case.world_size:
+        return f"{case.op} divides its elements evenly: {case.numel} are no multiple of {case.world_size} ranks"
+    if spec.max_size_bytes is not None and case.size_bytes > spec.max_size_bytes:
+        return f"{spec.name} is for small messages: up to {spec.max_size_bytes} bytes, not {case.size_bytes}"
+    if not 0 <= case.root < (case.world_size if collective.rooted else 1):
+        ranks = f"0 to {case.world_size - 1}" if collective.rooted else "0: it has no root"
+        return f"{case.op} has no root {case.root}: give {ranks}"
+    if case.offset < 0:
+        return f"buffers can't begin {case.offset} elements after a 16-byte boundary: give 0 or more"
     return None
 
 

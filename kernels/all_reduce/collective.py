@@ -14,7 +14,7 @@ def _counts(numel: int, world_size: int) -> tuple[int, int]:
     return numel, numel
 
 
-def _outputs(inputs: list[torch.Tensor], rank: int) -> list[torch.Tensor]:
+def _outputs(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
     return inputs
 
 
@@ -22,10 +22,16 @@ def _bus_factor(world_size: int) -> float:
     return 2 * (world_size - 1) / world_size
 
 
+def _in_place(numel: int, world_size: int, rank: int) -> tuple[int, int]:
+    return 0, 0
+
+
 COLLECTIVE = Collective(
     op="all_reduce",
+    summary="every rank gets the reduction of all inputs",
     counts=_counts,
     outputs=_outputs,
     bus_factor=_bus_factor,
     same_on_all_ranks=True,
+    in_place=_in_place,
 )

@@ -1,0 +1,1 @@
+"""Kernels for all_gather; see kernels/catalogue.py."""

@@ -1,0 +1,1 @@
+"""Kernels for all_to_all; see kernels/catalogue.py."""

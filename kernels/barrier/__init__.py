@@ -1,0 +1,1 @@
+"""Kernels for barrier; see kernels/catalogue.py."""

@@ -1,0 +1,1 @@
+"""Kernels for broadcast; see kernels/catalogue.py."""

@@ -1,0 +1,1 @@
+"""Kernels for reduce; see kernels/catalogue.py."""

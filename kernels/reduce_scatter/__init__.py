@@ -1,0 +1,1 @@
+"""Kernels for reduce_scatter; see kernels/catalogue.py."""

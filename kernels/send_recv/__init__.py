@@ -1,0 +1,1 @@
+"""Kernels for send_recv; see kernels/catalogue.py."""
