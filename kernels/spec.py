@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernels.dtypes import ITEMSIZES, NONE, refuses_types
+from kernels.dtypes import ITEMSIZES, refuses_types
 from memory.fabric import Traits
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What all_to_all means: each rank gives world_size chunks, one for each rank, and gets the ones for it, in rank order."""
+"""What all_to_all means: each rank gives a chunk for each rank and gets the chunks for it, in rank order."""
 
 from __future__ import annotations
 

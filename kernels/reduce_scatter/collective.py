@@ -1,4 +1,4 @@
-"""What reduce_scatter means: each rank gives numel elements and gets its own chunk, the rank-th of world_size, of their reduction."""
+"""What reduce_scatter means: each rank gives numel elements and gets its chunk of their elementwise reduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What send_recv means: each rank gives numel elements to the next rank, the last to the first: a shift around the ring."""
+"""What send_recv means: each rank gives numel elements to the next rank, the last to the first: a ring shift."""
 
 from __future__ import annotations
 
