@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
+from runner.compose import ComposedJob, compose_jobs, hydra_over
 from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, format_bytes, parse_bytes
 from runner.schema import Schema, TimingSchema
 from simulator.world import SimulatorOptions
@@ -36,14 +36,6 @@ def test_the_default_is_small() -> None:
     assert job.request.world_size == 2
     assert job.request.sizes_bytes == (1024, 8192, 65536)
     assert job.experiment == ""
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "exp").glob("*.yaml")))
-def test_every_experiment_composes(name: str) -> None:
-    jobs = composed(f"+exp={name}")
-    assert {job.experiment for job in jobs} == {name}
-    assert all(len(job.request.algorithms) == (2 if name == "allreduce_gpus" else 4) for job in jobs)
-    assert experiments()[name], "the first comment of an experiment is its description in --help"
 
 
 def test_allreduce_bf16_is_what_the_readme_says() -> None:
