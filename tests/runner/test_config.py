@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.compose import ComposedJob, compose_jobs, hydra_over
+from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
 from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, format_bytes, parse_bytes
 from runner.schema import Schema, TimingSchema
 from simulator.world import SimulatorOptions
