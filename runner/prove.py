@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser.parse_args(arguments)
         proof = proof_of(read(options.records))
+        options.output.parent.mkdir(parents=True, exist_ok=True)
         write_file(options.output, written(proof).encode())
     except ValueError as error:
         print(f"symlab: error: {error}", file=sys.stderr)

@@ -58,7 +58,6 @@ def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     for number, one in enumerate([passed(), passed(2048)]):
         (tmp_path / f"{number}.json").write_text(one.to_json())
     target = tmp_path / "out" / "machine.json"
-    target.parent.mkdir()
     assert main([str(tmp_path), "-o", str(target)]) == 0
     assert "1 kernels, 2 cases passed, 0 refused" in capsys.readouterr().out
     assert read(target).specs["all_reduce/one_shot"].passed == 2
