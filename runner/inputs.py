@@ -21,8 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
+from kernels.dtypes import DTYPES
 from kernels.numerics import FORMATS
-from kernels.spec import DTYPES, Case
+from kernels.spec import Case
 
 KEPT_BYTES = 256 * 1024 * 1024
 """Inputs of the latest cases are kept up to this size, so that algorithms and launches of one case share them."""

@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, format_bytes, parse_bytes
+from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
+from runner.mistakes import RequestError
 from runner.schema import Schema, TimingSchema
+from runner.sizes import format_bytes, parse_bytes
 from simulator.world import SimulatorOptions
 
 
@@ -32,9 +34,11 @@ def refusal(*arguments: str, multirun: bool = False) -> str:
 def test_the_default_is_small() -> None:
     (job,) = composed()
     assert job.request.op == "all_reduce"
-    assert job.request.algorithms == ("one_shot", "two_shot")
     assert job.request.world_size == 2
-    assert job.request.sizes_bytes == (1024, 8192, 65536)
+    assert (job.request.sizes_bytes, job.request.sizes_given) == ((1024, 8192, 65536), False)
+    assert (job.request.root, job.request.offset) == (0, 0)
+    left_open = (job.request.algorithms, job.request.dtype, job.request.accumulator, job.request.reduction)
+    assert left_open == ("auto",) * 4
     assert job.experiment == ""
 
 
@@ -227,7 +231,7 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
     ("arguments", "parts"),
     [
         (["world_sise=4"], ["unknown key 'world_sise'", "did you mean world_size?"]),
-        (["+foo=1"], ["unknown key 'foo'", "world_size"]),
+        (["+xyz=1"], ["unknown key 'xyz'", "world_size"]),
         (["++world_siz=2"], ["unknown key 'world_siz'", "world_size"]),
         (["sizes.mni=1K"], ["unknown key 'sizes.mni'", "min"]),
         (["fabric.nme=x"], ["unknown key 'fabric.nme'", "did you mean name?"]),
