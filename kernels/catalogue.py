@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import difflib
 
+from kernels.all_gather import collective as all_gather
+from kernels.all_gather import push as all_gather_push
 from kernels.all_reduce import collective as all_reduce
-from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
+from kernels.all_reduce import one_shot, two_shot
+from kernels.all_to_all import collective as all_to_all
+from kernels.barrier import collective as barrier
+from kernels.broadcast import collective as broadcast
+from kernels.reduce import collective as reduce
+from kernels.reduce_scatter import collective as reduce_scatter
+from kernels.send_recv import collective as send_recv
 from kernels.spec import Collective, KernelSpec
 
 SPECS: tuple[KernelSpec, ...] = (
     one_shot.SPEC,
     two_shot.SPEC,
-    multimem_one_shot.SPEC,
-    multimem_two_shot.SPEC,
+    all_gather_push.SPEC,
 )
 
-COLLECTIVES: tuple[Collective, ...] = (all_reduce.COLLECTIVE,)
+COLLECTIVES: tuple[Collective, ...] = tuple(
+    module.COLLECTIVE
+    for module in (all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send_recv, barrier)
+)
 
 OPS: tuple[str, ...] = tuple(collective.op for collective in COLLECTIVES)
 

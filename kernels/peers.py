@@ -15,7 +15,7 @@ import cutlass
 import cutlass.cute as cute
 
 from kernels import device
-from kernels.arithmetic import Sum
+from kernels.arithmetic import Reduction
 
 BATCH = 8
 
@@ -49,12 +49,12 @@ class Peers:
         rank = self.first + number
         return cutlass.select_(rank >= self.count, rank - self.count, rank)
 
-    def fold(self, total: Sum, offsets: Sequence[Any], load: Callable[[Any], Sequence[Any]]) -> list[list[Any]]:
-        """For each byte offset the sum, in this order, of what load gets from all ranks; all loads come first."""
+    def fold(self, total: Reduction, offsets: Sequence[Any], load: Callable[[Any], Sequence[Any]]) -> list[list[Any]]:
+        """For each byte offset the reduction, in this order, of what load gets from all ranks; all loads come first."""
         if self.count > BATCH:
             return [fold_in_batches(self, total, offset, load) for offset in offsets]
         loaded = [[load(address + offset) for address in self.addresses] for offset in offsets]
-        return [sum_of(total, contributions) for contributions in loaded]
+        return [reduced(total, contributions) for contributions in loaded]
 
     def store(self, offset: Any, value: Any, store: Callable[[Any, Any], None]) -> None:
         """Store value at a byte offset on all ranks."""
@@ -64,14 +64,14 @@ class Peers:
             store(address + offset, value)
 
 
-def sum_of(total: Sum, contributions: Sequence[Sequence[Any]]) -> list[Any]:
-    """The sum in the order given; a single contribution keeps its bits, NaN payloads included."""
+def reduced(total: Reduction, contributions: Sequence[Sequence[Any]]) -> list[Any]:
+    """The reduction in the order given; a single contribution keeps its bits, NaN payloads included."""
     if len(contributions) == 1:
         return list(contributions[0])
     return total.finish(accumulate(total, total.start(contributions[0]), contributions[1:]))
 
 
-def accumulate(total: Sum, state: list[Any], contributions: Sequence[Sequence[Any]]) -> list[Any]:
+def accumulate(total: Reduction, state: list[Any], contributions: Sequence[Sequence[Any]]) -> list[Any]:
     for words in contributions:
         state = total.add(state, words)
     return state

@@ -11,8 +11,8 @@ import cutlass.cute as cute
 
 from kernels import device
 from kernels.all_reduce.frame_device import AllReduce, Frame
-from kernels.barrier import OverMulticast, Watch
 from kernels.peers import Peers
+from kernels.signals import OverMulticast, Watch
 from kernels.traverse import VECTOR_BYTES, each_vector, slice_of
 
 
