@@ -59,3 +59,10 @@ def own(case: Case, rank: int) -> torch.Tensor:
     import torch
 
     return torch.full((case.numel // case.world_size,), rank)
+
+
+def roots(case: Case, rank: int) -> torch.Tensor:
+    """Who reduces each element where the root reduces all: int64[numel] of the root."""
+    import torch
+
+    return torch.full((case.numel,), case.root)
