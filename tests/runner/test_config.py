@@ -42,14 +42,6 @@ def test_the_default_is_small() -> None:
     assert job.experiment == ""
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "exp").glob("*.yaml")))
-def test_every_experiment_composes(name: str) -> None:
-    jobs = composed(f"+exp={name}")
-    assert {job.experiment for job in jobs} == {name}
-    assert all(len(job.request.algorithms) == (2 if name == "allreduce_gpus" else 4) for job in jobs)
-    assert experiments()[name], "the first comment of an experiment is its description in --help"
-
-
 def test_allreduce_bf16_is_what_the_readme_says() -> None:
     (job,) = composed("+exp=allreduce_bf16")
     assert (job.request.dtype, job.request.accumulator, job.request.world_size) == ("bfloat16", "float32", 8)
