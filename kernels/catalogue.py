@@ -7,7 +7,7 @@ import difflib
 from kernels.all_gather import collective as all_gather
 from kernels.all_gather import push as all_gather_push
 from kernels.all_reduce import collective as all_reduce
-from kernels.all_reduce import lamport, ll, one_shot, two_shot
+from kernels.all_reduce import lamport, ll, one_shot, two_shot, two_shot_lamport
 from kernels.all_to_all import collective as all_to_all
 from kernels.barrier import collective as barrier
 from kernels.broadcast import collective as broadcast
@@ -21,6 +21,7 @@ SPECS: tuple[KernelSpec, ...] = (
     two_shot.SPEC,
     lamport.SPEC,
     ll.SPEC,
+    two_shot_lamport.SPEC,
     all_gather_push.SPEC,
 )
 

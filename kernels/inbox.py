@@ -70,6 +70,10 @@ class Sentinel:
         """The unit's four words."""
         return [word for half in halves for word in split(half)]
 
+    def safe_words(self, words: Sequence[Any]) -> list[Any]:
+        """The words as they come out of an inbox, for a unit that does not go through one."""
+        return self.opened(self.sealed(words))
+
     def absent(self, half: Any) -> Any:
         """Whether it is still to come."""
         return half == Int64(self.bits)
@@ -153,7 +157,7 @@ def keep_for_all(
 class Inbox:
     """An inbox by its workspace's name, of so many rows, in a launch's turn. Made while a kernel is traced.
 
-    sender(row) is the rank whose row it is; phase says in a report what didn't come.
+    sender(row) is the rank whose row it is; phase says in a report what did not come.
     """
 
     def __init__(
@@ -190,11 +194,13 @@ class Inbox:
         for slot in range(self.form.slots):
             device.store_halves(address + TILE_BYTES * slot, halves[2 * slot : 2 * slot + 2])
 
-    def take(self, offsets: Sequence[Any], first: Any, rows: int) -> list[list[list[Any]]]:
+    def take(
+        self, offsets: Sequence[Any], first: Any, rows: int, sender: Callable[[Any], Any] | None = None
+    ) -> list[list[list[Any]]]:
         """The units at byte offsets of so many rows from the first on, words by [offset][row]: wait for them all."""
         bases = [self.own + self.place(at, Int64(first) + row) for at in offsets for row in range(rows)]
         addresses = [base + TILE_BYTES * slot for base in bases for slot in range(self.form.slots)]
-        notice = partial(self.give_up, offsets, first, rows)
+        notice = partial(self.give_up, offsets, first, rows, sender or self.sender)
         halves = received(partial(look, addresses), self.absent, self.frame.watch, notice)
         per_unit = 2 * self.form.slots
         units = [self.form.opened(halves[i : i + per_unit]) for i in range(0, len(halves), per_unit)]
@@ -207,13 +213,21 @@ class Inbox:
             missing = missing | self.form.absent(half)
         return missing
 
-    def give_up(self, offsets: Sequence[Any], first: Any, rows: int, halves: Sequence[Any], waited: Any) -> None:
+    def give_up(
+        self,
+        offsets: Sequence[Any],
+        first: Any,
+        rows: int,
+        sender: Callable[[Any], Any],
+        halves: Sequence[Any],
+        waited: Any,
+    ) -> None:
         """Report the first unit that did not come."""
         per_unit = 2 * self.form.slots
         rank, byte = Int32(0), Int32(0)
         for number in reversed(range(len(offsets) * rows)):
             missing = self.absent(halves[number * per_unit : (number + 1) * per_unit])
-            rank = cutlass.select_(missing, Int32(self.sender(first + number % rows)), rank)
+            rank = cutlass.select_(missing, Int32(sender(first + number % rows)), rank)
             byte = cutlass.select_(missing, Int32(offsets[number // rows]), byte)
         watch, epoch = self.frame.watch, self.frame.epoch
         report(watch.status, watch.rank, watch.block, self.phase, rank, epoch, byte, waited)
