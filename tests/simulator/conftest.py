@@ -18,6 +18,7 @@ MODULES = (
     "vectors_memory",
     "vectors_atomic",
     "vectors_control",
+    "vectors_bulk",
     "vectors_multimem",
     "families",
 )
