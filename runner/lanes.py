@@ -10,9 +10,10 @@ import torch
 from kernels.spec import Case
 from memory.fabric import Executable
 from runner.buffers import POISON, has_output
-from runner.check import Promise, RankCheck, check_rank
+from runner.check import RankCheck, check_rank
 from runner.contenders import Contender, slot_bytes
 from runner.layout import layout_of
+from runner.reference import Promise
 
 REPEATABLE = ("none", "min", "max", "and", "or")
 """Reductions (and none) of which a second call in place changes nothing more."""
