@@ -130,9 +130,9 @@ def copy(frame: Frame) -> None:
 
 
 def slices(frame: Frame) -> None:
-    """Thread r of a block stores the byte range of rank r's slice; row: the bytes before it, begin and end of a span."""
-    before, begin, end = row(frame, 3)
-    span = frame.span(frame.address("input") + before, end, begin)
+    """Thread r of a block stores the byte range of rank r's slice; row: the bytes before a span, and its size."""
+    before, size = row(frame, 2)
+    span = frame.span(frame.address("input") + before, size)
     parts = frame.sliced(span, frame.thread)
     values = [span.first, span.last, parts.first, parts.last]
     place = frame.address("output") + (cutlass.Int64(frame.block) * frame.world_size + frame.thread) * 32
