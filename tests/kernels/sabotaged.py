@@ -5,6 +5,7 @@ Each is a KernelSpec like the right one but for its algorithm's name and what it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,15 @@ PUSHED = replace(
     algorithm="two_shot_pushed",
 )
 """No defect: two_shot as the catalogue has it for large buffers, for tests with small ones."""
+
+
+def small(spec: KernelSpec) -> KernelSpec:
+    """The same algorithm with three small blocks, so that a few KB of data go round more than once."""
+    if spec is PUSHED:
+        return spec
+    module = sys.modules[f"kernels.{spec.op}.{spec.algorithm}"]
+    made: KernelSpec = module.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=4, reason="small data"),)))
+    return made
 
 OTHER_BARRIERS = {
     "all_reduce/two_shot_pushed": ("middle", "exit"),
