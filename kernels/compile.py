@@ -25,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kernels.spec import Case, KernelSpec, Parameter
+from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
 
 log = logging.getLogger(__name__)
@@ -116,11 +116,11 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
         raise RuntimeError(f"compiling {spec.name} needs {COMPILER}, which can't be imported: {error}") from error
     built = spec.build(case)
     built.kernel.set_name_prefix(f"{spec.op}_{spec.algorithm}", remove_cutlass_symbol=True, keep_mangled_name=False)
-    arguments = [_argument(parameter) for parameter in spec.parameters]
+    arguments = _arguments(spec)
     with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder:
         options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
         try:
-            artifacts = cute.compile[options](built, *arguments, _blocks()).artifacts
+            artifacts = cute.compile[options](built, *arguments).artifacts
         except Exception as error:  # the compiler's errors have no common kind
             raise RuntimeError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {error}") from error
         ptx, cubin = artifacts.PTX, artifacts.CUBIN
@@ -133,22 +133,22 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
     return Executable(spec.name, entry.group(1), arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
 
 
-def _argument(parameter: Parameter) -> Any:
-    """What stands for a parameter while compiling: its type, with a value that nobody reads."""
+def _arguments(spec: KernelSpec) -> list[Any]:
+    """What stands for the parameters while compiling: their types, with values that nobody reads; pointers as a list,
+    which becomes one parameter each. Last the number of blocks."""
     import cutlass
     import cutlass.cute as cute
 
-    if parameter.kind in ("numel", "patience"):
-        return cutlass.Int64(1)
-    if parameter.kind == "rank":
-        return cutlass.Int32(0)
-    return cute.runtime.make_ptr(cutlass.Int64, 0, cute.AddressSpace.gmem, assumed_align=16)
-
-
-def _blocks() -> Any:
-    import cutlass
-
-    return cutlass.Int32(1)
+    pointers, others = [], []
+    for parameter in spec.parameters:
+        if parameter.kind in ("numel", "patience"):
+            others.append(cutlass.Int64(1))
+        elif parameter.kind in ("rank", "root"):
+            others.append(cutlass.Int32(0))
+        else:
+            # Any address: what the compiler is told of alignment it uses, and buffers may begin at any element.
+            pointers.append(cute.runtime.make_ptr(cutlass.Int8, 0, cute.AddressSpace.gmem, assumed_align=1))
+    return [pointers, *others, cutlass.Int32(1)]
 
 
 def with_relative_paths(ptx: str) -> str:

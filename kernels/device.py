@@ -5,7 +5,7 @@ becomes `ld.global.nc` (outside the memory model, never right on symmetric memor
 merged with another, and no scope is lost. Addresses are Int64 byte addresses; a "word" is an Int32 with raw bits, a
 "vector" a tuple of four.
 
-Order. Payload accesses are weak: they are ordered by the barriers of kernels/barrier.py around them and by nothing
+Order. Payload accesses are weak: they are ordered by the barriers of kernels/signals.py around them and by nothing
 else. Signals are release stores, release reductions and acquire loads at system scope, the only scope that holds
 threads of another GPU. Multimem payload is relaxed at system scope, because an access that reaches all GPUs' replicas
 is meant for threads there.
@@ -13,6 +13,7 @@ is meant for threads there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cutlass import Int32, Int64
@@ -21,9 +22,6 @@ from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import T, dsl_user_op
 
 Vector = tuple[Any, Any, Any, Any]
-
-PACKED_TYPES = {"float32": "f32", "float16": "f16x2", "bfloat16": "bf16x2"}
-"""The PTX type that fills one 32-bit word with elements of a data type."""
 
 
 def assemble(
@@ -102,17 +100,76 @@ def store_half_word(address: Any, word: Any, *, loc: Any = None, ip: Any = None)
     assemble("st.global.u16 [$0], $1;", "l,r", [Int64(address), Int32(word)], None, memory=True, loc=loc, ip=ip)
 
 
-def load_element(address: Any, itemsize: int) -> Any:
-    """Weak load of one element of 4 or 2 bytes, as a word; aligned to its size."""
-    return load_word(address) if itemsize == 4 else load_half_word(address)
+@dsl_user_op
+def load_byte(address: Any, *, loc: Any = None, ip: Any = None) -> Any:
+    """Weak load of a byte, as a word whose other bytes are zero."""
+    return Int32(assemble("ld.global.u8 $0, [$1];", "=r,l", [Int64(address)], T.i32(), memory=True, loc=loc, ip=ip))
 
 
-def store_element(address: Any, word: Any, itemsize: int) -> None:
-    """Weak store of one element of 4 or 2 bytes from a word; aligned to its size."""
-    if itemsize == 4:
-        store_word(address, word)
+@dsl_user_op
+def store_byte(address: Any, word: Any, *, loc: Any = None, ip: Any = None) -> None:
+    """Weak store of the lowest byte of a word."""
+    assemble("st.global.u8 [$0], $1;", "l,r", [Int64(address), Int32(word)], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def load_pair(address: Any, *, loc: Any = None, ip: Any = None) -> tuple[Any, Any]:
+    """Weak load of 8 bytes at an 8-byte aligned address, as two words."""
+    pair = ir.Type.parse("!llvm.struct<(i32,i32)>")
+    text = "ld.global.v2.b32 {$0, $1}, [$2];"
+    result = assemble(text, "=r,=r,l", [Int64(address)], pair, memory=True, loc=loc, ip=ip)
+    lower, upper = (Int32(llvm.extractvalue(T.i32(), result, [i], loc=loc, ip=ip)) for i in range(2))
+    return lower, upper
+
+
+@dsl_user_op
+def store_pair(address: Any, pair: Sequence[Any], *, loc: Any = None, ip: Any = None) -> None:
+    """Weak store of 8 bytes, two words, at an 8-byte aligned address."""
+    text = "st.global.v2.b32 [$0], {$1, $2};"
+    assemble(text, "l,r,r", [Int64(address), *pair], None, memory=True, loc=loc, ip=ip)
+
+
+def load_element(address: Any, itemsize: int) -> list[Any]:
+    """Weak load of one element of 8, 4, 2 or 1 bytes, as words (two for 8 bytes); aligned to its size."""
+    if itemsize == 8:
+        return list(load_pair(address))
+    return [{4: load_word, 2: load_half_word, 1: load_byte}[itemsize](address)]
+
+
+def store_element(address: Any, words: Sequence[Any], itemsize: int) -> None:
+    """Weak store of one element of 8, 4, 2 or 1 bytes from its words; aligned to its size."""
+    if itemsize == 8:
+        store_pair(address, words)
     else:
-        store_half_word(address, word)
+        {4: store_word, 2: store_half_word, 1: store_byte}[itemsize](address, words[0])
+
+
+def load_elements(address: Any, itemsize: int) -> Vector:
+    """16 bytes at an address that is aligned to an element only, element by element."""
+    if itemsize >= 4:
+        words = [word for at in range(0, 16, itemsize) for word in load_element(address + at, itemsize)]
+    else:
+        words = [_packed(address + at, itemsize) for at in range(0, 16, 4)]
+    return words[0], words[1], words[2], words[3]
+
+
+def _packed(address: Any, itemsize: int) -> Any:
+    word = load_element(address, itemsize)[0]
+    for at in range(itemsize, 4, itemsize):
+        word = word | (load_element(address + at, itemsize)[0] << (8 * at))
+    return word
+
+
+def store_elements(address: Any, vector: Sequence[Any], itemsize: int) -> None:
+    """16 bytes to an address that is aligned to an element only, element by element."""
+    if itemsize == 8:
+        for at in range(2):
+            store_pair(address + 8 * at, vector[2 * at : 2 * at + 2])
+        return
+    for at in range(0, 16, itemsize):
+        shift = 8 * (at % 4)
+        word = vector[at // 4]
+        store_element(address + at, [word >> shift if shift else word], itemsize)
 
 
 @dsl_user_op
@@ -168,46 +225,43 @@ def fence_aliases(*, loc: Any = None, ip: Any = None) -> None:
     assemble("fence.proxy.alias;", "", [], None, memory=True, loc=loc, ip=ip)
 
 
-# Payload through multicast addresses.
-
-
-def _sum_suffix(accumulate_float32: bool) -> str:
-    return "add.acc::f32" if accumulate_float32 else "add"
+# Payload through multicast addresses: what there is for which type is data, see kernels/multimem.py.
 
 
 @dsl_user_op
-def multimem_sum_vector(
-    address: Any, dtype: str, accumulate_float32: bool, *, loc: Any = None, ip: Any = None
-) -> Vector:
-    """Relaxed, system scope: the switch's sum over all replicas of 16 bytes at a 16-byte aligned multicast address.
+def multimem_load_vector(address: Any, instruction: str, *, loc: Any = None, ip: Any = None) -> Vector:
+    """The switch's reduction over all replicas of 16 bytes at a 16-byte aligned multicast address.
 
-    accumulate_float32 asks for at least float32 inside the sum (16-bit types only); the order of the addends is the
-    switch's.
+    instruction: a multimem.ld_reduce of four 32-bit words, without operands.
     """
-    operation = f"{_sum_suffix(accumulate_float32)}.v4.{PACKED_TYPES[dtype]}"
-    text = f"multimem.ld_reduce.relaxed.sys.global.{operation} {{$0, $1, $2, $3}}, [$4];"
+    text = f"{instruction} {{$0, $1, $2, $3}}, [$4];"
     constraints = "=r,=r,=r,=r,l"
     result = assemble(text, constraints, [Int64(address)], _four_words_type(), memory=True, loc=loc, ip=ip)
     return _four_words(result, loc, ip)
 
 
 @dsl_user_op
-def multimem_sum_word(address: Any, dtype: str, accumulate_float32: bool, *, loc: Any = None, ip: Any = None) -> Any:
-    """multimem_sum_vector for the 4 bytes at a 4-byte aligned multicast address."""
-    operation = f"{_sum_suffix(accumulate_float32)}.{PACKED_TYPES[dtype]}"
-    text = f"multimem.ld_reduce.relaxed.sys.global.{operation} $0, [$1];"
-    return Int32(assemble(text, "=r,l", [Int64(address)], T.i32(), memory=True, loc=loc, ip=ip))
+def multimem_load_word(address: Any, instruction: str, *, loc: Any = None, ip: Any = None) -> Any:
+    """The same for the 4 bytes at a 4-byte aligned multicast address, by an instruction of one word."""
+    return Int32(assemble(f"{instruction} $0, [$1];", "=r,l", [Int64(address)], T.i32(), memory=True, loc=loc, ip=ip))
 
 
 @dsl_user_op
-def multimem_store_vector(address: Any, vector: Vector, dtype: str, *, loc: Any = None, ip: Any = None) -> None:
+def multimem_load_pair(address: Any, instruction: str, *, loc: Any = None, ip: Any = None) -> tuple[Any, Any]:
+    """The same for the 8 bytes at an 8-byte aligned multicast address, by an instruction of 64 bits; two words."""
+    value = Int64(assemble(f"{instruction} $0, [$1];", "=l,l", [Int64(address)], T.i64(), memory=True, loc=loc, ip=ip))
+    return Int32(value), Int32(value >> 32)
+
+
+@dsl_user_op
+def multimem_store_vector(address: Any, vector: Vector, *, loc: Any = None, ip: Any = None) -> None:
     """Relaxed, system scope: stores 16 bytes to every replica at a 16-byte aligned multicast address."""
-    text = f"multimem.st.relaxed.sys.global.v4.{PACKED_TYPES[dtype]} [$0], {{$1, $2, $3, $4}};"
+    text = "multimem.st.relaxed.sys.global.v4.f32 [$0], {$1, $2, $3, $4};"
     assemble(text, "l,r,r,r,r", [Int64(address), *vector], None, memory=True, loc=loc, ip=ip)
 
 
 @dsl_user_op
-def multimem_store_word(address: Any, word: Any, dtype: str, *, loc: Any = None, ip: Any = None) -> None:
+def multimem_store_word(address: Any, word: Any, *, loc: Any = None, ip: Any = None) -> None:
     """Relaxed, system scope: stores 4 bytes to every replica at a 4-byte aligned multicast address."""
-    text = f"multimem.st.relaxed.sys.global.{PACKED_TYPES[dtype]} [$0], $1;"
+    text = "multimem.st.relaxed.sys.global.b32 [$0], $1;"
     assemble(text, "l,r", [Int64(address), Int32(word)], None, memory=True, loc=loc, ip=ip)

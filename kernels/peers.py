@@ -9,52 +9,56 @@ would fill the registers alone).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import cutlass
 import cutlass.cute as cute
 
 from kernels import device
-from kernels.arithmetic import Sum
+from kernels.arithmetic import Reduction
 
 BATCH = 8
 
 
 class Peers:
-    """One buffer on count ranks, in an order that begins with rank `first` and wraps after the last.
+    """One buffer on count ranks, in an order that begins with rank `first` and wraps after the last of world_size.
 
-    table is the address of int64[count]: where this rank sees each rank's buffer. Made while a kernel is traced.
+    table is the address of int64[world_size] (None: count): where this rank sees each rank's buffer. Made while a
+    kernel is traced.
     """
 
-    def __init__(self, table: Any, first: Any, count: int) -> None:
+    def __init__(self, table: Any, first: Any, count: int, world_size: int | None = None) -> None:
         self.table = table
         self.first = first
         self.count = count
+        self.world_size = world_size or count
+        self.shift: Any = 0
         self.addresses = self.look_up(0, count) if count <= BATCH else []
-
-    @classmethod
-    def at(cls, addresses: Sequence[Any]) -> Peers:
-        """Buffers at known addresses, BATCH of them at most, in this order."""
-        made = cls.__new__(cls)
-        made.table, made.first, made.count, made.addresses = None, 0, len(addresses), list(addresses)
-        return made
 
     def look_up(self, begin: Any, count: int) -> list[Any]:
         """The addresses of numbers begin to begin + count in this order."""
-        return [device.load_address(self.table, self.rank(begin + i)) for i in range(count)]
+        return [device.load_address(self.table, self.rank(begin + i)) + self.shift for i in range(count)]
+
+    def shifted(self, size: Any) -> Peers:
+        """The same buffers from so many bytes on."""
+        made = copy(self)
+        made.shift = self.shift + size
+        made.addresses = [address + size for address in self.addresses]
+        return made
 
     def rank(self, number: Any) -> Any:
         if isinstance(self.first, int) and self.first == 0:
             return number
         rank = self.first + number
-        return cutlass.select_(rank >= self.count, rank - self.count, rank)
+        return cutlass.select_(rank >= self.world_size, rank - self.world_size, rank)
 
-    def fold(self, total: Sum, offsets: Sequence[Any], load: Callable[[Any], Sequence[Any]]) -> list[list[Any]]:
-        """For each byte offset the sum, in this order, of what load gets from all ranks; all loads come first."""
+    def fold(self, total: Reduction, offsets: Sequence[Any], load: Callable[[Any], Sequence[Any]]) -> list[list[Any]]:
+        """For each byte offset the reduction, in this order, of what load gets from all ranks; all loads come first."""
         if self.count > BATCH:
             return [fold_in_batches(self, total, offset, load) for offset in offsets]
         loaded = [[load(address + offset) for address in self.addresses] for offset in offsets]
-        return [sum_of(total, contributions) for contributions in loaded]
+        return [reduced(total, contributions) for contributions in loaded]
 
     def store(self, offset: Any, value: Any, store: Callable[[Any, Any], None]) -> None:
         """Store value at a byte offset on all ranks."""
@@ -64,14 +68,34 @@ class Peers:
             store(address + offset, value)
 
 
-def sum_of(total: Sum, contributions: Sequence[Sequence[Any]]) -> list[Any]:
-    """The sum in the order given; a single contribution keeps its bits, NaN payloads included."""
+class Rows(Peers):
+    """count buffers that others filled, row_bytes apart from base on, and last a rank's own."""
+
+    def __init__(self, base: Any, row_bytes: Any, own: Any, count: int) -> None:
+        self.base = base
+        self.row_bytes = row_bytes
+        self.own = own
+        super().__init__(None, 0, count)
+
+    def look_up(self, begin: Any, count: int) -> list[Any]:
+        return [self.place(begin + i) for i in range(count)]
+
+    def place(self, number: Any) -> Any:
+        """The address of a row; the last is the own."""
+        if isinstance(number, int):
+            return self.own if number == self.count - 1 else self.base + self.row_bytes * number
+        row = self.base + self.row_bytes * cutlass.Int64(number)
+        return cutlass.select_(number == self.count - 1, self.own, row)
+
+
+def reduced(total: Reduction, contributions: Sequence[Sequence[Any]]) -> list[Any]:
+    """The reduction in the order given; a single contribution keeps its bits, NaN payloads included."""
     if len(contributions) == 1:
         return list(contributions[0])
     return total.finish(accumulate(total, total.start(contributions[0]), contributions[1:]))
 
 
-def accumulate(total: Sum, state: list[Any], contributions: Sequence[Sequence[Any]]) -> list[Any]:
+def accumulate(total: Reduction, state: list[Any], contributions: Sequence[Sequence[Any]]) -> list[Any]:
     for words in contributions:
         state = total.add(state, words)
     return state

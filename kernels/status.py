@@ -1,6 +1,6 @@
 """What a wait that gave up says: the words of the workspace "status", and their meaning in a sentence.
 
-The first thread of a rank whose wait for another rank lasts longer than `patience` fills them in (kernels/barrier.py);
+The first thread of a rank whose wait for another rank lasts longer than `patience` fills them in (kernels/signals.py);
 no later one overwrites them, and no kernel resets them. All are int32.
 """
 

@@ -4,15 +4,15 @@ When it wins: small buffers, where one trip over the links and one barrier befor
 moves n-1 buffers into each GPU, so two_shot overtakes it as the buffer grows.
 
 Memory: reads all inputs through peers' addresses, writes the own output only. Vectors of 16 bytes by a grid-stride
-loop; the elements after the last full vector one by one, a thread each. Nothing outside [0, numel) is touched.
+loop; the elements before the first 16-byte boundary and after the last one by one, a thread each. Nothing outside
+[0, numel) is touched.
 
 Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that a peer
-still reads). Both block by block: kernels/barrier.py says how they order payload. Payload itself is weak. In place is
+still reads). Both block by block: kernels/signals.py says how they order payload. Payload itself is weak. In place is
 refused: a rank would overwrite its input while slower ones read it.
 
 Numerics: rank order 0, 1, .. n-1, on every rank, beginning with rank 0's contribution itself. So all ranks get the
-same bits. float32: 16-bit types are widened, added by add.rn.f32 and rounded once; native: every addition rounds to
-the type.
+same bits. Precision and rounding: kernels/arithmetic.py.
 
 World sizes up to 8 have all loads of a vector under way before the first addition (kernels/peers.py), fewer ranks
 take more vectors at a time. The launch asks for one block an SM: without that ptxas, for the sake of occupancy, put
@@ -32,11 +32,15 @@ has to answer for block b of all ranks.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kernels.all_reduce.family import spec_with
-from kernels.all_reduce.tuning import Step, Tuning
-from kernels.spec import Case, KernelSpec, Parameter
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.spec import KernelSpec
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
 
 # Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
 # the slowest rank, with 256, 512 and 1024 threads, 1, 2 and 4 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. 512
@@ -61,36 +65,31 @@ TUNING = Tuning(
 )
 
 
-def build(choices: dict[str, Any]) -> Any:
-    from kernels.all_reduce.one_shot_device import OneShot
-
-    return OneShot(**choices)
+def body(frame: Frame) -> None:
+    """The device half."""
+    frame.arrive()
+    inputs = frame.peers("input")
+    source, output = frame.address("input"), frame.address("output")
+    span = frame.span(source, frame.size)
+    frame.wait()
+    outputs = frame.at(output)
+    frame.reduce(span, inputs, outputs, frame.aligned(source, output))
+    frame.reduce_edges(span, inputs, outputs)
+    frame.leave()
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:
-    """The algorithm with a tuning: the catalogue's, or one on trial.
-
-    signals[block][rank] is the last epoch in which that rank's block arrived.
-    """
-
-    def choices(case: Case) -> dict[str, Any]:
-        return tuning.choices(case, loads_per_vector=case.world_size)
-
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
     return spec_with(
+        "all_reduce/one_shot",
+        body,
         tuning,
-        "one_shot",
         summary="each rank reads all inputs and folds them in rank order",
         placements=("out_of_place",),
-        needs_multicast=False,
         fold="rank_order",
-        buffers=(
-            Parameter("peers", "input"),
-            Parameter("address", "output"),
-            Parameter("peers", "signals"),
-        ),
-        build=build,
-        choices=choices,
-        workspaces=lambda case: tuning.workspaces(case.world_size),
+        buffers=(address("input"), peers("input"), address("output")),
+        vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
+        loads_per_vector=lambda case: case.world_size,
     )
 
 

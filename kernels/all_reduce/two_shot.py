@@ -8,12 +8,12 @@ Two ways to bring an owner the contributions to its slice, by size (TUNING) and 
 - push: each rank stores them to the owner's scratch, in a row for the rank. A store crosses the links once, a load
   twice (its request takes room, too): 256 MiB on 4 H200 takes 1160 us pushed, 1251 pulled, in NCCL's ring 1187.
 
-Memory: the full vectors of 16 bytes are divided into contiguous slices in rank order, one vector longer for the first
-ranks if they do not divide evenly; the elements after the last full vector are the last rank's, one by one and always
-pulled (shares.owner says all that as data). Reads and writes go through peers' addresses, nothing outside [0, numel) is
-touched. Scratch, where pushed, is (n-1)/n of the buffer.
+Memory: the vectors between the first and last 16-byte boundary are divided into contiguous slices in rank order, one
+vector longer for the first ranks if they do not divide evenly; the elements around them are the last rank's, one by one
+and always pulled (shares.slice_owner says all that as data). Reads and writes go through peers' addresses, nothing
+outside [0, numel) is touched. Scratch, where pushed, is (n-1)/n of the buffer.
 
-Protocol: two barriers, block by block; kernels/barrier.py says how they order payload. Payload itself is weak.
+Protocol: two barriers, block by block; kernels/signals.py says how they order payload. Payload itself is weak.
 - pull: one at entry (all inputs are written, all outputs may be overwritten), one at exit (all outputs are complete).
 - push: one between the halves (block b of all ranks has pushed what block b of this rank adds; a rank that got there
   has begun, so its output may be overwritten), one at exit (all outputs are complete, and all scratch is read).
@@ -23,8 +23,7 @@ pushes it has read it.
 
 Numerics: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner), so that no GPU is
 everyone's first target; loads and stores go in that order too. One owner an element, so all ranks get the same bits,
-pulled or pushed. float32: 16-bit types are widened, added by add.rn.f32 and rounded once; native: every addition rounds
-to the type.
+pulled or pushed. Precision and rounding: kernels/arithmetic.py.
 
 The launch asks for one block an SM: without that ptxas, for the sake of occupancy, moved the loads back between the
 additions (32 registers, four loads in flight at most; with it 120 registers and all 16; ptxas 13.0, 8 ranks,
@@ -33,12 +32,17 @@ bfloat16, read in the machine code).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernels.all_reduce import shares
-from kernels.all_reduce.family import spec_with
-from kernels.all_reduce.tuning import BATCH, Step, Tuning
-from kernels.spec import Case, KernelSpec, Parameter, Workspace
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.spec import Case, KernelSpec, Workspace
+from kernels.tuning import BATCH, Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
+    from kernels.peers import Peers
+    from kernels.traverse import Span
 
 WORDS_PER_VECTOR = shares.VECTOR_BYTES // 4
 
@@ -82,49 +86,71 @@ TUNING = Tuning(
 )
 
 
-def build(choices: dict[str, Any]) -> Any:
-    from kernels.all_reduce.two_shot_device import TwoShot
+def body(frame: Frame) -> None:
+    """The device half."""
+    source, output = frame.address("input"), frame.address("output")
+    span = frame.span(source, frame.size)
+    first = frame.after(frame.rank)
+    if frame.choice("push"):
+        inputs = frame.peers("input", first)
+        contributions = exchange(frame, span, source, frame.peers("scratch", first))
+        outputs = frame.peers("output", first)
+        frame.meet()
+    else:
+        frame.arrive()
+        inputs = contributions = frame.peers("input", first)
+        outputs = frame.peers("output", first)
+        frame.wait()
+    frame.reduce(frame.sliced(span, frame.rank), contributions, outputs, frame.aligned(source, output))
+    frame.when(frame.rank == frame.world_size - 1, lambda: frame.reduce_edges(span, inputs, outputs))
+    frame.leave()
 
-    return TwoShot(**choices)
+
+def exchange(frame: Frame, span: Span, source: Any, scratch: Peers) -> Peers:
+    """Store this rank's contribution to each other slice to its owner, in the owner's row for this rank.
+
+    Row i of a rank's scratch is for rank + 1 + i, the order in which it adds. Gives where this rank finds its own.
+    """
+    others = frame.world_size - 1
+    longest = ((span.last - span.first) // shares.VECTOR_BYTES + others) // frame.world_size
+    row_bytes = longest * shares.VECTOR_BYTES
+    for number in range(others):
+        theirs = frame.sliced(span, scratch.rank(number))
+        target = scratch.addresses[number] + row_bytes * (others - 1 - number) - theirs.first
+        frame.push_vectors(theirs, source, target)
+    mine = scratch.addresses[others] - frame.sliced(span, frame.rank).first
+    return frame.rows(mine, row_bytes, source)
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial.
 
-    signals[block][rank] is the last epoch in which that rank's block arrived; scratch[number][vector] holds the own
-    slice of rank + 1 + number, see two_shot_device.py.
+    scratch[number][vector] holds the own slice of rank + 1 + number, see exchange().
     """
 
-    def choices(case: Case) -> dict[str, Any]:
-        return tuning.choices(case, loads_per_vector=case.world_size) | {"push": pushes(case)}
+    def vectors(case: Case) -> int:
+        return shares.longest_slice(shares.vectors(case.numel, case.itemsize, case.offset), case.world_size)
 
     def pushes(case: Case) -> bool:
         return tuning.step(case).push and case.world_size <= BATCH
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
-        rows = case.world_size - 1 if pushes(case) else 0
-        words = shares.longest_slice(shares.vectors(case), case.world_size) * rows * WORDS_PER_VECTOR
-        scratch = Workspace("scratch", max(words, WORDS_PER_VECTOR), zeroed=False)
-        return (*tuning.workspaces(case.world_size), scratch)
+        words = vectors(case) * (case.world_size - 1) * WORDS_PER_VECTOR if pushes(case) else 0
+        return (Workspace("scratch", max(words, WORDS_PER_VECTOR), zeroed=False),)
 
     return spec_with(
+        "all_reduce/two_shot",
+        body,
         tuning,
-        "two_shot",
         summary="each rank reduces its slice of all inputs and stores it to all outputs",
         placements=("out_of_place", "in_place"),
-        needs_multicast=False,
         fold="from_next_rank",
-        buffers=(
-            Parameter("peers", "input"),
-            Parameter("peers", "output"),
-            Parameter("peers", "scratch"),
-            Parameter("peers", "signals"),
-        ),
-        build=build,
-        choices=choices,
+        owner=shares.slice_owner,
+        buffers=(address("input"), address("output"), peers("input"), peers("output"), peers("scratch")),
+        vectors=vectors,
+        loads_per_vector=lambda case: case.world_size,
+        options=lambda case: {"push": pushes(case)},
         workspaces=workspaces,
-        busiest=shares.longest_slice,
-        owner=shares.owner,
     )
 
 

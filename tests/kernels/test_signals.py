@@ -205,7 +205,7 @@ def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
     work.executables[2] = None
     work.run()
     assert isinstance(work.errors[0], Deadlock)
-    assert "kernels/barrier.py" in str(work.errors[0])
+    assert "kernels/signals.py" in str(work.errors[0])
     assert re.search(r"rank 0, block 0, thread \d spins: sees \d at .*tensor 'signals'", str(work.errors[0]))
 
 

@@ -1,12 +1,11 @@
-"""How the all_reduce kernels take their grid, threads and loads in flight from a table that a measurement can fill."""
+"""How kernels take their grid, threads and loads in flight from a table that a measurement can fill."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.all_reduce.shares import vectors, whole
+from kernels.dtypes import NONE
 from kernels.spec import Case, Launch, Workspace
 from kernels.status import STATUS_WORDS
 
@@ -72,11 +71,11 @@ class Tuning:
         """Of any step: what signals and epochs are allocated for, so that they serve launches of all sizes."""
         return max(step.blocks for step in self.steps)
 
-    def launch(self, case: Case, longest: Callable[[int, int], int] = whole) -> Launch:
-        """longest(vectors of the buffer, world_size): those that the busiest rank works on."""
+    def launch(self, case: Case, vectors: int, groups: int = 1) -> Launch:
+        """For the vectors that the busiest rank works on: of all groups of blocks together, each one's the same."""
         step = self.step(case)
-        work = longest(vectors(case), case.world_size)
-        return Launch(min(max(-(-work // step.threads), 1), step.blocks), step.threads)
+        wanted = -(-vectors // (step.threads * groups))
+        return Launch(groups * min(max(wanted, 1), max(step.blocks // groups, 1)), step.threads)
 
     def workspaces(self, signals_per_block: int) -> tuple[Workspace, ...]:
         """signals, and epochs[block], the block's own last one; status: see kernels/status.py."""
@@ -87,14 +86,21 @@ class Tuning:
         )
 
     def choices(self, case: Case, loads_per_vector: int) -> dict[str, Any]:
-        """What the device half takes, by name."""
+        """What the device half takes, by name: what its code depends on. Moved data needs its itemsize only."""
         step = self.step(case)
         at_a_time = step.loads_in_flight // loads_per_vector if loads_per_vector <= BATCH else 1
+        reduced = {} if case.reduction == NONE else _reduced(case)
         return {
             "world_size": case.world_size,
-            "dtype": case.dtype,
-            "accumulator": case.accumulator,
+            "itemsize": case.itemsize,
             "threads": step.threads,
             "unroll": min(BATCH, max(1, at_a_time)),
+            **reduced,
             **dict(self.options),
         }
+
+
+def _reduced(case: Case) -> dict[str, Any]:
+    """float32 sums in float32 under both names: one code."""
+    accumulator = "native" if case.dtype == "float32" else case.accumulator
+    return {"dtype": case.dtype, "accumulator": accumulator, "reduction": case.reduction}

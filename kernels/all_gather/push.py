@@ -1,0 +1,61 @@
+"""all_gather/push: every rank stores its chunk into all ranks' outputs.
+
+When it wins: nearly always without multicast: a store crosses the links once, a load's request takes room, too.
+
+Memory: reads the own input, writes all outputs through peers' addresses. Blocks are shared out among the ranks that
+they write to, so that all links are busy at once, each rank beginning with its next, so that no GPU is everyone's first
+target. Vectors are aligned at the far side; where a chunk's two places have no 16-byte boundary in common, the near
+side is met element by element.
+
+Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
+payload, which itself is weak. In place is fine: a chunk's place in a rank's own output is its input, and nobody else
+writes there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.spec import KernelSpec
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
+
+TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    frame.arrive()
+    source = frame.address("input")
+    chunk = frame.size // frame.world_size
+
+    def store(number: Any, index: Any, lanes: Any) -> None:
+        target = frame.peer("output", frame.after(frame.rank, number)) + chunk * frame.rank
+        frame.copy(source, target, chunk, index, lanes, push=True)
+
+    frame.wait()
+    frame.each_peer(frame.world_size, store)
+    frame.leave()
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+    return spec_with(
+        "all_gather/push",
+        body,
+        tuning,
+        summary="each rank stores its chunk to all outputs",
+        placements=("out_of_place", "in_place"),
+        reduces=False,
+        buffers=(address("input"), peers("output")),
+        vectors=lambda case: shares.groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),
+        groups=shares.groups,
+    )
+
+
+SPEC = spec_of(TUNING)

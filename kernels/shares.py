@@ -1,0 +1,76 @@
+"""How kernels divide a buffer among ranks, said for the host: vectors, slices, and the owner of each element.
+
+Sliced kernels (two_shot and its kin) divide the vectors between the first and last 16-byte boundary into contiguous
+slices in rank order, one vector longer for the first ranks if they don't divide evenly; the elements before and after
+them, the edges, are the last rank's. kernels/traverse.py says the same for the device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels.spec import Case
+
+if TYPE_CHECKING:
+    import torch
+
+VECTOR_BYTES = 16
+
+MOST_GROUPS, FEW_GROUPS = 16, 4
+"""Larger worlds than 16 are only simulated, where idle blocks cost time: a group goes through several ranks."""
+
+
+def vectors(numel: int, itemsize: int, offset: int = 0) -> int:
+    """Vectors within a buffer of numel elements that begins offset elements after a 16-byte boundary."""
+    _, body, _ = parts(numel, itemsize, offset)
+    return body * itemsize // VECTOR_BYTES
+
+
+def groups(case: Case) -> int:
+    """Ranks that a launch's blocks are shared out among at the same time: all of them, up to 16."""
+    return case.world_size if case.world_size <= MOST_GROUPS else FEW_GROUPS
+
+
+def parts(numel: int, itemsize: int, offset: int = 0) -> tuple[int, int, int]:
+    """Elements before the first 16-byte boundary, in the vectors, and after them."""
+    per_vector = VECTOR_BYTES // itemsize
+    head = min(-offset % per_vector, numel)
+    body = (numel - head) // per_vector * per_vector
+    return head, body, numel - head - body
+
+
+def slice_vectors(count: int, world_size: int) -> list[int]:
+    """Vectors in each rank's slice: contiguous, in rank order, the first ranks have one more (traverse.py)."""
+    share, longer = divmod(count, world_size)
+    return [share + (rank < longer) for rank in range(world_size)]
+
+
+def longest_slice(count: int, world_size: int) -> int:
+    """Vectors in the longest slice, the first rank's."""
+    return slice_vectors(count, world_size)[0]
+
+
+def slice_owner(case: Case, rank: int) -> torch.Tensor:
+    """Who reduces each element where a buffer of numel elements is sliced by rank: int64[numel] of ranks."""
+    import torch  # takes seconds, and the catalogue is asked before anything runs
+
+    head, body, tail = parts(case.numel, case.itemsize, case.offset)
+    per_vector = VECTOR_BYTES // case.itemsize
+    lengths = [length * per_vector for length in slice_vectors(body // per_vector, case.world_size)]
+    last = case.world_size - 1
+    ranks = torch.tensor([last, *range(case.world_size), last])
+    return torch.repeat_interleave(ranks, torch.tensor([head, *lengths, tail]))
+
+
+def own(case: Case, rank: int) -> torch.Tensor:
+    """Who reduces each element where every rank reduces its own output, of one chunk: int64[chunk] of the rank."""
+    import torch
+
+    return torch.full((case.numel // case.world_size,), rank)
+
+
+def roots(case: Case, rank: int) -> torch.Tensor:
+    """Who reduces each element where the root reduces all: int64[numel] of the root."""
+    import torch
+
+    return torch.full((case.numel,), case.root)
