@@ -32,7 +32,7 @@ CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
-SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid"}
+SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid", "%smid"}
 _UNIFORM = {
     "%tid.y",
     "%tid.z",
@@ -44,6 +44,8 @@ _UNIFORM = {
     "%nctaid.x",
     "%nctaid.y",
     "%nctaid.z",
+    "%nwarpid",
+    "%nsmid",
 }
 
 

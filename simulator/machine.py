@@ -23,6 +23,8 @@ from simulator.space import LaneFault, Space, View
 
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
+MAX_WARPS = 64
+"""Warps of a multiprocessor: what %nwarpid reads."""
 
 
 @dataclass(slots=True)
@@ -110,12 +112,15 @@ class Batch:
         uniform = {
             "%nctaid.x": self.grid,
             "%ntid.x": self.block,
+            "%nwarpid": MAX_WARPS,
+            "%nsmid": self.grid,  # every block has a multiprocessor of its own
             **dict.fromkeys(("%nctaid.y", "%nctaid.z", "%ntid.y", "%ntid.z"), 1),
         }
         thread = np.arange(self.threads, dtype=np.uint32)
         values = {
             "%tid.x": thread % np.uint32(self.block),
             "%ctaid.x": thread // np.uint32(self.block),
+            "%smid": thread // np.uint32(self.block),
             "%laneid": thread % np.uint32(self.block) % np.uint32(32),
             "%warpid": thread % np.uint32(self.block) // np.uint32(32),
         }
