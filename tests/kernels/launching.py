@@ -149,10 +149,13 @@ class Bound:
         for workspace in spec.workspaces(case):
             self.sizes[workspace.name] = size_bytes = workspace.numel * getattr(torch, workspace.dtype).itemsize
             self._allocate(workspace.name, size_bytes)
-            if workspace.zeroed:
-                begin = {"epochs": epoch, "signals": arrived}.get(workspace.name, 0)
-                content = torch.full((size_bytes // 4,), begin, dtype=torch.int32)
-                fabric.write(self.regions[workspace.name], GUARD_BYTES, content.view(torch.uint8))
+            content = workspace.initial(size_bytes)
+            if workspace.name in ("epochs", "signals"):
+                begin = epoch if workspace.name == "epochs" else arrived
+                content = begin.to_bytes(4, "little", signed=True) * workspace.numel
+            if content is not None:
+                made = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+                fabric.write(self.regions[workspace.name], GUARD_BYTES, made)
 
     def _allocate(self, name: str, size_bytes: int) -> None:
         self.regions[name] = self.fabric.allocate(size_bytes + 2 * GUARD_BYTES, 256, name)

@@ -57,6 +57,7 @@ def small(spec: KernelSpec) -> KernelSpec:
     made: KernelSpec = module.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=4, reason="small data"),)))
     return made
 
+
 OTHER_BARRIERS = {
     "all_reduce/two_shot_pushed": ("middle", "exit"),
     "reduce_scatter/push": ("middle", "exit"),
