@@ -177,7 +177,7 @@ class Reduction:
 
     def scale(self, words: Sequence[Any]) -> list[Any]:
         """avg from a sum of dtype that was made elsewhere: times 1 / world_size in float32 (float64), rounded once."""
-        if self.reduction != "avg":
+        if self.reduction != "avg" or self.world_size == 1:
             return list(words)
         wide = self if self.dtype not in FLOATS else Reduction(self.dtype, "float32", "avg", self.world_size)
         if self.dtype == "float64":

@@ -4,30 +4,80 @@ from __future__ import annotations
 
 import difflib
 
-from kernels.all_gather import collective as all_gather
-from kernels.all_gather import push as all_gather_push
-from kernels.all_reduce import collective as all_reduce
-from kernels.all_reduce import lamport, ll, one_shot, two_shot, two_shot_lamport
-from kernels.all_to_all import collective as all_to_all
-from kernels.barrier import collective as barrier
-from kernels.broadcast import collective as broadcast
-from kernels.reduce import collective as reduce
-from kernels.reduce_scatter import collective as reduce_scatter
-from kernels.send_recv import collective as send_recv
+import kernels.all_gather.collective
+import kernels.all_gather.multimem
+import kernels.all_gather.pull
+import kernels.all_gather.push
+import kernels.all_reduce.collective
+import kernels.all_reduce.lamport
+import kernels.all_reduce.ll
+import kernels.all_reduce.multimem_one_shot
+import kernels.all_reduce.multimem_two_shot
+import kernels.all_reduce.one_shot
+import kernels.all_reduce.two_shot
+import kernels.all_reduce.two_shot_lamport
+import kernels.all_to_all.collective
+import kernels.all_to_all.pull
+import kernels.all_to_all.push
+import kernels.barrier.collective
+import kernels.barrier.multimem
+import kernels.barrier.peers
+import kernels.broadcast.collective
+import kernels.broadcast.multimem
+import kernels.broadcast.pull
+import kernels.broadcast.push
+import kernels.broadcast.two_shot
+import kernels.reduce.collective
+import kernels.reduce.multimem
+import kernels.reduce.pull
+import kernels.reduce.two_shot
+import kernels.reduce_scatter.collective
+import kernels.reduce_scatter.multimem
+import kernels.reduce_scatter.pull
+import kernels.reduce_scatter.push
+import kernels.send_recv.collective
+import kernels.send_recv.pull
+import kernels.send_recv.push
 from kernels.spec import Collective, KernelSpec
 
 SPECS: tuple[KernelSpec, ...] = (
-    one_shot.SPEC,
-    two_shot.SPEC,
-    lamport.SPEC,
-    ll.SPEC,
-    two_shot_lamport.SPEC,
-    all_gather_push.SPEC,
+    kernels.all_reduce.one_shot.SPEC,
+    kernels.all_reduce.two_shot.SPEC,
+    kernels.all_reduce.lamport.SPEC,
+    kernels.all_reduce.ll.SPEC,
+    kernels.all_reduce.two_shot_lamport.SPEC,
+    kernels.all_reduce.multimem_one_shot.SPEC,
+    kernels.all_reduce.multimem_two_shot.SPEC,
+    kernels.reduce_scatter.pull.SPEC,
+    kernels.reduce_scatter.push.SPEC,
+    kernels.reduce_scatter.multimem.SPEC,
+    kernels.all_gather.pull.SPEC,
+    kernels.all_gather.push.SPEC,
+    kernels.all_gather.multimem.SPEC,
+    kernels.broadcast.pull.SPEC,
+    kernels.broadcast.push.SPEC,
+    kernels.broadcast.two_shot.SPEC,
+    kernels.broadcast.multimem.SPEC,
+    kernels.reduce.pull.SPEC,
+    kernels.reduce.two_shot.SPEC,
+    kernels.reduce.multimem.SPEC,
+    kernels.all_to_all.pull.SPEC,
+    kernels.all_to_all.push.SPEC,
+    kernels.send_recv.pull.SPEC,
+    kernels.send_recv.push.SPEC,
+    kernels.barrier.peers.SPEC,
+    kernels.barrier.multimem.SPEC,
 )
 
-COLLECTIVES: tuple[Collective, ...] = tuple(
-    module.COLLECTIVE
-    for module in (all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send_recv, barrier)
+COLLECTIVES: tuple[Collective, ...] = (
+    kernels.all_reduce.collective.COLLECTIVE,
+    kernels.reduce_scatter.collective.COLLECTIVE,
+    kernels.all_gather.collective.COLLECTIVE,
+    kernels.broadcast.collective.COLLECTIVE,
+    kernels.reduce.collective.COLLECTIVE,
+    kernels.all_to_all.collective.COLLECTIVE,
+    kernels.send_recv.collective.COLLECTIVE,
+    kernels.barrier.collective.COLLECTIVE,
 )
 
 OPS: tuple[str, ...] = tuple(collective.op for collective in COLLECTIVES)

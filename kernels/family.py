@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 DEVICE_SOURCES = tuple(
     f"kernels/{name}.py"
-    for name in ("arithmetic", "device", "dtypes", "family", "frame", "peers", "signals", "status", "traverse")
+    for name in (
+        "arithmetic",
+        "device",
+        "dtypes",
+        "family",
+        "frame",
+        "multimem",
+        "peers",
+        "signals",
+        "status",
+        "traverse",
+        "work",
+    )
 )
 """The device code that all kernels stand on."""
 
@@ -56,10 +68,10 @@ def spec_with(
     """The spec of the algorithm that body is, from the file that body stands in.
 
     name: "op/algorithm". buffers are the kernel's pointers beside the barrier's: whether that goes over peers or
-    multicast follows from needs_multicast. vectors(case): 16-byte units that the busiest rank works on; loads_per_vector
-    (case): loads before the first of a unit can be used; groups(case): into how many equal groups the grid is divided,
-    see Frame.each_peer; options(case): choices of the algorithm itself; workspaces beside the barrier's own; sources
-    beside the usual; rest goes to KernelSpec as it is.
+    multicast follows from needs_multicast. vectors(case): 16-byte units that the busiest rank works on;
+    loads_per_vector(case): loads before the first of a unit can be used; groups(case): into how many equal groups the
+    grid is divided, see Frame.each_peer; options(case): choices of the algorithm itself; workspaces beside the
+    barrier's own; sources beside the usual; rest goes to KernelSpec as it is.
     """
     op, algorithm = name.split("/")
     over = multicast if rest.get("needs_multicast") else peers

@@ -10,7 +10,6 @@ value, by the names of the spec's choices.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import cutlass
@@ -18,10 +17,11 @@ import cutlass.cute as cute
 
 from kernels import device
 from kernels.arithmetic import Reduction
-from kernels.peers import Peers
+from kernels.multimem import reduce_form
+from kernels.peers import BATCH, Peers
 from kernels.signals import OverMulticast, OverPeers, Watch
 from kernels.status import ENTRY, EXIT, MIDDLE
-from kernels.traverse import Span, slice_of, when
+from kernels.work import Work
 
 Body = Callable[["Frame"], None]
 
@@ -70,12 +70,13 @@ class Kernel:
         self.body(Frame(self, addresses, thread, block, numel, rank, root, patience))
 
 
-class Frame:
+class Frame(Work):
     """One thread's view of a launch. Made while a kernel is traced.
 
     thread, block: Int32; index counts the grid's threads, of which there are lanes (Int64); rank, root: Int32. numel,
     size: elements and bytes that the case names (Int64). world_size, itemsize, threads, unroll: Python integers;
-    reduction: the arithmetic of an op that reduces, else None. choice(name) gives an option of the tuning.
+    reduction: the arithmetic of an op that reduces, else None; form: the multimem instruction that does the same, if
+    there is one. choice(name) gives an option of the tuning.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Frame:
         self.lanes = cutlass.Int64(grid * kernel.threads)
         self.size = numel * self.itemsize
         self.reduction = _reduction(choices)
+        self.form = reduce_form(*_kinds(choices)) if self.reduction else None
         self._addresses = addresses
         self._epoch_address = self.address("epochs") + cutlass.Int64(block) * 4
         self.epoch = device.load_word(self._epoch_address)
@@ -138,9 +140,10 @@ class Frame:
         """Where this rank sees a rank's buffer."""
         return device.load_address(self.table(of), rank)
 
-    def peers(self, of: str, first: Any = 0) -> Peers:
-        """A buffer on all ranks, in an order that begins with rank first."""
-        return Peers(self.table(of), first, self.choice("contributors", self.world_size))
+    def peers(self, of: str, first: Any = 0, count: int | None = None) -> Peers:
+        """A buffer on all ranks, or count of them, in an order that begins with rank first."""
+        count = self.choice("contributors", self.world_size) if count is None else count
+        return Peers(self.table(of), first, count, self.world_size)
 
     def after(self, rank: Any, number: Any = 1) -> Any:
         """The rank that comes so many after another one, around the ring; number: 0 to world_size - 1."""
@@ -176,56 +179,14 @@ class Frame:
         if self.kernel.exit_barrier:
             self.barrier.wait(self.epoch, EXIT)
 
+    @property
+    def next_epoch(self) -> Any:
+        """The number of the next barrier."""
+        return self.epoch + 1
+
     def keep_epoch(self) -> None:
         """Write back the last epoch used. A kernel that doesn't leave() does this itself."""
         keep(self.thread, self._epoch_address, self.epoch)
-
-    # Work.
-
-    def span(self, anchor: Any, size: Any, begin: Any = 0) -> Span:
-        """Bytes [begin, size) of a buffer, to be walked along the 16-byte boundaries of the address of its byte 0."""
-        return Span(anchor, cutlass.Int64(begin), cutlass.Int64(size))
-
-    def aligned(self, one: Any, other: Any) -> Any:
-        """Whether two addresses have their 16-byte boundaries at the same offsets."""
-        return ((one ^ other) & 15) == 0
-
-    def load(self, address: Any) -> Any:
-        """16 bytes of a peer's, in the way that the tuning says."""
-        return device.load_vector(address, kind=self.choice("peer_loads", "weak"))
-
-    def load_element(self, address: Any) -> list[Any]:
-        """One element of the case's size as words."""
-        return device.load_element(address, self.itemsize)
-
-    def store_element(self, address: Any, words: Sequence[Any]) -> None:
-        """Its other half."""
-        device.store_element(address, words, self.itemsize)
-
-    def store_where(self, aligned: Any, address: Any, vector: Sequence[Any]) -> None:
-        """16 bytes to an address that is aligned to 16 bytes, or only to an element."""
-        store_either(aligned, address, tuple(vector), self.itemsize)
-
-    def load_where(self, aligned: Any, address: Any) -> Any:
-        """16 bytes from an address that is aligned to 16 bytes, or only to an element."""
-        return load_either(aligned, address, self.itemsize)
-
-    def sliced(self, span: Span, rank: Any) -> Span:
-        """A rank's slice of a span's vectors (kernels/shares.py); the edges belong to the last rank."""
-        return span.part(*slice_of(span.first, span.last, rank, self.world_size))
-
-    def copy(self, source: Any, target: Any, size: Any, index: Any, lanes: Any, *, push: bool) -> None:
-        """Copy size bytes; this thread is lane index of lanes. The far side is accessed by vectors: push says that it
-        is the target."""
-        anchor, near = (target, source) if push else (source, target)
-        span = self.span(anchor, size)
-        each = partial(_copy_vectors, self, source, target, self.aligned(anchor, near), push)
-        span.vectors(index, lanes, self.unroll, each)
-        span.edges(index, self.itemsize, lambda at: self.store_element(target + at, self.load_element(source + at)))
-
-    def when(self, condition: Any, body: Callable[[], None]) -> None:
-        """Call body where a condition on the device holds."""
-        when(condition, body)
 
     def each_peer(self, count: int, body: Callable[[Any, Any, Any], None]) -> None:
         """Share out numbers 0 to count - 1 among groups of blocks: body(number, index, lanes) is called with the
@@ -239,49 +200,29 @@ class Frame:
         else:
             each_number(number, count, groups, index, lanes, body)
 
+    def each_other(self, count: int, body: Callable[[Any], None]) -> None:
+        """Call body(number) for 0 to count - 1, for all threads alike: written out for few, a loop for many."""
+        if count <= BATCH:
+            for number in range(count):
+                body(number)
+        else:
+            each_number(cutlass.Int32(0), count, 1, self.index, self.lanes, lambda number, _index, _lanes: body(number))
+
 
 def _reduction(choices: Mapping[str, Any]) -> Any:
     if "reduction" not in choices:
         return None
-    return Reduction(choices["dtype"], choices["accumulator"], choices["reduction"], choices["world_size"])
+    return Reduction(*_kinds(choices), choices["world_size"])
 
 
-def _copy_vectors(frame: Frame, source: Any, target: Any, aligned: Any, push: bool, offsets: Sequence[Any]) -> None:
-    """Vectors at byte offsets: all loads come first."""
-    if push:
-        vectors = [frame.load_where(aligned, source + at) for at in offsets]
-        for at, vector in zip(offsets, vectors, strict=True):
-            device.store_vector(target + at, vector)
-        return
-    vectors = [frame.load(source + at) for at in offsets]
-    for at, vector in zip(offsets, vectors, strict=True):
-        frame.store_where(aligned, target + at, vector)
+def _kinds(choices: Mapping[str, Any]) -> tuple[str, str, str]:
+    return choices["dtype"], choices["accumulator"], choices["reduction"]
 
 
 @cute.jit
 def keep(thread: cutlass.Int32, address: cutlass.Int64, epoch: cutlass.Int32) -> None:
     if thread == 0:
         device.store_word(address, epoch)
-
-
-@cute.jit
-def store_either(
-    aligned: cutlass.Boolean, address: cutlass.Int64, vector: cutlass.Constexpr, itemsize: cutlass.Constexpr
-) -> None:
-    if aligned:
-        device.store_vector(address, vector)
-    else:
-        device.store_elements(address, vector, itemsize)
-
-
-@cute.jit
-def load_either(aligned: cutlass.Boolean, address: cutlass.Int64, itemsize: cutlass.Constexpr) -> Any:
-    a, b, c, d = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
-    if aligned:
-        a, b, c, d = device.load_vector(address)
-    else:
-        a, b, c, d = device.load_elements(address, itemsize)
-    return a, b, c, d
 
 
 @cute.jit

@@ -143,6 +143,10 @@ FORMS: tuple[Form, ...] = tuple(_forms())
 """Every legal form, each once."""
 
 
+SIGNAL = Form("red", "add", "", "", "u32").instruction("release.sys")
+"""How a rank tells all others, in barriers over multicast."""
+
+
 @cache
 def reduce_forms(dtype: str, accumulator: str, reduction: str) -> tuple[Form, ...]:
     """The forms of multimem.ld_reduce that reduce a data type of ours as asked, widest first; none where none does.
@@ -172,6 +176,16 @@ def store_form(width_bytes: int) -> Form:
     """How raw bits are stored to all replicas: 16 bytes as four f32 (b32 takes no vector), 8 as b64, 4 as b32."""
     vector, name = {16: ("v4", "f32"), 8: ("", "b64"), 4: ("", "b32")}[width_bytes]
     return Form("st", "", "", vector, name)
+
+
+def instructions(case: Case, *, stores: bool) -> frozenset[str]:
+    """All multimem instructions of a kernel for the case: its barriers' signal, the reduction, stores of 16 bytes."""
+    found = {SIGNAL}
+    if case.reduction != NONE and (form := reduce_form(case.dtype, case.accumulator, case.reduction)):
+        found.add(form.instruction())
+    if stores:
+        found.add(store_form(16).instruction())
+    return frozenset(found)
 
 
 def refuses_multimem(case: Case, arch: str) -> str | None:

@@ -1,331 +1,204 @@
-"""What results must be: the kernels' folds bit by bit, exact sums, distances in ulps, and error bounds with their
-derivation.
+"""What a reduction gives, bit by bit: the rules for rounding, NaN, zeros, subnormals and overflow, and folds by them.
 
-All of it works on tensors of float32, float16 and bfloat16, with torch's own arithmetic: IEEE 754, to nearest even,
-with subnormals (torch.set_flush_denormal must be off, as it is by default). Every step is elementwise and rounded as
-IEEE 754 says, so that a GPU's tensors give the same bits as the CPU's.
+Kernels (kernels/arithmetic.py), the simulator and this file follow the same rules, and their results agree to the bit.
 
-**Folds.** Peer-to-peer kernels start with the first contribution itself (not with zero plus it, so that -0.0 survives
-and a single contribution keeps its bits), add the others in a stated order, and round to the dtype
+**All reductions.** An element's result starts with the first contribution itself (not with zero plus it, so that a
+-0.0 survives) and takes the others in a stated order. One rank alone: its own bits come out, nothing is done to them.
+Nothing is flushed: subnormals count in what goes in, in between and in what comes out. Which NaN a NaN is carries no
+information: PTX gives one canonical NaN, torch another, and any NaN equals any NaN wherever bits are compared. Ops
+that only move data move raw bits, NaN payloads and all.
 
-- accumulator "float32": once, at the end; contributions are widened exactly and added in float32;
-- accumulator "native": after every addition, which is an addition in the dtype.
+**sum** of floats, by dtype and accumulator; every operation rounds to nearest even:
 
-A 16-bit addition is done here as a float32 addition that is rounded to 16 bits. The double rounding is innocuous:
-with p bits of significand in the dtype and P in the wider format, P >= 2p + 2 suffices for a sum (Figueroa 1995); 24
->= 2 * 11 + 2 for float16, 24 >= 2 * 8 + 2 for bfloat16. Below the dtype's normal range sums are exact in both formats
-(both operands are multiples of the smallest subnormal), and a float32 sum overflows only where bfloat16, which has
-the same exponents, does too.
+- float64 and float32 (both names): added in the type.
+- float16 and bfloat16, native: added in the type, rounded after every addition. float32: widened exactly, added in
+  float32, rounded once at the end.
+- float8, float32: widened exactly, added in float32, narrowed once at the end. float16: the same in float16. native:
+  like float16, but narrowed to float8 and widened again after every addition (so each rounds twice).
 
-**NaN.** PTX arithmetic gives one canonical NaN (0x7fff for 16 bits, 0x7fffffff for float32), torch another. Which NaN
-it is carries no information here: two NaNs are the same wherever bits are compared (same_bits).
+Overflow: float64, float32, float16 and bfloat16 give infinity. Narrowing to float8 saturates (PTX's satfinite): what is
+beyond the largest finite number, and infinity itself, becomes that number with its sign (448 for e4m3fn, 57344 for
+e5m2); NaN stays NaN. So a sum of float8 is never infinite, even where a contribution was. Infinity minus infinity is
+NaN, as IEEE 754 says; with the accumulator native an infinity of e5m2 is infinite only until the first addition's end.
 
-**Unordered sums.** See bound().
+**avg** as nccl-tests means it. Floats: every contribution, after widening, is multiplied by c = 1/n before it is added,
+rounded to the accumulator's type (native float8: as float16, then to float8, like its sums); c is float32(1/n) rounded
+once to the accumulator's type, float64(1/n) for float64. Integers: the wrapping sum divided by n, towards zero, as a
+signed number where the type is signed. multimem: average_of_sum(), the switch's sum multiplied once.
+
+**min, max.** Floats: NaN when any contribution is NaN; -0 is less than +0. float8 is compared in float16 and narrowed
+once, so that an infinity of e5m2 becomes 57344. By multimem, of which PTX says nothing for NaN nor for zeros' signs: a
+result is right when it is the min or max of the contributions that are numbers, or NaN where one is NaN; and either
+zero (kernels/bounds.py). Integers: by the type's sign.
+
+**Integers.** sum wraps around; and, or, xor are bitwise. All exact, so that order means nothing.
+
+**positive_zero.** A kernel that keeps -0.0 for a sign that nothing has come takes a contribution of -0.0 as +0.0
+("inputs"); one that keeps it in its results, too, gives +0.0 where -0.0 would come out ("results", which includes
+"inputs"). One rank alone still brings its own bits.
+
+A 16-bit operation is done here in float32 and rounded to 16 bits. For a sum the double rounding is innocuous: with p
+bits of significand in the dtype and P in the wider format, P >= 2p + 2 suffices (Figueroa 1995); 24 >= 2 * 11 + 2 for
+float16, 24 >= 2 * 8 + 2 for bfloat16. Below the dtype's normal range sums are exact in both formats (both operands are
+multiples of the smallest subnormal), and a float32 sum overflows only where bfloat16, which has the same exponents,
+does too. A product with c is exact in float32: 2 * 11 bits fit into 24, and a bfloat16's last place times that of c
+(at least 2**-16 for up to 512 ranks) is no less than 2**-149.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
+from kernels.dtypes import refuses_types
+from kernels.formats import FLOAT8, FORMATS, bits_of, is_float, is_nan, is_signed, narrow, widen
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A binary floating-point format: significand_bits with the hidden one, exponents of the normal numbers' leading
-    bit."""
-
-    significand_bits: int
-    smallest_exponent: int
-    largest_exponent: int
-    bits: torch.dtype
-    """The signed integer type of the same width."""
-
-    @property
-    def unit_roundoff(self) -> float:
-        """The largest relative error of rounding to nearest."""
-        return math.ldexp(1.0, -self.significand_bits)
-
-    @property
-    def smallest_subnormal(self) -> float:
-        return math.ldexp(1.0, self.smallest_exponent - self.significand_bits + 1)
-
-    @property
-    def smallest_normal(self) -> float:
-        return math.ldexp(1.0, self.smallest_exponent)
-
-    @property
-    def largest(self) -> float:
-        """The largest finite number."""
-        return math.ldexp(2.0 - 2.0 * self.unit_roundoff, self.largest_exponent)
-
-    @property
-    def overflow(self) -> float:
-        """The power of two after the largest number: where infinity sits when it is taken as the next number of the
-        line."""
-        return math.ldexp(1.0, self.largest_exponent + 1)
-
-    @property
-    def infinity_bits(self) -> int:
-        return (2 * self.largest_exponent + 1) << (self.significand_bits - 1)
+Step = Callable[[torch.Tensor], torch.Tensor]
 
 
-FORMATS: dict[torch.dtype, Format] = {
-    torch.float32: Format(24, -126, 127, torch.int32),
-    torch.float16: Format(11, -14, 15, torch.int16),
-    torch.bfloat16: Format(8, -126, 127, torch.int16),
-}
+def accumulator_dtype(dtype: torch.dtype, accumulator: str, reduction: str = "sum") -> torch.dtype:
+    """The type that a reduction is kept in. ValueError where the three don't belong together."""
+    if unfit := refuses_types(name_of(dtype), accumulator, reduction):
+        raise ValueError(unfit)
+    return {"float32": torch.float32, "float16": torch.float16}.get(accumulator, dtype)
 
 
-def accumulator_dtype(dtype: torch.dtype, accumulator: str) -> torch.dtype:
-    """The type that sums are kept in. ValueError for an accumulator that nobody knows."""
-    if accumulator not in ("float32", "native"):
-        raise ValueError(f"accumulator '{accumulator}': must be float32 or native")
-    return torch.float32 if accumulator == "float32" else dtype
+def name_of(dtype: torch.dtype) -> str:
+    """The type's name in kernels/dtypes.py."""
+    return str(dtype).removeprefix("torch.")
 
 
-def fold(parts: Sequence[torch.Tensor], accumulator: str, first: torch.Tensor | None = None) -> torch.Tensor:
-    """The sum of parts (1-D, one dtype), added in order, bit for bit as the peer-to-peer kernels add.
+def fold(
+    parts: Sequence[torch.Tensor],
+    accumulator: str,
+    reduction: str = "sum",
+    first: torch.Tensor | None = None,
+    positive_zero: str = "",
+) -> torch.Tensor:
+    """The reduction of parts (1-D, one dtype) in order, bit for bit as the peer-to-peer kernels do it.
 
     first, where given, has for each element the number of the part to start with (int64, 0 to n-1); the others follow
-    cyclically. Without it every element starts with part 0. A single part comes back with its own bits.
+    cyclically. Without it every element starts with part 0. positive_zero is KernelSpec's. A single part comes back
+    with its own bits. ValueError where dtype, accumulator and reduction don't belong together.
     """
-    wide = accumulator_dtype(parts[0].dtype, accumulator)
-    if first is None:
-        return _fold_in_order(parts, wide)
-    result = torch.empty_like(parts[0])
-    for start in torch.unique(first).tolist():
-        here = (first == start).nonzero().squeeze(1)
-        rotated = [part[here] for part in (*parts[start:], *parts[:start])]
-        result[here] = _fold_in_order(rotated, wide)
-    return result
-
-
-def _fold_in_order(parts: Sequence[torch.Tensor], wide: torch.dtype) -> torch.Tensor:
     dtype = parts[0].dtype
+    wide = accumulator_dtype(dtype, accumulator, reduction)
     if len(parts) == 1:
         return parts[0].clone()
-    total = parts[0].to(torch.float32)
-    for part in parts[1:]:
-        total = total + part.to(torch.float32)
-        if wide is not torch.float32:
-            total = total.to(dtype).to(torch.float32)
-    return total.to(dtype)
+    if not is_float(dtype):
+        return _fold_integers(parts, reduction)
+    if positive_zero:
+        parts = [_with_positive_zero(part) for part in parts]
+    result = _extreme(parts, reduction) if reduction in ("min", "max") else _fold_from(parts, wide, reduction, first)
+    return _with_positive_zero(result) if positive_zero == "results" else result
 
 
-def same_bits(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Where two tensors of one dtype hold the same bits, or both a NaN (bool). +0 and -0 are not the same."""
-    bits = FORMATS[left.dtype].bits
-    return (left.view(bits) == right.view(bits)) | (left.isnan() & right.isnan())
+def _fold_from(
+    parts: Sequence[torch.Tensor], wide: torch.dtype, reduction: str, first: torch.Tensor | None
+) -> torch.Tensor:
+    if first is None:
+        return _fold_in_order(parts, wide, reduction)
+    bits = [bits_of(part) for part in parts]
+    result = torch.empty_like(bits[0])
+    for start in torch.unique(first).tolist():
+        here = (first == start).nonzero().squeeze(1)
+        rotated = [part[here].view(parts[0].dtype) for part in (*bits[start:], *bits[:start])]
+        result[here] = bits_of(_fold_in_order(rotated, wide, reduction))
+    return result.view(parts[0].dtype)
 
 
-def ulp_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """How many steps along the dtype's numbers lie between left and right (int64).
-
-    The line is that of the numbers in order: +0 and -0 are one place on it, infinity is the step after the largest
-    finite number. Two NaNs are 0 apart; a NaN is farther from any number (by nan_distance) than numbers are from each
-    other.
-    """
-    distance = (_place(left) - _place(right)).abs()
-    one, other = left.isnan(), right.isnan()
-    distance[one ^ other] = nan_distance(left.dtype)
-    distance[one & other] = 0
-    return distance
-
-
-def nan_distance(dtype: torch.dtype) -> int:
-    """The distance of a NaN from every number: one more than from -infinity to +infinity."""
-    return 2 * FORMATS[dtype].infinity_bits + 1
-
-
-def _place(value: torch.Tensor) -> torch.Tensor:
-    """The place on the ordered line, as int64: the bits as magnitude, with the sign."""
-    form = FORMATS[value.dtype]
-    bits = value.view(form.bits).to(torch.int64)
-    magnitude = bits & ((1 << (8 * value.dtype.itemsize - 1)) - 1)
-    return torch.where(bits < 0, -magnitude, magnitude)
-
-
-def round_to(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """float64 rounded once, to nearest even, to dtype. (torch's own conversion to 16 bits goes through float32.)"""
-    finite = value.isfinite()
-    step = _step(value, dtype)
-    rounded = torch.where(finite, torch.round(value / step) * step, value)
-    return rounded.to(dtype)
-
-
-def _step(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The distance between neighbours of dtype around each float64 value (as if exponents had no upper end)."""
-    form = FORMATS[dtype]
-    _, exponent = torch.frexp(torch.where(value.isfinite(), value, 1.0))
-    exponent = (exponent.to(torch.int64) - 1).clamp(min=form.smallest_exponent) - (form.significand_bits - 1)
-    return ((exponent + 1023) << 52).view(torch.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class ExactSum:
-    """Sums of the parts without error: value is each exact sum rounded once to float64, magnitude the sum of |x|
-    (float64, with a relative error below n * 2**-53)."""
-
-    value: torch.Tensor
-    magnitude: torch.Tensor
-
-
-def exact_sum(parts: Sequence[torch.Tensor]) -> ExactSum:
-    """The sums of the parts, exact and then rounded once to float64.
-
-    Adding in float64 is exact as long as all bits between the last place of the smallest part and the first of the
-    largest sum fit into 53; that is so for every float16 and for most other data, and seen from the extremes of the
-    data. Otherwise each addition's error is computed (Knuth's two-sum), and elements where one is not zero are summed
-    again by math.fsum. Infinities and NaN follow IEEE rules, which give the same in every order.
-    """
-    value = parts[0].to(torch.float64)
-    magnitude = value.abs()
-    surely_exact = _fits_float64(parts)
-    suspect = torch.zeros_like(value, dtype=torch.bool)
-    for part in parts[1:]:
-        wide = part.to(torch.float64)
-        total = value + wide
-        if not surely_exact:
-            back = total - value
-            suspect |= ((value - (total - back)) + (wide - back)) != 0
-        value = total
-        magnitude += wide.abs()
-    again = (suspect & magnitude.isfinite()).nonzero().squeeze(1)
-    if again.numel():
-        rows = torch.stack([part[again].to(torch.float64) for part in parts], dim=1).tolist()
-        value[again] = torch.tensor([math.fsum(row) for row in rows], dtype=torch.float64, device=value.device)
-    return ExactSum(value, magnitude)
-
-
-def _fits_float64(parts: Sequence[torch.Tensor]) -> bool:
-    """Whether no float64 sum of these parts, in any order, can lose a bit. False where they hold NaN or infinity."""
-    form = FORMATS[parts[0].dtype]
-    sizes = [part.abs() for part in parts if part.numel()]
-    peaks = [float(size.amax()) for size in sizes]
-    if not all(math.isfinite(peak) for peak in peaks):
-        return False
-    largest = max(peaks, default=0.0)
-    if largest == 0.0:
-        return True
-    smallest = min(float(torch.where(size == 0, math.inf, size).amin()) for size in sizes)
-    first = math.frexp(largest)[1] + (len(parts) - 1).bit_length()
-    last = max(math.frexp(smallest)[1], form.smallest_exponent + 1) - form.significand_bits
-    return first - last <= 53
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What results an unordered sum may have: every number of the dtype from low to high (float64; see bound()).
-
-    Infinities of the dtype count as the power of two after its largest number, in low, high and exact too. Where the
-    exact sum itself is NaN or infinite, the result has to be just that. Where a partial sum may have overflowed in
-    some order, low is -inf and high is inf, and any result goes. may_be_nan: where such an overflow may have met an
-    infinity of the other sign among the contributions, NaN is right, too.
-    """
-
-    exact: torch.Tensor
-    low: torch.Tensor
-    high: torch.Tensor
-    formula: str
-    may_be_nan: torch.Tensor | None = None
-
-    def permits(self, result: torch.Tensor) -> torch.Tensor:
-        """Which elements of a result (of the parts' dtype) are within the bound (bool). +0 and -0 are the same
-        here."""
-        value = _real(result)
-        inside = (self.low <= value) & (value <= self.high)
-        special = (result.to(torch.float64) == self.exact) | (result.isnan() & self.exact.isnan())
-        if self.may_be_nan is not None:
-            special |= result.isnan() & self.may_be_nan
-        return torch.where(self.exact.isfinite(), inside | (self.low == -math.inf), special)
-
-    @property
-    def largest_error(self) -> float:
-        """The largest distance from the exact sum that any element is permitted; 0 when no exact sum is finite."""
-        room = torch.maximum(self.high - self.exact, self.exact - self.low)[self.exact.isfinite()]
-        return float(room.max()) if room.numel() else 0.0
-
-    def largest_share(self, result: torch.Tensor) -> float:
-        """The largest share of its own room that any element used up: above 1, inf or NaN where permits() says no."""
-        value = _real(result)
-        room = torch.where(value > self.exact, self.high - self.exact, self.exact - self.low)
-        error = (value - self.exact).abs()
-        share = torch.where(error == 0, 0.0, error / room)
-        share = torch.where(self.low == -math.inf, 0.0, share)
-        share = torch.where(self.exact.isfinite(), share, torch.where(self.permits(result), 0.0, math.inf))
-        return float(torch.where(share.isnan(), math.inf, share).max())
-
-
-def _real(result: torch.Tensor) -> torch.Tensor:
-    """The result as float64, infinities moved to the power of two after the largest number."""
-    overflow = FORMATS[result.dtype].overflow
-    return result.to(torch.float64).clamp(-overflow, overflow)
-
-
-def bound(parts: Sequence[torch.Tensor], accumulator: str, total: ExactSum | None = None) -> Bound:
-    """What a sum of parts may be when nobody promises an order, nor more than the accumulator's precision.
-
-    total is exact_sum(parts), where the caller has it already.
-
-    Let x_1 .. x_n be an element's contributions, S = sum x_i, M = sum |x_i|, p the bits of the accumulator's
-    significand and u = 2**-p its unit roundoff.
-
-    *Any order.* Rounding to nearest after each addition, in any order or tree, the computed sum V obeys |V - S| <= (n
-    - 1) u M: each of the n - 1 additions contributes a relative error of at most u to the terms below it, and
-    Jeannerod and Rump (2013) show that the higher-order terms of the classical gamma_{n-1} = (n-1)u / (1 - (n-1)u)
-    can be dropped, for every n. Underflow adds nothing: a sum in the subnormal range is exact, as long as subnormals
-    are not flushed. n = 1 leaves no room at all: the result is the contribution.
-
-    *The rounding to the dtype.* A switch gives 16-bit results within one ulp of the sum, and not always the nearest
-    (measured by others on GB200): a faithful rounding, that is one of the two neighbours of V, or V itself where it
-    is representable. So with an accumulator wider than the dtype the permitted results are the dtype's numbers from
-    down(S - (n-1) u M) to up(S + (n-1) u M), down and up being the directed roundings to the dtype's grid; subnormal
-    numbers have their own, absolute, grid, so that there the rounding costs up to one smallest subnormal.
-
-    *Accumulator of the dtype's own precision.* Then every V is representable and no rounding follows. But hardware
-    may sum exactly and round once, faithfully, whatever the instruction asked for. So: from min(S - (n-1) u M,
-    down(S)) to max(S + (n-1) u M, up(S)).
-
-    The float64 computation of S, M and the ends costs less than 2**-50 M, which is added. Where M reaches the
-    accumulator's largest number an order exists in which a partial sum overflows; nothing is demanded there.
-
-    *How sharp it is.* At bfloat16 with a float32 accumulator the room is one ulp or two to either side: a fold in
-    bfloat16 and a dropped contribution fall out of it. With a native accumulator the room grows as n: a dropped
-    contribution of standard normal data in bfloat16 shows in 87 % of the elements at 8 ranks, 46 % at 16, 0.2 % at
-    32, none at 72, where (n - 1) u = 0.28 and only the exact inputs can tell.
-    """
+def _fold_in_order(parts: Sequence[torch.Tensor], wide: torch.dtype, reduction: str) -> torch.Tensor:
     dtype = parts[0].dtype
-    wide = FORMATS[accumulator_dtype(dtype, accumulator)]
-    total = total or exact_sum(parts)
-    overflow = FORMATS[dtype].overflow
-    exact = torch.where(total.value.isfinite(), total.value.clamp(-overflow, overflow), total.value)
-    if len(parts) == 1:
-        return Bound(exact, exact, exact, "one contribution: itself")
-    additions = len(parts) - 1
-    error = (additions * wide.unit_roundoff + 2.0**-50) * total.magnitude
-    low, high = total.value - error, total.value + error
-    share = f"{additions} * 2^-{wide.significand_bits} * sum|x|"
-    if wide is FORMATS[dtype]:
-        low = torch.minimum(low, _toward(total.value, dtype, torch.floor))
-        high = torch.maximum(high, _toward(total.value, dtype, torch.ceil))
-        formula = f"min(S - E, down(S)) <= out <= max(S + E, up(S)), E = {share}"
-    else:
-        low, high = _toward(low, dtype, torch.floor), _toward(high, dtype, torch.ceil)
-        formula = f"down(S - E) <= out <= up(S + E), E = {share}"
-    low, high = low.clamp(-overflow, overflow), high.clamp(-overflow, overflow)
-    boundless = total.magnitude + error > wide.largest
-    low, high = torch.where(boundless, -math.inf, low), torch.where(boundless, math.inf, high)
-    may_be_nan = None
-    if bool(exact.isinf().any()):
-        finite = sum(torch.where(part.isfinite(), part, 0).abs().to(torch.float64) for part in parts)
-        may_be_nan = exact.isinf() & (finite > wide.largest)
-    return Bound(exact, low, high, formula, may_be_nan)
+    rounded = _rounding(wide)
+    factor = averaging_factor(wide, len(parts)) if reduction == "avg" else None
+
+    def taken(part: torch.Tensor) -> torch.Tensor:
+        return widen(part) if factor is None else rounded(widen(part) * factor)
+
+    total = taken(parts[0])
+    for part in parts[1:]:
+        total = rounded(total + taken(part))
+    return narrow(total, dtype)
 
 
-def _toward(value: torch.Tensor, dtype: torch.dtype, rounding: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """float64 values moved to the dtype's grid by torch.floor or torch.ceil; NaN and infinities stay."""
-    step = _step(value, dtype)
-    return torch.where(value.isfinite(), rounding(value / step) * step, value)
+def _rounding(wide: torch.dtype) -> Step:
+    """What every operation of an accumulator of this type does to its float32 (or float64) result."""
+    if wide in (torch.float64, torch.float32):
+        return lambda value: value
+    if wide in FLOAT8:
+        return lambda value: widen(narrow(widen(value.to(torch.float16)), wide))
+    return lambda value: value.to(wide).to(torch.float32)
+
+
+def averaging_factor(wide: torch.dtype, count: int) -> float:
+    """1/count as avg multiplies with it in an accumulator of this type."""
+    factor = torch.tensor([1.0 / count], dtype=torch.float64, device="cpu")
+    if wide is torch.float64:
+        return float(factor)
+    return float(widen(narrow(factor.to(torch.float32), wide)))
+
+
+def average_of_sum(total: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """What multimem's avg makes of the switch's sum of dtype, widened to float32 (float64 as it is): multiplied once by
+    float32(1/count) (float64's), and rounded once to the dtype."""
+    return narrow(total * averaging_factor(total.dtype, count), dtype)
+
+
+def _with_positive_zero(value: torch.Tensor) -> torch.Tensor:
+    """A float tensor with +0.0 for every -0.0."""
+    bits = bits_of(value)
+    return torch.where(bits == torch.iinfo(bits.dtype).min, 0, bits).view(value.dtype)
+
+
+def _extreme(parts: Sequence[torch.Tensor], reduction: str) -> torch.Tensor:
+    """min or max of floats, chosen among the patterns in the order of the numbers, -0 before +0."""
+    dtype = parts[0].dtype
+    pick = torch.minimum if reduction == "min" else torch.maximum
+    best, unknown = _in_order(bits_of(parts[0])), is_nan(parts[0])
+    for part in parts[1:]:
+        best = pick(best, _in_order(bits_of(part)))
+        unknown = unknown | is_nan(part)
+    nan = torch.iinfo(FORMATS[dtype].bits).max
+    chosen = torch.where(unknown, nan, _in_order(best)).view(dtype)
+    return narrow(widen(chosen), dtype) if dtype in FLOAT8 else chosen
+
+
+def _in_order(bits: torch.Tensor) -> torch.Tensor:
+    """A float's bits as an integer that grows with it, from -infinity over -0 and +0; and back, by the same change."""
+    return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
+
+
+def _fold_integers(parts: Sequence[torch.Tensor], reduction: str) -> torch.Tensor:
+    """Any reduction of integers, on their signed views: addition and bits are the same for both."""
+    dtype = parts[0].dtype
+    # Unsigned numbers are in order as signed ones when the highest bit is the other.
+    flip = 0 if is_signed(dtype) or reduction not in ("min", "max") else torch.iinfo(bits_of(parts[0]).dtype).min
+    step: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+        "sum": torch.add,
+        "avg": torch.add,
+        "min": torch.minimum,
+        "max": torch.maximum,
+        "and": torch.bitwise_and,
+        "or": torch.bitwise_or,
+        "xor": torch.bitwise_xor,
+    }
+    total = bits_of(parts[0]) ^ flip
+    for part in parts[1:]:
+        total = step[reduction](total, bits_of(part) ^ flip)
+    if reduction == "avg":
+        total = _divided(total, len(parts), is_signed(dtype))
+    return (total ^ flip).view(dtype)
+
+
+def _divided(total: torch.Tensor, count: int, signed: bool) -> torch.Tensor:
+    """Integers divided towards zero; not signed: as the unsigned numbers of the same bits."""
+    if signed:
+        return torch.div(total, count, rounding_mode="trunc")
+    # Long division with two digits of half the width: no step leaves the positive numbers of int64.
+    half = 4 * total.dtype.itemsize
+    wide = total.to(torch.int64)
+    high, low = (wide >> half) & ((1 << half) - 1), wide & ((1 << half) - 1)
+    quotient = torch.div(high, count, rounding_mode="trunc")
+    rest = ((high - quotient * count) << half) + low
+    return ((quotient << half) + torch.div(rest, count, rounding_mode="trunc")).to(total.dtype)

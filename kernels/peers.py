@@ -9,6 +9,7 @@ would fill the registers alone).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import cutlass
@@ -21,33 +22,36 @@ BATCH = 8
 
 
 class Peers:
-    """One buffer on count ranks, in an order that begins with rank `first` and wraps after the last.
+    """One buffer on count ranks, in an order that begins with rank `first` and wraps after the last of world_size.
 
-    table is the address of int64[count]: where this rank sees each rank's buffer. Made while a kernel is traced.
+    table is the address of int64[world_size] (None: count): where this rank sees each rank's buffer. Made while a
+    kernel is traced.
     """
 
-    def __init__(self, table: Any, first: Any, count: int) -> None:
+    def __init__(self, table: Any, first: Any, count: int, world_size: int | None = None) -> None:
         self.table = table
         self.first = first
         self.count = count
+        self.world_size = world_size or count
+        self.shift: Any = 0
         self.addresses = self.look_up(0, count) if count <= BATCH else []
-
-    @classmethod
-    def at(cls, addresses: Sequence[Any]) -> Peers:
-        """Buffers at known addresses, BATCH of them at most, in this order."""
-        made = cls.__new__(cls)
-        made.table, made.first, made.count, made.addresses = None, 0, len(addresses), list(addresses)
-        return made
 
     def look_up(self, begin: Any, count: int) -> list[Any]:
         """The addresses of numbers begin to begin + count in this order."""
-        return [device.load_address(self.table, self.rank(begin + i)) for i in range(count)]
+        return [device.load_address(self.table, self.rank(begin + i)) + self.shift for i in range(count)]
+
+    def shifted(self, size: Any) -> Peers:
+        """The same buffers from so many bytes on."""
+        made = copy(self)
+        made.shift = self.shift + size
+        made.addresses = [address + size for address in self.addresses]
+        return made
 
     def rank(self, number: Any) -> Any:
         if isinstance(self.first, int) and self.first == 0:
             return number
         rank = self.first + number
-        return cutlass.select_(rank >= self.count, rank - self.count, rank)
+        return cutlass.select_(rank >= self.world_size, rank - self.world_size, rank)
 
     def fold(self, total: Reduction, offsets: Sequence[Any], load: Callable[[Any], Sequence[Any]]) -> list[list[Any]]:
         """For each byte offset the reduction, in this order, of what load gets from all ranks; all loads come first."""
@@ -62,6 +66,26 @@ class Peers:
             store_in_batches(self, offset, value, store)
         for address in self.addresses:
             store(address + offset, value)
+
+
+class Rows(Peers):
+    """count buffers that others filled, row_bytes apart from base on, and last a rank's own."""
+
+    def __init__(self, base: Any, row_bytes: Any, own: Any, count: int) -> None:
+        self.base = base
+        self.row_bytes = row_bytes
+        self.own = own
+        super().__init__(None, 0, count)
+
+    def look_up(self, begin: Any, count: int) -> list[Any]:
+        return [self.place(begin + i) for i in range(count)]
+
+    def place(self, number: Any) -> Any:
+        """The address of a row; the last is the own."""
+        if isinstance(number, int):
+            return self.own if number == self.count - 1 else self.base + self.row_bytes * number
+        row = self.base + self.row_bytes * cutlass.Int64(number)
+        return cutlass.select_(number == self.count - 1, self.own, row)
 
 
 def reduced(total: Reduction, contributions: Sequence[Sequence[Any]]) -> list[Any]:

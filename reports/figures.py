@@ -91,8 +91,9 @@ def picture(records: Sequence[Record], kind: str = "svg") -> bytes:
 
 
 def drawable(records: Sequence[Record]) -> list[Section]:
-    """The timed sections. ValueError where there is none, saying what to do."""
-    sections, _ = split(records)
+    """The timed sections, without empty messages, which have no place on a logarithmic axis. ValueError where there is
+    none, saying what to do."""
+    sections, _ = split([record for record in records if record.case["size_bytes"]])
     if not sections:
         raise ValueError(
             "none of these records has a timing, so there is nothing to draw; only real hardware gives one"

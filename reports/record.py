@@ -41,10 +41,11 @@ as if it had been written today:
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
 
-METHODS = ("bitwise", "bitwise_fold", "bound")
-"""How outputs were compared. bitwise: exact inputs, any order gives the same bits. bitwise_fold: against the
-accumulator's own fold in the algorithm's order. bound: within a derived error bound of the exact sum, where no order
-is promised."""
+METHODS = ("bitwise", "bitwise_fold", "bound", "extremum")
+"""How outputs were compared. bitwise: the bits that data was moved with, or those that exact inputs give in any order.
+bitwise_fold: against the accumulator's own fold in the algorithm's order. bound: within a derived error bound of the
+exact sum, where no order is promised. extremum: the smallest or largest contribution, where nobody promises what
+becomes of NaN and of the zeros' signs."""
 
 
 class Status(StrEnum):
@@ -84,10 +85,11 @@ class Mismatch:
 class Check:
     """What the check of a case found, over all ranks and launches.
 
-    elements were compared (ranks x launches x output elements), wrong of them missed. Errors are distances to R, the
-    float64 reference (the exact sum of the inputs, rounded to float64) rounded once to the output's dtype: an exact,
-    rounded-once result has error 0. max_absolute_error is in the data's units (NaN or infinity where outputs hold
-    them and R does not); max_ulp_error and rms_ulp_error count representable numbers of the dtype between the two.
+    elements were compared (ranks x launches x output elements; 0 of an empty message), wrong of them missed. Errors
+    are distances to R, the float64 reference (the exact sum of the inputs, rounded to float64) rounded once to the
+    output's dtype: an exact, rounded-once result has error 0. max_absolute_error is in the data's units (NaN or
+    infinity where outputs hold them and R does not); max_ulp_error and rms_ulp_error count representable numbers of the
+    dtype between the two.
 
     bound (method "bound" only) says the formula; bound_value is the largest error it permitted to any element, and
     bound_used the largest share of its own bound that an element used up: above 1 is wrong. There, errors are
@@ -117,10 +119,8 @@ class Check:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"check.method: '{self.method}' is none of {', '.join(METHODS)}")
-        if not 0 <= self.wrong <= self.elements or self.elements == 0:
-            raise ValueError(
-                f"check: {self.wrong} wrong of {self.elements} elements; a check compares at least one element"
-            )
+        if not 0 <= self.wrong <= self.elements:
+            raise ValueError(f"check: {self.wrong} wrong of {self.elements} elements; at most all of them are wrong")
         if (self.wrong > 0) != (self.first_mismatch is not None):
             raise ValueError(f"check: {self.wrong} wrong elements, first_mismatch says where, just when there are any")
         if self.launches < 1:
@@ -191,10 +191,11 @@ class FabricInfo:
 class Record:
     """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
 
-    id is the case's id; case has all fields of the Case. library is what ran a baseline, with its version ("NCCL
-    2.28.9"); "" for our own kernels, which kernel describes. counters holds the fabric's counts of executed
-    instructions and bytes by kind. request holds the command line, the overrides and the resolved configuration.
-    started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
+    id is the case's id; case has all fields of the Case (without root and offset, which came later, both are 0).
+    library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel describes.
+    counters holds the fabric's counts of executed instructions and bytes by kind. request holds the command line, the
+    overrides and the resolved configuration. started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by
+    a monotonic one.
     """
 
     id: str

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from kernels.spec import DTYPES, Case, Fold
+from kernels.dtypes import DTYPES
+from kernels.spec import Case, Fold
 from memory.fabric import DeviceFabric, Fabric, Traits
 
 if TYPE_CHECKING:

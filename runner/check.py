@@ -26,8 +26,9 @@ import torch
 
 from kernels.catalogue import collective as find_collective
 from kernels.catalogue import find as find_kernel
+from kernels.dtypes import DTYPES
 from kernels.numerics import FORMATS, Bound, ExactSum, bound, exact_sum, fold, round_to, same_bits, ulp_distance
-from kernels.spec import DTYPES, Case, Collective, Fold, KernelSpec
+from kernels.spec import Case, Collective, Fold, KernelSpec
 from reports.record import Check, Mismatch
 from runner.baselines import ACCUMULATOR, Baseline, find_baseline
 from runner.inputs import CPU, make_inputs

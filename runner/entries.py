@@ -15,7 +15,7 @@ WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Sta
 INCOMPLETE = "INCOMPLETE"
 """The status tag where cases that were asked for did not run."""
 
-_IN_THE_NAME = ("algorithms", "dtype", "accumulator", "world_size")
+_IN_THE_NAME = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,11 @@ def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
 def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
     """A child run's name. distinction: what tells its job from the others of the command, see differing."""
     case = record.case
-    name = f"{case['algorithm']} {case['dtype']}/{case.get('accumulator', '')} n{case['world_size']}"
-    return " ".join([name, *distinction])
+    name = f"{case['op']}/{case['algorithm']} {case['dtype']}"
+    if case.get("reduction") != "none":
+        name += f"/{case.get('accumulator', '')}"
+        name += "" if case.get("reduction") == "sum" else f" {case.get('reduction', '')}"
+    return " ".join([f"{name} n{case['world_size']}", *distinction])
 
 
 def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:

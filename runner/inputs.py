@@ -1,13 +1,21 @@
-"""What every rank puts in: a pure function of (inputs, dtype, world size, seed, rank), the same in every process.
+"""What every rank puts in: a pure function of the case's data and the rank, the same in every process.
 
-Rank r of a case with seed s draws from NumPy's Philox generator, seeded by SeedSequence(entropy=s, spawn_key=(r,)):
-streams that are independent in both, and begin alike for every size, so that a smaller buffer holds the beginning of
-a larger one.
+Every kind has the prefix property: a smaller buffer holds the beginning of a larger one. runner/streams.py says how
+each number is drawn from (seed, rank, index).
 
-- "exact": integers from -m to m without 0, m = largest_exact(dtype, world size): every partial sum of all ranks, in
-  any order, is a number of the dtype, so that every right algorithm gives the same bits. No contribution is 0, so
-  that a rank left out changes every element.
-- "normal": standard normal float32, rounded to the dtype.
+Of ops that reduce:
+
+- "exact": a sum has integers from -m to m without 0, m = largest_exact(dtype, world size): every partial sum of all
+  ranks, in any order, is a number of the dtype, so that every right algorithm gives the same bits. No contribution is
+  0, so that a rank left out changes every element. Where m would be 0 (float8 on many ranks) each element has 1 or -1
+  from as many ranks as stay exact, and 0 from the others. avg has the same; divided by a power of two it is exact, too.
+  Unsigned integers begin at 1, and no sum wraps around. min and max have integers up to largest_exact(dtype, 1). and
+  (or) has bits that are zero (one) on about one rank each, so that a rank left out shows; xor has random bits.
+- "normal": standard normal floats, rounded to the dtype (float8: what is too large saturates). Integers: all bits
+  random, so that sums wrap around.
+- "edge": NaN, infinities, zeros, subnormals, largest numbers, integers' limits, among normal ones.
+
+Of ops that only move data: "exact" and "normal" are random bits, of any pattern; "edge" puts its values among such.
 """
 
 from __future__ import annotations
@@ -18,11 +26,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import torch
 
-from kernels.numerics import FORMATS
-from kernels.spec import DTYPES, Case
+from kernels.dtypes import DTYPES, NONE
+from kernels.formats import FORMATS, is_float, is_signed
+from kernels.spec import Case
+from runner.streams import LARGEST_DRAWN, Stream, draw
+
+INPUTS = ("exact", "normal", "edge")
 
 KEPT_BYTES = 256 * 1024 * 1024
 """Inputs of the latest cases are kept up to this size, so that algorithms and launches of one case share them."""
@@ -35,7 +46,7 @@ CHUNK_ELEMENTS = 1 << 22
 
 CPU = torch.device("cpu")
 
-_Key = tuple[str, str, int, int, int, str]
+_Key = tuple[Stream, int, int, str]
 _kept: OrderedDict[_Key, dict[int, torch.Tensor]] = OrderedDict()
 """By stream, the longest tensor of it and what was cut from that, by length."""
 
@@ -48,18 +59,17 @@ def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) ->
 
     ValueError for inputs nobody knows, and for a negative seed.
     """
-    if case.inputs not in ("exact", "normal"):
-        raise ValueError(f"inputs '{case.inputs}': must be exact or normal")
+    if case.inputs not in INPUTS:
+        raise ValueError(f"inputs '{case.inputs}': must be exact, normal or edge")
     if case.seed < 0:
         raise ValueError(f"seed {case.seed}: must be 0 or more")
-    # only exact inputs depend on the world size
-    world_size = case.world_size if case.inputs == "exact" else 0
-    key = (case.inputs, case.dtype, world_size, case.seed, rank, str(device))
+    stream = stream_of(case)
+    key = (stream, case.seed, rank, str(device))
     with _lock:
         found = _from_kept(key, numel)
     if found is not None:
         return found
-    made = _make(case, rank, numel).to(device)
+    made = draw(stream, case.seed, rank, numel, CHUNK_ELEMENTS).to(device)
     with _lock:
         return _from_kept(key, numel) or _keep(key, made)
 
@@ -79,12 +89,32 @@ def forget_inputs() -> None:
 
 
 def largest_exact(dtype: torch.dtype, world_size: int) -> int:
-    """The largest m such that any sum of world_size integers from -m to m is exact in dtype, and on the way to it.
+    """The largest m such that any sum of world_size integers from -m to m is exact in dtype, and on the way to it; at
+    most LARGEST_DRAWN. 0 where there is none.
 
     Integers up to 2**p are numbers of a format with p bits of significand. Accumulators are never narrower than the
     dtype.
     """
-    return (1 << FORMATS[dtype].significand_bits) // world_size
+    whole_bits = FORMATS[dtype].significand_bits if is_float(dtype) else 8 * dtype.itemsize - is_signed(dtype)
+    most = (1 << whole_bits) - (not is_float(dtype))
+    return min(most // world_size, LARGEST_DRAWN)
+
+
+def stream_of(case: Case) -> Stream:
+    """The stream that a case's inputs are drawn from. Only some depend on the world size."""
+    dtype = DTYPES[case.dtype]
+    plain = "normal" if is_float(dtype) and case.reduction != NONE else "bits"
+    if case.inputs == "edge":
+        return Stream("edge", dtype, case.world_size, base=plain)
+    if case.inputs == "normal" or case.reduction in (NONE, "xor"):
+        return Stream(plain, dtype)
+    if case.reduction in ("and", "or"):
+        return Stream("ones" if case.reduction == "or" else "zeros", dtype, case.world_size)
+    if case.reduction in ("min", "max"):
+        return Stream("integers", dtype, largest=largest_exact(dtype, 1))
+    if largest := largest_exact(dtype, case.world_size):
+        return Stream("integers", dtype, largest=largest)
+    return Stream("sparse", dtype, case.world_size, largest=largest_exact(dtype, 1))
 
 
 def _from_kept(key: _Key, numel: int) -> torch.Tensor | None:
@@ -106,26 +136,3 @@ def _keep(key: _Key, made: torch.Tensor) -> torch.Tensor:
     while len(_kept) > 1 and sum(lengths[max(lengths)].nbytes for lengths in _kept.values()) > limit:
         _kept.popitem(last=False)
     return made
-
-
-def _make(case: Case, rank: int, numel: int) -> torch.Tensor:
-    dtype = DTYPES[case.dtype]
-    bits = np.random.Philox(np.random.SeedSequence(entropy=case.seed, spawn_key=(rank,)))
-    generator = np.random.Generator(bits)
-    made = torch.empty(numel, dtype=dtype)
-    for start in range(0, numel, CHUNK_ELEMENTS):
-        length = min(CHUNK_ELEMENTS, numel - start)
-        if case.inputs == "normal":
-            drawn = torch.from_numpy(generator.standard_normal(length, dtype=np.float32))
-        else:
-            drawn = _exact(bits.random_raw(length), largest_exact(dtype, case.world_size))
-        made[start : start + length] = drawn.to(dtype)
-    return made
-
-
-def _exact(raw: np.ndarray, largest: int) -> torch.Tensor:
-    """Raw 64 bits a number to float32 integers from -largest to largest without 0."""
-    # 32 bits scaled to 1..m, one more for the sign: integer arithmetic, so the same everywhere
-    magnitude = (((raw >> np.uint64(32)) * np.uint64(largest)) >> np.uint64(32)) + np.uint64(1)
-    signed = np.where(raw & np.uint64(1), -magnitude.astype(np.int64), magnitude.astype(np.int64))
-    return torch.from_numpy(signed).to(torch.float32)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reports.record import Status, load
-from runner.config import RequestError, check_uri, first_line
+from runner.config import check_uri
 from runner.database import database_path, make_ready
 from runner.entries import (
     INCOMPLETE,
@@ -38,6 +38,7 @@ from runner.entries import (
 )
 from runner.environment import without_passwords
 from runner.manifest import MANIFEST_NAME, manifest_of
+from runner.mistakes import RequestError, first_line
 from runner.store import record_paths
 
 COMMAND_TAG, SERIES_TAG, COMPLETE_TAG = "symlab.command", "symlab.series", "symlab.complete"

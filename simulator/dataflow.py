@@ -8,6 +8,8 @@ _NO_TARGET = frozenset(
     {"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"}
 )
 
+_FLOAT_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "div", "rcp", "min", "max", "setp", "cvt"})
+
 
 def _names(operand: Operand) -> list[str]:
     if isinstance(operand, Register):
@@ -57,7 +59,7 @@ def seen_as_bits(kernel: Kernel) -> set[str]:
     seen: set[str] = set()
     for block in kernel.blocks:
         for instruction in block.instructions:
-            arithmetic = instruction.opcode in ("add", "sub", "mul", "fma", "setp", "cvt")
+            arithmetic = instruction.opcode in _FLOAT_ARITHMETIC
             if not arithmetic or instruction.qualifiers[-1] not in ("f32", "f64"):
                 seen.update(sources_of(instruction))
     return seen

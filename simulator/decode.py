@@ -21,7 +21,7 @@ from simulator.space import LaneFault
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
-_CLASS_DTYPE = {"pred": "?", "b16": "u2", "b32": "u4", "b64": "u8"}
+_CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
 SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid"}
 _UNIFORM = {
     "%tid.y",
@@ -96,6 +96,7 @@ class _Decoder:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
+        self.target = kernel.target
         self.slot_of: dict[str, int] = {}
         self.dtype_of: dict[int, str] = {}
         self.constants: list[tuple[int, Lanes]] = []

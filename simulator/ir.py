@@ -114,7 +114,7 @@ class SharedVariable:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An entry of a PTX module. registers maps a name to its class: "pred", "b16", "b32", "b64"."""
+    """An entry of a PTX module. registers maps a name to its class: "pred", "b8", "b16", "b32", "b64"."""
 
     entry: str
     target: str

@@ -30,6 +30,7 @@ class PtxSyntaxError(ValueError):
 
 _REGISTER_CLASS = {
     **dict.fromkeys(("pred",), "pred"),
+    **dict.fromkeys(("b8", "u8", "s8"), "b8"),
     **dict.fromkeys(("b16", "u16", "s16", "f16", "bf16"), "b16"),
     **dict.fromkeys(("b32", "u32", "s32", "f32", "f16x2", "bf16x2"), "b32"),
     **dict.fromkeys(("b64", "u64", "s64", "f64"), "b64"),

@@ -4,12 +4,13 @@ When it wins: nearly always without multicast: a store crosses the links once, a
 
 Memory: reads the own input, writes all outputs through peers' addresses. Blocks are shared out among the ranks that
 they write to, so that all links are busy at once, each rank beginning with its next, so that no GPU is everyone's first
-target. Vectors are aligned at the target's side; where chunks begin at no 16-byte boundary of both, the own input is
-read element by element.
+target. Vectors are aligned at the far side; where a chunk's two places have no 16-byte boundary in common, the near
+side is met element by element.
 
-Protocol: a barrier over ranks at entry (all outputs may be overwritten), one at exit (all chunks have arrived). Both
-block by block: kernels/signals.py says how they order payload, which itself is weak. In place is fine: a chunk's place
-in a rank's own output is its input, and nobody else writes there.
+Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
+payload, which itself is weak. In place is fine: a chunk's place in a rank's own output is its input, and nobody else
+writes there.
 """
 
 from __future__ import annotations
@@ -18,16 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from kernels import shares
 from kernels.family import address, peers, spec_with
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     from kernels.frame import Frame
 
-MOST_GROUPS = 16
-"""Ranks that a launch's blocks are shared out among at the same time."""
-
-TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=4, reason="all_reduce/two_shot's, not measured yet"),))
+TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
 
 
 def body(frame: Frame) -> None:
@@ -47,10 +45,6 @@ def body(frame: Frame) -> None:
 
 def spec_of(tuning: Tuning) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
-
-    def groups(case: Case) -> int:
-        return min(case.world_size, MOST_GROUPS)
-
     return spec_with(
         "all_gather/push",
         body,
@@ -59,8 +53,8 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place", "in_place"),
         reduces=False,
         buffers=(address("input"), peers("output")),
-        vectors=lambda case: groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),
-        groups=groups,
+        vectors=lambda case: shares.groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),
+        groups=shares.groups,
     )
 
 

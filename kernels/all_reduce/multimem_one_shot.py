@@ -3,10 +3,11 @@
 When it wins: small buffers on GPUs whose switch does multicast: one load a vector instead of n, one barrier before
 it.
 
-Memory: reads the inputs through the multicast address, writes the own output. Full vectors of 16 bytes by
-multimem.ld_reduce of four 32-bit words; then up to three words by the form of one word; a last odd 16-bit element
-lies in no 32-bit word inside the buffer and is folded here, in rank order and the accumulator's precision, through
-peers' addresses. Nothing outside [0, numel) is touched.
+Memory: reads the inputs through the multicast address, writes the own output. Vectors of 16 bytes by
+multimem.ld_reduce: one for floats of up to 4 bytes; integers and float64 have no vectors and take one an element
+(kernels/multimem.py has the forms as data). The elements before the first 16-byte boundary and after the last, fewer
+than 16 bytes each, are folded here, in rank order and the accumulator's precision, through peers' addresses: no access
+of the switch is narrower than 4 bytes. Nothing outside [0, numel) is touched.
 
 Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that the
 switch still reads for a peer). Both block by block, by a reduction on the multicast address of a counter, with proxy
@@ -17,16 +18,22 @@ while the switch reads it for slower ones.
 
 Numerics: the switch's. Order and, without `.acc::f32`, precision of the sum are its own; -0.0 may come out as 0.0. So
 there is no promise of bits, only of a bound (kernels/numerics.py), and equal bits on all ranks are to be expected,
-not promised. accumulator float32 asks for `.acc::f32` where the type is of 16 bits; native asks for nothing.
+not promised. accumulator float32 asks for `.acc::f32` where the type is of 16 bits, float16 for `.acc::f16` where it is
+of 8; native asks for nothing. avg: the switch's sum times 1/n, in float32, here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kernels.all_reduce.family import spec_with
-from kernels.all_reduce.tuning import Step, Tuning
-from kernels.spec import Case, KernelSpec, Parameter
+from kernels import shares
+from kernels.family import address, multicast, peers, spec_with
+from kernels.multimem import instructions, refuses_multimem
+from kernels.spec import KernelSpec
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
 
 TUNING = Tuning(
     (
@@ -36,54 +43,33 @@ TUNING = Tuning(
     )
 )
 
-SIGNAL = "multimem.red.release.sys.global.add.u32"
 
-
-def loads(case: Case) -> frozenset[str]:
-    """The ld_reduce instructions for vectors and words of a case's type and accumulator."""
-    packed = {"float32": "f32", "float16": "f16x2", "bfloat16": "bf16x2"}[case.dtype]
-    precision = ".acc::f32" if case.accumulator == "float32" and case.dtype != "float32" else ""
-    load = f"multimem.ld_reduce.relaxed.sys.global.add{precision}"
-    return frozenset({f"{load}.v4.{packed}", f"{load}.{packed}"})
-
-
-def multimem(case: Case) -> frozenset[str]:
-    """All multimem instructions of the kernel."""
-    return loads(case) | {SIGNAL}
-
-
-def build(choices: dict[str, Any]) -> Any:
-    from kernels.all_reduce.multimem_one_shot_device import MultimemOneShot
-
-    return MultimemOneShot(**choices)
+def body(frame: Frame) -> None:
+    """The device half."""
+    frame.arrive()
+    source, output = frame.multicast("input"), frame.address("output")
+    span = frame.span(source, frame.size)
+    aligned = frame.aligned(source, output)
+    frame.wait()
+    frame.reduce_by_switch(span, source, lambda at, words: frame.store_where(aligned, output + at, words))
+    frame.reduce_edges(span, frame.peers("input"), frame.at(output))
+    frame.leave()
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:
-    """The algorithm with a tuning: the catalogue's, or one on trial.
-
-    signals[block] counts the arrivals of that block on all ranks.
-    """
-
-    def choices(case: Case) -> dict[str, Any]:
-        return tuning.choices(case, loads_per_vector=1)
-
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
     return spec_with(
+        "all_reduce/multimem_one_shot",
+        body,
         tuning,
-        "multimem_one_shot",
-        summary="each rank loads the switch's sum of all inputs into its output",
+        summary="each rank loads the switch's reduction of all inputs into its output",
         placements=("out_of_place",),
         needs_multicast=True,
         fold="unordered",
-        buffers=(
-            Parameter("multicast", "input"),
-            Parameter("peers", "input"),
-            Parameter("address", "output"),
-            Parameter("multicast", "signals"),
-        ),
-        build=build,
-        choices=choices,
-        workspaces=lambda case: tuning.workspaces(1),
-        multimem=multimem,
+        buffers=(multicast("input"), peers("input"), address("output")),
+        vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
+        refusal=refuses_multimem,
+        multimem=lambda case: instructions(case, stores=False),
     )
 
 

@@ -1,19 +1,18 @@
 """all_reduce/multimem_two_shot: each rank gets the switch's sum of its slice and stores it to all through the switch.
 
-When it wins: large buffers on GPUs whose switch does multicast: the links carry each byte about once in each
-direction.
+When it wins: large buffers on GPUs whose switch does multicast: the links carry each byte about once in each direction.
 
-Memory: the full vectors of 16 bytes are divided into contiguous slices by rank, as in two_shot; each is a
-multimem.ld_reduce and a multimem.st of four 32-bit words. What fills no vector is the last rank's: up to three words
-by the forms of one word, and a last odd 16-bit element, which lies in no 32-bit word inside the buffer, folded in
-rank order and the accumulator's precision and stored through peers' addresses. Nothing outside [0, numel) is touched.
+Memory: the vectors between the first and last 16-byte boundary are divided into contiguous slices by rank, as in
+two_shot; each is reduced as in multimem_one_shot and stored by one multimem.st of 16 bytes. The elements around them
+are the last rank's, folded in rank order and the accumulator's precision and stored through peers' addresses. Nothing
+outside [0, numel) is touched.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
 outputs are complete). Both block by block, by a reduction on the multicast address of a counter, with proxy fences on
 both sides, before the release and after the acquire: payload crosses from ordinary addresses to the multicast one at
-entry, and back at exit. (Vendor libraries leave those out; by PTX 8.6.1 only strong accesses are safe without them.)
-In place is fine: an element of any rank's buffer is read and written by its owner only, by one thread, which has the
-sum before it stores it.
+entry, and back at exit. (Vendor libraries leave those out; by PTX 8.6.1 only strong accesses are safe without them.) In
+place is fine: an element of any rank's buffer is read and written by its owner only, by one thread, which has the sum
+before it stores it.
 
 Numerics: the switch's, as in multimem_one_shot. One owner an element stores the same bits to all ranks, so they are
 equal everywhere.
@@ -24,13 +23,16 @@ trip of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kernels.all_reduce import shares
-from kernels.all_reduce.family import spec_with
-from kernels.all_reduce.multimem_one_shot import SIGNAL, loads
-from kernels.all_reduce.tuning import Step, Tuning
-from kernels.spec import Case, KernelSpec, Parameter
+from kernels import shares
+from kernels.family import multicast, peers, spec_with
+from kernels.multimem import instructions, refuses_multimem
+from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
 
 TUNING = Tuning(
     (
@@ -41,49 +43,38 @@ TUNING = Tuning(
 )
 
 
-def multimem(case: Case) -> frozenset[str]:
-    """All multimem instructions of the kernel."""
-    packed = {"float32": "f32", "float16": "f16x2", "bfloat16": "bf16x2"}[case.dtype]
-    store = "multimem.st.relaxed.sys.global"
-    return loads(case) | {f"{store}.v4.{packed}", f"{store}.{packed}", SIGNAL}
-
-
-def build(choices: dict[str, Any]) -> Any:
-    from kernels.all_reduce.multimem_two_shot_device import MultimemTwoShot
-
-    return MultimemTwoShot(**choices)
+def body(frame: Frame) -> None:
+    """The device half."""
+    frame.arrive()
+    source, target = frame.multicast("input"), frame.multicast("output")
+    span = frame.span(source, frame.size)
+    frame.wait()
+    mine = frame.sliced(span, frame.rank)
+    frame.reduce_by_switch(mine, source, lambda at, words: frame.store_to_switch(target + at, words))
+    inputs, outputs = frame.peers("input"), frame.peers("output")
+    frame.when(frame.rank == frame.world_size - 1, lambda: frame.reduce_edges(span, inputs, outputs))
+    frame.leave()
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:
-    """The algorithm with a tuning: the catalogue's, or one on trial.
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
 
-    signals[block] counts the arrivals of that block on all ranks.
-    """
-
-    def choices(case: Case) -> dict[str, Any]:
-        return tuning.choices(case, loads_per_vector=1)
+    def vectors(case: Case) -> int:
+        return shares.longest_slice(shares.vectors(case.numel, case.itemsize, case.offset), case.world_size)
 
     return spec_with(
+        "all_reduce/multimem_two_shot",
+        body,
         tuning,
-        "multimem_two_shot",
-        summary="each rank loads the switch's sum of its slice and stores it to all outputs through the switch",
+        summary="each rank stores the switch's reduction of its slice through the switch",
         placements=("out_of_place", "in_place"),
         needs_multicast=True,
         fold="unordered",
-        buffers=(
-            Parameter("multicast", "input"),
-            Parameter("multicast", "output"),
-            Parameter("peers", "input"),
-            Parameter("peers", "output"),
-            Parameter("multicast", "signals"),
-        ),
-        build=build,
-        choices=choices,
-        workspaces=lambda case: tuning.workspaces(1),
-        busiest=shares.longest_slice,
-        sources=("kernels/all_reduce/multimem_one_shot.py",),
-        multimem=multimem,
         one_owner=True,
+        buffers=(multicast("input"), multicast("output"), peers("input"), peers("output")),
+        vectors=vectors,
+        refusal=refuses_multimem,
+        multimem=lambda case: instructions(case, stores=True),
     )
 
 

@@ -32,9 +32,7 @@ has to answer for block b of all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels import shares
 from kernels.family import address, peers, spec_with
@@ -43,7 +41,6 @@ from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     from kernels.frame import Frame
-    from kernels.peers import Peers
 
 # Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
 # the slowest rank, with 256, 512 and 1024 threads, 1, 2 and 4 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. 512
@@ -75,22 +72,10 @@ def body(frame: Frame) -> None:
     source, output = frame.address("input"), frame.address("output")
     span = frame.span(source, frame.size)
     frame.wait()
-    reduce = partial(reduce_vectors, frame, inputs, output, frame.aligned(source, output))
-    span.vectors(frame.index, frame.lanes, frame.unroll, reduce)
-    span.edges(frame.index, frame.itemsize, partial(reduce_element, frame, inputs, output))
+    outputs = frame.at(output)
+    frame.reduce(span, inputs, outputs, frame.aligned(source, output))
+    frame.reduce_edges(span, inputs, outputs)
     frame.leave()
-
-
-def reduce_vectors(frame: Frame, inputs: Peers, output: Any, aligned: Any, offsets: Sequence[Any]) -> None:
-    """The reduction of one vector at each byte offset, to this rank's output."""
-    for at, words in zip(offsets, inputs.fold(frame.reduction, offsets, frame.load), strict=True):
-        frame.store_where(aligned, output + at, words)
-
-
-def reduce_element(frame: Frame, inputs: Peers, output: Any, offset: Any) -> None:
-    """The same for a single element."""
-    (words,) = inputs.fold(frame.reduction, [offset], frame.load_element)
-    frame.store_element(output + offset, words)
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:

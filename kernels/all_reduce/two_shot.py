@@ -32,8 +32,6 @@ bfloat16, read in the machine code).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernels import shares
@@ -47,9 +45,6 @@ if TYPE_CHECKING:
     from kernels.traverse import Span
 
 WORDS_PER_VECTOR = shares.VECTOR_BYTES // 4
-
-COPIES_IN_FLIGHT = 8
-"""Vectors of its own memory that a thread loads before it stores the first to another rank's."""
 
 # Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
 # the slowest rank, with 256, 512 and 1024 threads, 1 to 8 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. Loads
@@ -106,10 +101,8 @@ def body(frame: Frame) -> None:
         inputs = contributions = frame.peers("input", first)
         outputs = frame.peers("output", first)
         frame.wait()
-    reduce = partial(reduce_vectors, frame, contributions, outputs, frame.aligned(source, output))
-    frame.sliced(span, frame.rank).vectors(frame.index, frame.lanes, frame.unroll, reduce)
-    edges = partial(span.edges, frame.index, frame.itemsize, partial(reduce_element, frame, inputs, outputs))
-    frame.when(frame.rank == frame.world_size - 1, edges)
+    frame.reduce(frame.sliced(span, frame.rank), contributions, outputs, frame.aligned(source, output))
+    frame.when(frame.rank == frame.world_size - 1, lambda: frame.reduce_edges(span, inputs, outputs))
     frame.leave()
 
 
@@ -118,37 +111,15 @@ def exchange(frame: Frame, span: Span, source: Any, scratch: Peers) -> Peers:
 
     Row i of a rank's scratch is for rank + 1 + i, the order in which it adds. Gives where this rank finds its own.
     """
-    from kernels.peers import Peers
-
     others = frame.world_size - 1
-    row_bytes = ((span.last - span.first) // shares.VECTOR_BYTES + others) // frame.world_size * shares.VECTOR_BYTES
+    longest = ((span.last - span.first) // shares.VECTOR_BYTES + others) // frame.world_size
+    row_bytes = longest * shares.VECTOR_BYTES
     for number in range(others):
         theirs = frame.sliced(span, scratch.rank(number))
         target = scratch.addresses[number] + row_bytes * (others - 1 - number) - theirs.first
-        theirs.vectors(frame.index, frame.lanes, COPIES_IN_FLIGHT, partial(copy, source, target))
-    mine = frame.sliced(span, frame.rank).first
-    return Peers.at([*(scratch.addresses[others] + row_bytes * row - mine for row in range(others)), source])
-
-
-def copy(source: Any, target: Any, offsets: Sequence[Any]) -> None:
-    """One vector at each byte offset, from own memory to anywhere."""
-    from kernels import device
-
-    vectors = [device.load_vector(source + at) for at in offsets]
-    for at, vector in zip(offsets, vectors, strict=True):
-        device.store_vector(target + at, vector)
-
-
-def reduce_vectors(frame: Frame, contributions: Peers, outputs: Peers, aligned: Any, offsets: Sequence[Any]) -> None:
-    """The reduction of one vector at each byte offset, to all ranks' outputs."""
-    for at, words in zip(offsets, contributions.fold(frame.reduction, offsets, frame.load), strict=True):
-        outputs.store(at, words, partial(frame.store_where, aligned))
-
-
-def reduce_element(frame: Frame, inputs: Peers, outputs: Peers, offset: Any) -> None:
-    """The same for a single element."""
-    (words,) = inputs.fold(frame.reduction, [offset], frame.load_element)
-    outputs.store(offset, words, frame.store_element)
+        frame.push_vectors(theirs, source, target)
+    mine = scratch.addresses[others] - frame.sliced(span, frame.rank).first
+    return frame.rows(mine, row_bytes, source)
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:

@@ -1,6 +1,6 @@
 """PTX instructions on lanes: one table, filled by one file a family."""
 
-from simulator.isa import arithmetic, atomic, control, convert, memory, multimem
+from simulator.isa import arithmetic, atomic, control, convert, floats, memory, multimem, switch
 from simulator.isa.registry import TABLE, Frame, Operation, UnknownInstruction, find, key_of
 
 __all__ = [
@@ -13,7 +13,9 @@ __all__ = [
     "control",
     "convert",
     "find",
+    "floats",
     "key_of",
     "memory",
     "multimem",
+    "switch",
 ]

@@ -61,7 +61,7 @@ def test_percentiles_are_by_nearest_rank(count: int, percent: int, expected: int
         ({"window": "all"}, "timing.window: 'all' is none of kernel, entry_barrier, both_barriers"),
         ({"l2": "warm"}, "timing.l2: 'warm' is none of rotate, hot"),
         ({"slots": 0}, "timing.slots: 0"),
-        ({"slot_bytes": 0}, "timing.slot_bytes: 0"),
+        ({"slot_bytes": -1}, "timing.slot_bytes: -1"),
         ({"l2_bytes": -1}, "timing.l2_bytes: -1"),
         ({"warmup_calls": -1}, "timing.warmup_calls: -1"),
         ({"calls_per_sample": 0}, "timing.calls_per_sample: 0"),

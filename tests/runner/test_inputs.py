@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels.spec import DTYPES, Case
+from kernels.dtypes import DTYPES
+from kernels.spec import Case
 from runner import inputs
 from runner.inputs import largest_exact, make_input
 

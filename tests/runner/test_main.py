@@ -21,7 +21,7 @@ from reports.record import load
 from runner.console import Console
 from runner.interrupt import Interrupted
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, Outcome, Script, record_files
+from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files
 
 ROOT = Path(runner.__file__).parent.parent
 Symlab = Callable[..., Outcome]
@@ -216,7 +216,7 @@ class Started:
     def __init__(self, folder: Path, *arguments: str) -> None:
         code = textwrap.dedent(STUBBORN).format(tests=str(Path(__file__).parent))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", code, *arguments, TWO],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -312,7 +312,7 @@ def test_a_record_says_how_it_was_started(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [first, "ignored"])
     done = symlab("sizes=[8]")
-    assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", "track=none"]
+    assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", TWO, "track=none"]
 
 
 class Terminal:

@@ -1,0 +1,61 @@
+"""all_to_all/push: every rank stores a chunk of its input into each rank's output.
+
+When it wins: nearly always: a store crosses the links once, a load's request takes room, too.
+
+Memory: reads the own input, writes all outputs through peers' addresses. Blocks are shared out among the ranks that
+they write to, so that all links are busy at once, each rank beginning with its next, so that no GPU is everyone's first
+target. Vectors are aligned at the far side; where a chunk's two places have no 16-byte boundary in common, the near
+side is met element by element.
+
+Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
+payload, which itself is weak. In place is refused: a chunk would be overwritten before it is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.spec import KernelSpec
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
+
+TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    frame.arrive()
+    source = frame.address("input")
+    chunk = frame.size // frame.world_size
+
+    def store(number: Any, index: Any, lanes: Any) -> None:
+        peer = frame.after(frame.rank, number)
+        target = frame.peer("output", peer) + chunk * frame.rank
+        frame.copy(source + chunk * peer, target, chunk, index, lanes, push=True)
+
+    frame.wait()
+    frame.each_peer(frame.world_size, store)
+    frame.leave()
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+    return spec_with(
+        "all_to_all/push",
+        body,
+        tuning,
+        summary="each rank stores its chunks to their ranks",
+        placements=("out_of_place",),
+        reduces=False,
+        buffers=(address("input"), peers("output")),
+        vectors=lambda case: shares.groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),
+        groups=shares.groups,
+    )
+
+
+SPEC = spec_of(TUNING)

@@ -1,0 +1,50 @@
+"""broadcast/pull: every rank loads the root's input.
+
+When it wins: small buffers. The root's links carry the buffer world_size - 1 times, so two_shot overtakes it.
+
+Memory: reads the root's input through its address, writes the own output. Vectors are aligned at the source.
+
+Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
+payload, which itself is weak. In place is fine: the root leaves its buffer alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.spec import KernelSpec
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
+
+TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    frame.arrive()
+    source, output = frame.peer("input", frame.root), frame.address("output")
+    frame.wait()
+    frame.copy(source, output, frame.size, push=False)
+    frame.leave()
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+    return spec_with(
+        "broadcast/pull",
+        body,
+        tuning,
+        summary="each rank loads the root's input",
+        placements=("out_of_place", "in_place"),
+        reduces=False,
+        buffers=(address("output"), peers("input")),
+        vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
+    )
+
+
+SPEC = spec_of(TUNING)

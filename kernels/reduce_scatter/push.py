@@ -1,0 +1,82 @@
+"""reduce_scatter/push: every rank stores its contributions into their owners' scratch; the owner reduces them there.
+
+When it wins: large buffers without multicast: a store crosses the links once, a load's request takes room, too.
+
+Memory: reads the own input, writes all ranks' scratch through peers' addresses, then reads the own scratch and writes
+the own output. A row of scratch a rank, each with the boundaries of the chunk it is a copy of: 16 bytes longer than a
+chunk. Scratch is (n-1)/n of the input.
+
+Protocol: a barrier between the halves (block b of all ranks has pushed what block b of this rank adds; the elements are
+divided among blocks alike in both), one at exit (all scratch is read). Nothing waits at entry: scratch is free since
+the exit barrier of the launch before, whose grid was the same, and outputs are written by their own ranks. In place is
+fine: contributions are pushed before the own chunk is overwritten, and nobody reads another's input.
+
+Numerics: the owner begins with the next rank and ends with itself, as in pull: the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.spec import Case, KernelSpec, Workspace
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
+
+TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    chunk = frame.size // frame.world_size
+    source, output = frame.address("input"), frame.address("output")
+    first = frame.after(frame.rank)
+    others = frame.world_size - 1
+    scratch = frame.peers("scratch", first)
+    row_bytes = (chunk + 2 * shares.VECTOR_BYTES - 1) & -shares.VECTOR_BYTES
+
+    def push(number: Any) -> None:
+        begin = chunk * frame.after(first, number)
+        shift = (source + begin) & (shares.VECTOR_BYTES - 1)
+        place = scratch.look_up(number, 1)[0] + row_bytes * (others - 1 - number) + shift
+        frame.copy(source + begin, place, chunk, push=True)
+
+    frame.each_other(others, push)
+    frame.meet()
+    own = source + chunk * frame.rank
+    shift = own & (shares.VECTOR_BYTES - 1)
+    contributions = frame.rows(frame.address("scratch") + shift, row_bytes, own)
+    span = frame.span(own, chunk)
+    frame.reduce(span, contributions, frame.at(output), frame.aligned(own, output))
+    frame.reduce_edges(span, contributions, frame.at(output))
+    frame.leave()
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+
+    def workspaces(case: Case) -> tuple[Workspace, ...]:
+        chunk = case.numel // case.world_size * case.itemsize
+        row_bytes = (chunk + 2 * shares.VECTOR_BYTES - 1) // shares.VECTOR_BYTES * shares.VECTOR_BYTES
+        words = max(case.world_size - 1, 1) * row_bytes // 4
+        return (Workspace("scratch", words, zeroed=False),)
+
+    return spec_with(
+        "reduce_scatter/push",
+        body,
+        tuning,
+        summary="each rank stores its contributions to their owners, who reduce them",
+        placements=("out_of_place", "in_place"),
+        fold="from_next_rank",
+        owner=shares.own,
+        buffers=(address("input"), address("output"), address("scratch"), peers("scratch")),
+        vectors=lambda case: shares.vectors(case.numel // case.world_size, case.itemsize),
+        loads_per_vector=lambda case: case.world_size,
+        workspaces=workspaces,
+    )
+
+
+SPEC = spec_of(TUNING)
