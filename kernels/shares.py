@@ -16,11 +16,19 @@ if TYPE_CHECKING:
 
 VECTOR_BYTES = 16
 
+MOST_GROUPS, FEW_GROUPS = 16, 4
+"""Larger worlds than 16 are only simulated, where idle blocks cost time: a group goes through several ranks."""
+
 
 def vectors(numel: int, itemsize: int, offset: int = 0) -> int:
     """Vectors within a buffer of numel elements that begins offset elements after a 16-byte boundary."""
     _, body, _ = parts(numel, itemsize, offset)
     return body * itemsize // VECTOR_BYTES
+
+
+def groups(case: Case) -> int:
+    """Ranks that a launch's blocks are shared out among at the same time: all of them, up to 16."""
+    return case.world_size if case.world_size <= MOST_GROUPS else FEW_GROUPS
 
 
 def parts(numel: int, itemsize: int, offset: int = 0) -> tuple[int, int, int]:

@@ -17,7 +17,10 @@ from reports.timing import LinkLimit, Timing
 LIBRARY = "library"
 """The accumulator of a baseline's case: what a library does inside is its own matter."""
 
-_SHOWN = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs")
+_SHOWN = (
+    *("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs"),
+    *("root", "offset"),
+)
 """Keys whose values a heading or a line says anyway."""
 
 _NO_BEARING = (
@@ -180,20 +183,27 @@ def is_baseline(record: Record) -> bool:
 def accumulator(record: Record) -> str:
     """The accumulator that the job asked for: a baseline's own is "library", and it stands beside ours. "" when nobody
     says."""
-    configuration = record.request.get("configuration")
-    if is_baseline(record) and isinstance(configuration, dict):
-        return str(configuration.get("accumulator", LIBRARY))
+    if is_baseline(record):
+        for part in ("resolved", "configuration"):  # records of before had nothing that was left open
+            said = record.request.get(part)
+            if isinstance(said, dict) and "accumulator" in said:
+                return str(said["accumulator"])
     return str(record.case.get("accumulator", ""))
 
 
 def heading(record: Record) -> str:
-    """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"."""
+    """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
+    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root and offset where there are any."""
     case = record.case
     size = case["world_size"]
     parts = [f"{case['op']} {case['dtype']}"]
-    parts += [f"accumulator {accumulator(record)}"] if accumulator(record) else []
-    parts += [str(case["reduction"])] if "reduction" in case else []
+    if case.get("reduction") == "none":
+        parts += ["moves data"]
+    else:
+        parts += [f"accumulator {accumulator(record)}"] if accumulator(record) else []
+        parts += [str(case["reduction"])] if "reduction" in case else []
     parts += [f"{size} rank{'' if size == 1 else 's'}"]
+    parts += [f"{name} {case[name]}" for name in ("root", "offset") if case.get(name)]
     parts += [f"{case['inputs']} inputs"] if "inputs" in case else []
     return ", ".join(parts)
 

@@ -27,7 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from reports.codec import decoded, encoded, plain
+from reports.codec import LATER, decoded, encoded, plain
 from reports.timing import LinkLimit as LinkLimit
 from reports.timing import Timing as Timing
 
@@ -96,6 +96,10 @@ class Check:
 
     ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
     guard_faults has one sentence for every guard zone that was written to.
+
+    Relative errors are shares of the sum of an element's contributions' magnitudes, over the elements where that is
+    finite and not 0; None where nothing was summed. results says how many different results the ranks had in all, where
+    all should have the same; else None.
     """
 
     method: str
@@ -114,6 +118,9 @@ class Check:
     bound_value: float | None = None
     bound_used: float | None = None
     guard_faults: tuple[str, ...] = ()
+    max_relative_error: float | None = field(default=None, metadata=LATER)
+    rms_relative_error: float | None = field(default=None, metadata=LATER)
+    results: int | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -190,10 +197,11 @@ class FabricInfo:
 class Record:
     """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
 
-    id is the case's id; case has all fields of the Case. library is what ran a baseline, with its version ("NCCL
-    2.28.9"); "" for our own kernels, which kernel describes. counters holds the fabric's counts of executed
-    instructions and bytes by kind. request holds the command line, the overrides and the resolved configuration.
-    started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
+    id is the case's id; case has all fields of the Case (without root and offset, which came later, both are 0).
+    library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel describes.
+    counters holds the fabric's counts of executed instructions and bytes by kind. request holds the command line, the
+    overrides and the resolved configuration. started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by
+    a monotonic one.
     """
 
     id: str

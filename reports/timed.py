@@ -314,6 +314,7 @@ def _flat(section: Section | None, row: Row) -> dict[str, Any]:
     record, times = row.records[0], row.times_us
     case, check, timing = record.case, record.check, record.timing
     values: dict[str, Any] = {key: case.get(key) for key in ("op", "dtype", "reduction", "world_size", "size_bytes")}
+    values |= {"root": case.get("root", 0), "offset": case.get("offset", 0)}
     values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.get("inputs")}
     values |= {"algorithm": row.algorithm, "placement": case.get("placement"), "library": record.library}
     values |= {"status": str(row.status), "reason": reason_of(record), "verified": record.verified}

@@ -56,9 +56,9 @@ class Timing:
     """Raw times of one case, and how they came about. ValueError for what can't be a timing.
 
     mode, window and l2 are of MODES, WINDOWS and L2_STATES. slots is how many sets of buffers the calls went through in
-    turn, each of slot_bytes (input and output of a rank together); l2_bytes is a GPU's L2 cache, 0 where nobody says.
-    warmup_calls were made before the first sample, and
-    each sample is calls_per_sample calls. bus_factor is the op's: busbw = algbw * bus_factor.
+    turn, each of slot_bytes (input and output of a rank together; 0 of an empty message); l2_bytes is a GPU's L2
+    cache, 0 where nobody says. warmup_calls were made before the first sample, and each sample is calls_per_sample
+    calls. bus_factor is the op's: busbw = algbw * bus_factor.
 
     samples_us has one row a rank and one column a sample, in microseconds a call. checked_before and checked_after
     count the elements, of all ranks, that were compared right before and right after the samples. interleaved_with
@@ -92,7 +92,7 @@ class Timing:
         ):
             if value not in known:
                 raise ValueError(f"timing.{name}: '{value}' is none of {', '.join(known)}")
-        ones, zeros = ("slots", "slot_bytes", "calls_per_sample"), ("warmup_calls", "l2_bytes")
+        ones, zeros = ("slots", "calls_per_sample"), ("slot_bytes", "warmup_calls", "l2_bytes")
         for name, least in [*((one, 1) for one in ones), *((one, 0) for one in zeros)]:
             if getattr(self, name) < least:
                 raise ValueError(f"timing.{name}: {getattr(self, name)}; it is at least {least}")
@@ -104,7 +104,7 @@ class Timing:
             )
         if not all(math.isfinite(sample) and sample > 0 for row in self.samples_us for sample in row):
             raise ValueError("timing.samples_us: every sample is a positive, finite number of microseconds")
-        if self.checked_before < 1 or self.checked_after < 1:
+        if self.slot_bytes and (self.checked_before < 1 or self.checked_after < 1):
             raise ValueError(
                 f"timing: {self.checked_before} elements were compared before it and {self.checked_after} after it; "
                 "data is checked before and after, or there is no timing"
@@ -156,8 +156,10 @@ class Timing:
         return self.algbw_gbps(size_bytes) * self.bus_factor
 
     def of_limit(self, size_bytes: int) -> float | None:
-        """busbw_gbps as a share of the measured limit, 1 for all of it; None where no limit was measured."""
-        return self.busbw_gbps(size_bytes) / self.limit.gbps if self.limit is not None else None
+        """busbw_gbps as a share of the measured limit, 1 for all of it; None where no limit was measured, and for what
+        has no bandwidth: an op that moves no data, an empty message."""
+        busbw_gbps = self.busbw_gbps(size_bytes)
+        return busbw_gbps / self.limit.gbps if self.limit is not None and busbw_gbps else None
 
 
 def percentile(values: tuple[float, ...], percent: int) -> float:

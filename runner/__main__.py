@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from runner.compose import ComposedJob
-    from runner.config import RequestError
     from runner.joined import Leader
+    from runner.mistakes import RequestError
     from runner.session import Command, Tools
+
+
+ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
 
 
 def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> int:
@@ -39,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> 
 
 
 def _answered(given: list[str], tools: Tools | None) -> int:
-    from runner.config import RequestError
+    from runner.mistakes import RequestError
 
     try:
         return _dispatch(given, tools)
@@ -54,7 +57,7 @@ def _wrong(error: RequestError) -> int:
 
 
 def _dispatch(given: list[str], tools: Tools | None) -> int:
-    from runner.config import RequestError
+    from runner.mistakes import RequestError
     from runner.options import parse_options
     from runner.outer import find
 
@@ -133,7 +136,7 @@ def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, lea
 
 def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
-    from runner.cases import names_of
+    from runner.cases import names_of, sizes_of
 
     request = command.jobs[0].request
     algorithms = names_of(request)
@@ -141,12 +144,15 @@ def headline(command: Command) -> list[str]:
     if sweep:
         what = f"symlab: {command.label}: {sweep}{_counted(command.case_count, 'case')}"
     else:
+        arithmetic = f"{request.dtype}/{request.accumulator} {request.reduction}"
+        does = f"{request.dtype}, moves data" if request.reduction == "none" else arithmetic
         what = (
-            f"symlab: {request.op} {request.dtype}/{request.accumulator} {request.reduction}, "
-            f"{_counted(request.world_size, 'rank')}, {_counted(len(request.sizes_bytes), 'size')} x "
+            f"symlab: {request.op} {does}, "
+            f"{_counted(request.world_size, 'rank')}, {_counted(len(sizes_of(request)), 'size')} x "
             f"{_counted(len(algorithms), 'algorithm')} = {_counted(command.case_count, 'case')}"
         )
-    return [what, *command.fabric_lines]
+    rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
+    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines]
 
 
 def _counted(count: int, noun: str) -> str:
@@ -172,7 +178,7 @@ def _document(config: DictConfig, options: argparse.Namespace) -> str:
     from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
-    from runner.config import RequestError, first_line
+    from runner.mistakes import RequestError, first_line
 
     with open_dict(config):
         shown = config.hydra if options.cfg == "hydra" else config

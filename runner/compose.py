@@ -27,9 +27,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import CONF, Request, RequestError, first_line, validate
+from runner.config import CONF, Request, validate
 from runner.explain import explain
 from runner.files import read_with_care
+from runner.mistakes import RequestError, first_line
 from runner.schema import Schema
 
 MAX_JOBS = 10_000

@@ -8,11 +8,9 @@ tell (is there such an algorithm, does the accumulator fit the dtype) is asked i
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,12 +18,17 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.mistakes import RequestError, first_line, near, one_of
 from runner.schema import SECTIONS
+from runner.sizes import are_given, format_bytes, parse_bytes, sizes_of
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 """Where the configuration lies: beside the packages, whatever the working folder is."""
 
 MAX_WORLD_SIZE = 72
+MAX_OFFSET = 1 << 20
+"""Elements: beyond any alignment that a kernel could mean."""
+
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 MAX_DEVICE_HEAP_BYTES = 1 << 37
 """The largest heap that can be asked for on GPUs; NVSHMEM's grows as it is used."""
@@ -36,7 +39,7 @@ SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
 FABRICS = ("auto", "simulator", "nvshmem")
 TRACKERS = ("mlflow", "none")
 PLACEMENTS = ("out_of_place", "in_place")
-INPUTS = ("exact", "normal")
+INPUTS = ("exact", "normal", "edge")
 MULTIMEM_MODELS = ("exact", "stated")
 SCHEDULES = ("fair", "random")
 MODES = ("graph", "eager", "none")
@@ -45,12 +48,6 @@ L2_STATES = ("rotate", "hot")
 LIMITS = ("measured", "none")
 ISOLATIONS = ("none", "process")
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
-_BYTES = re.compile(r"(\d+)([KMG]?)(?:I?B)?", re.IGNORECASE)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-class RequestError(ValueError):
-    """The request is wrong: one line saying what, where (the key), and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +110,23 @@ class TimingRequest:
 class Request:
     """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order.
 
-    baselines are libraries' names, or "auto": all that there are for the op on a real fabric, none on a simulated one.
-    isolation "process" gives the job a world of its own.
+    dtype, accumulator, reduction and algorithms ("auto", "all") may still wait for runner.cases.resolved, which knows
+    the op; so do the sizes, where none was given. baselines are libraries' names, or "auto": all that there are for
+    the op on a real fabric, none on a simulated one. isolation "process" gives the job a world of its own.
     """
 
     op: str
-    algorithms: tuple[str, ...]
+    algorithms: tuple[str, ...] | Literal["auto", "all"]
     baselines: tuple[str, ...] | Literal["auto"]
     dtype: str
     accumulator: str
     reduction: str
     world_size: int
     sizes_bytes: tuple[int, ...]
+    sizes_given: bool
     placement: str
+    root: int
+    offset: int
     inputs: str
     seed: int
     check: bool
@@ -137,43 +138,6 @@ class Request:
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """What to say after an unknown name: the near ones, or all of them: "did you mean one_shot?"."""
-    options = sorted(known)
-    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(options)}" if options else "there are none"
-
-
-def one_of(value: str, known: Sequence[str], key: str) -> str:
-    """value, if it is one of the known ones; else RequestError."""
-    if value not in known:
-        raise RequestError(f"unknown {key.rpartition('.')[2]} '{value}' ({key}), {near(value, known)}")
-    return value
-
-
-def parse_bytes(value: object, key: str) -> int:
-    """A positive number of bytes from 4096, "4096", "4K", "1M", "2G" (binary, as in nccl-tests). Else RequestError."""
-    hint = "give a positive number of bytes such as 4096, 4K, 1M"
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            raise RequestError(f"{value} bytes ({key}), {hint}")
-        return value
-    match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None or int(match[1]) == 0:
-        raise RequestError(f"'{value}' is no size ({key}), {hint}")
-    return int(match[1]) * _UNITS[match[2].upper()]
-
-
-def format_bytes(size_bytes: int) -> str:
-    """How sizes are shown and may be given: 4096 is "4K", 4098 stays "4098"."""
-    for unit in ("G", "M", "K"):
-        if size_bytes % _UNITS[unit] == 0 and size_bytes:
-            return f"{size_bytes // _UNITS[unit]}{unit}"
-    return str(size_bytes)
 
 
 def check_names(config: DictConfig) -> None:
@@ -206,8 +170,11 @@ def validate(config: DictConfig) -> Request:
         accumulator=_word(values, "accumulator"),
         reduction=_word(values, "reduction"),
         world_size=_world_size(values["world_size"]),
-        sizes_bytes=_sizes(values["sizes"]),
+        sizes_bytes=sizes_of(values["sizes"]),
+        sizes_given=are_given(values["sizes"]),
         placement=one_of(values["placement"], PLACEMENTS, "placement"),
+        root=_at_least(values["root"], 0, "root"),
+        offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
         inputs=one_of(values["inputs"], INPUTS, "inputs"),
         seed=_at_least(values["seed"], 0, "seed"),
         check=values["check"],
@@ -220,12 +187,6 @@ def validate(config: DictConfig) -> Request:
         fabric=_fabric(values["fabric"]),
         track=_track(values["track"]),
     )
-
-
-def first_line(error: BaseException) -> str:
-    """An error's message up to its first line break; its kind where it has none."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def writable_folder(text: str, key: str) -> Path:
@@ -274,10 +235,14 @@ def _deadline(value: float) -> float:
     return value
 
 
-def _algorithms(value: object) -> tuple[str, ...]:
+def _algorithms(value: object) -> tuple[str, ...] | Literal["auto", "all"]:
+    if value == "auto" or value == "all":
+        return value
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
-        raise RequestError(f"no list of algorithms: {value} (algorithms), give names: algorithms=[one_shot,two_shot]")
+        raise RequestError(
+            f"no list of algorithms: {value} (algorithms), give auto, all or names: algorithms=[one_shot,two_shot]"
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RequestError(f"{twice[0]} is listed twice (algorithms), name each algorithm once")
@@ -315,32 +280,6 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     if not least <= value <= most:
         raise RequestError(f"{key} is {value} ({key}), give {least} to {most}")
     return value
-
-
-def _sizes(values: dict[str, Any]) -> tuple[int, ...]:
-    listed = values["list"]
-    if listed is not None:
-        items = listed if isinstance(listed, list) else [listed]
-        if not items:
-            raise RequestError("no sizes in the list (sizes.list), give at least one: sizes=[1K,4K]")
-        sizes = tuple(parse_bytes(item, f"sizes.list[{index}]") for index, item in enumerate(items))
-        twice = sorted({size for size in sizes if sizes.count(size) > 1})
-        if twice:
-            raise RequestError(f"{format_bytes(twice[0])} is listed twice (sizes.list), give each size once")
-        return sizes
-    smallest, largest = parse_bytes(values["min"], "sizes.min"), parse_bytes(values["max"], "sizes.max")
-    factor = values["factor"]
-    if smallest > largest:
-        raise RequestError(
-            f"the smallest size, {format_bytes(smallest)}, is above the largest, {format_bytes(largest)} "
-            "(sizes.min, sizes.max), give min no larger than max"
-        )
-    if factor < 2:
-        raise RequestError(f"sizes would never grow with factor {factor} (sizes.factor), give 2 or more")
-    found = [smallest]
-    while found[-1] * factor <= largest:
-        found.append(found[-1] * factor)
-    return tuple(found)
 
 
 def _fabric(values: dict[str, Any]) -> FabricRequest:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from runner.config import format_bytes
+from runner.sizes import format_bytes
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -14,20 +14,15 @@ from typing import Protocol
 import torch
 
 from kernels import catalogue
-from kernels.spec import DTYPES, Case
+from kernels.dtypes import DTYPES
+from kernels.spec import Case
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from runner.baselines import baseline_contender
-from runner.program import (
-    POISON,
-    Buffer,
-    arguments_of,
-    bind_workspaces,
-    device_of,
-    peers_of,
-    status_report,
-)
+from runner.buffers import Buffer, fill, halves
+from runner.layout import Layout, layout_of
+from runner.program import arguments_of, bind_workspaces, peers_of, status_report
 
 SLOT_ALIGNMENT_BYTES = 256
 """Where slots begin within their arena."""
@@ -44,7 +39,7 @@ class Contender(Protocol):
     def slots(self) -> int: ...
 
     def write(self, slot: int, data: torch.Tensor) -> None:
-        """Fill a slot's input (1-D, the case's dtype) and, where the output is another buffer, poison that."""
+        """Fill a slot's input (1-D, the case's dtype), and poison all else of its buffers."""
         ...
 
     def launch(self, slot: int) -> None:
@@ -62,8 +57,7 @@ class Contender(Protocol):
 
 def slot_bytes(case: Case) -> int:
     """Input and output of one slot, together; in place they are one buffer."""
-    input_count, output_count = catalogue.collective(case.op).counts(case.numel, case.world_size)
-    return (input_count + (0 if case.placement == "in_place" else output_count)) * case.itemsize
+    return sum(layout_of(case).payloads_bytes)
 
 
 class _Arenas:
@@ -75,23 +69,24 @@ class _Arenas:
         self.slots = slots
         self._fabric = fabric
         self._dtype = DTYPES[case.dtype]
-        counts = catalogue.collective(case.op).counts(case.numel, case.world_size)
-        sizes = [count * case.itemsize for count in counts]
-        name = case.name
-        self.inputs = self._arena(pool, f"{name} input", sizes[0])
-        self.in_place = case.placement == "in_place"
-        self.outputs = self.inputs if self.in_place else self._arena(pool, f"{name} output", sizes[1])
-        self._poison = torch.full((sizes[1],), POISON, dtype=torch.uint8, device=device_of(fabric))
+        layout = layout_of(case)
+        arenas = [
+            self._arena(pool, f"{case.name} {name}", size_bytes, layout)
+            for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
+        ]
+        self._payloads = list(zip(*arenas, strict=True))
+        both = [halves(layout, payloads, fabric.rank) for payloads in self._payloads]
+        self.inputs = [source for source, _ in both]
+        self.outputs = [target for _, target in both]
 
-    def _arena(self, pool: SymmetricPool, name: str, size_bytes: int) -> list[Buffer]:
-        stride = -(-size_bytes // SLOT_ALIGNMENT_BYTES) * SLOT_ALIGNMENT_BYTES
+    def _arena(self, pool: SymmetricPool, name: str, size_bytes: int, layout: Layout) -> list[Buffer]:
+        """A payload a slot, each as far behind a boundary as the layout says."""
+        stride = max(-(-(layout.offset_bytes + size_bytes) // SLOT_ALIGNMENT_BYTES), 1) * SLOT_ALIGNMENT_BYTES
         tensor = pool.tensor(stride * self.slots, torch.uint8, name=name, alignment_bytes=SLOT_ALIGNMENT_BYTES)
-        return [Buffer(name, tensor, stride * slot, size_bytes) for slot in range(self.slots)]
+        return [Buffer(name, tensor, stride * slot + layout.offset_bytes, size_bytes) for slot in range(self.slots)]
 
     def write(self, slot: int, data: torch.Tensor) -> None:
-        self.inputs[slot].write(self._fabric, data)
-        if not self.in_place:
-            self.outputs[slot].write(self._fabric, self._poison)
+        fill(self._fabric, self._payloads[slot], self.inputs[slot], data)
 
     def output(self, slot: int) -> torch.Tensor:
         return self.outputs[slot].inspect(self._fabric).view(self._dtype)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from reports.record import Record, Status, Timing
+from reports.study import MEASURES, Series
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
 INCOMPLETE = "INCOMPLETE"
 """The status tag where cases that were asked for did not run."""
 
-_IN_THE_NAME = ("algorithms", "dtype", "accumulator", "world_size")
+_IN_THE_NAME = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,11 @@ def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
 def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
     """A child run's name. distinction: what tells its job from the others of the command, see differing."""
     case = record.case
-    name = f"{case['algorithm']} {case['dtype']}/{case.get('accumulator', '')} n{case['world_size']}"
-    return " ".join([name, *distinction])
+    name = f"{case['op']}/{case['algorithm']} {case['dtype']}"
+    if case.get("reduction") != "none":
+        name += f"/{case.get('accumulator', '')}"
+        name += "" if case.get("reduction") == "sum" else f" {case.get('reduction', '')}"
+    return " ".join([f"{name} n{case['world_size']}", *distinction])
 
 
 def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
@@ -138,6 +142,24 @@ def _sizes(sizes: Any) -> str:
     if isinstance(sizes, dict):
         return " ".join(f"{key}={value}" for key, value in sizes.items() if value not in (None, []))
     return " ".join(map(str, sizes)) if isinstance(sizes, (list, tuple)) else str(sizes)
+
+
+def study_metrics(curve: Series) -> list[tuple[str, float, int]]:
+    """A study's curve as (name, value, step = world size); ranks_agree is 1 or 0. What is not finite stays out."""
+    found = []
+    for point in curve.points:
+        values = {measure.key: measure.value(point) for measure in MEASURES}
+        values |= {"ranks_agree": float(point.ranks_agree), "results": point.results}
+        for key, value in values.items():
+            if value is not None and math.isfinite(value):
+                found.append((f"study.{key}", float(value), point.world_size))
+    return found
+
+
+def study_parameters(curve: Series) -> dict[str, Any]:
+    """What a study's curve fixes."""
+    names = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
+    return {name: getattr(curve, name) for name in names} | {"world_sizes": " ".join(map(str, curve.world_sizes))}
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:

@@ -8,7 +8,7 @@ import re
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import first_line, near
+from runner.mistakes import first_line, near
 from runner.schema import SECTIONS, Schema
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from runner.config import FabricRequest, RequestError
+from runner.config import FabricRequest
+from runner.mistakes import RequestError
 
 if TYPE_CHECKING:
     from memory.meeting import Store

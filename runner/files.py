@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from runner.config import RequestError, first_line
+from runner.mistakes import RequestError, first_line
 
 PACKAGE = "# @package _global_"
 """The first line of an experiment: its keys are those of the whole configuration, not of a section "exp"."""

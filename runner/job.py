@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kernels.catalogue import find
-from kernels.spec import Case, KernelSpec
+from kernels.catalogue import collective, find
+from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
 from runner.baselines import find_baseline, library_of, refuses_baseline
@@ -66,7 +66,7 @@ class Means:
     gives that back beside one Timed an entry. Without it nothing is timed.
     """
 
-    refuses: Callable[[KernelSpec, Case, Traits], str | None]
+    refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
     ran: Callable[[World, Case, Executable | None, Request], Check | None]
     measured: (
@@ -216,7 +216,7 @@ class _Attempt:
             refusal = refuses_baseline(baseline, self.case, self.traits)
         else:
             spec = find(self.case.name)
-            refusal = means.refuses(spec, self.case, self.traits)
+            refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
             self.fail(Status.REFUSED, refusal)
             return

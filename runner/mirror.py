@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from reports.record import load
-from runner.config import TrackRequest, first_line
+from runner.config import TrackRequest
 from runner.database import DatabaseError
 from runner.entries import Kept
 from runner.environment import without_passwords
+from runner.mistakes import first_line
 from runner.track import CommandRun
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from runner.config import RequestError
+from runner.mistakes import RequestError
 
 if TYPE_CHECKING:
     from memory.meeting import Store

@@ -1,37 +1,30 @@
 """The per-rank program: allocate, fill, launch, bring home. A plain function that a World runs on every rank.
 
 It knows no algorithm: memory and arguments are bound from what the kernel's spec declares. Every buffer lies between
-two guard zones, and a kernel that writes into one, or into an input that isn't its output, is reported with its result.
-On a GPU inputs, outputs and their reference stay there: what comes home is what was found.
+two guard zones, and a kernel that writes into one, or into anything else that isn't its output, is reported with its
+result: an input out of place, what lies beside the output in place, the output of a rank that is given none. On a GPU
+inputs, outputs and their reference stay there: what comes home is what was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from kernels import catalogue
-from kernels.spec import DTYPES, Case, KernelSpec, Parameter
+from kernels.spec import Case, KernelSpec, Parameter
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
-from memory.tensor import SymmetricTensor
 from runner.baselines import baseline_contender, find_baseline
+from runner.buffers import Buffer, changed_guards, changed_pieces, fill, guarded, halves, has_output
 from runner.check import RankCheck, check_rank, forget_references
 from runner.inputs import CPU, forget_inputs, make_input
-
-BUFFER_ALIGNMENT_BYTES = 16
-"""What vector accesses of kernels may count on for the beginning of a buffer."""
-
-POISON = 0xFF
-"""What fresh memory reads as; outputs are filled with it again before later launches."""
+from runner.layout import BUFFER_ALIGNMENT_BYTES, Piece, layout_of
 
 STATUS = "status"
 """The workspace in which kernels leave their report of a wait that they gave up (kernels/status.py)."""
-
-GUARD_PATTERN = 0xA5
-"""What guards hold in later launches: a kernel that writes poison there is seen, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,51 +62,23 @@ class RankOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
-    """size_bytes of payload at offset_bytes of a symmetric tensor of bytes; what lies around it are guards."""
-
-    name: str
-    tensor: SymmetricTensor
-    offset_bytes: int
-    size_bytes: int
-
-    @property
-    def address(self) -> int:
-        return self.tensor.address + self.offset_bytes
-
-    def peer_addresses(self) -> tuple[int, ...]:
-        """Where this rank sees the payload of each rank, by rank."""
-        return tuple(address + self.offset_bytes for address in self.tensor.peer_addresses())
-
-    def multicast_address(self) -> int:
-        return self.tensor.multicast().address + self.offset_bytes
-
-    def write(self, fabric: Fabric, data: torch.Tensor) -> None:
-        """Copy a tensor of size_bytes into the payload."""
-        fabric.write(self.tensor.region, self.offset_bytes, data.view(torch.uint8))
-
-    def inspect(self, fabric: Fabric) -> torch.Tensor:
-        """The payload (flat uint8) after all launches so far, to be looked at: see Fabric.inspect."""
-        return fabric.inspect(self.tensor.region)[self.offset_bytes :][: self.size_bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class Binding:
-    """A case's memory on this rank, and the kernel's arguments in it. output is input in place."""
+    """A case's memory on this rank, and the kernel's arguments in it.
+
+    payloads are what input and output lie in: two, or in place one. kept are the pieces of each that a launch must
+    leave as they were.
+    """
 
     input: Buffer
     output: Buffer
+    payloads: tuple[Buffer, ...]
+    kept: tuple[tuple[Piece, ...], ...]
     workspaces: tuple[Buffer, ...]
     arguments: tuple[int, ...]
 
     @property
     def in_place(self) -> bool:
-        return self.output is self.input
-
-    @property
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Each of them once."""
-        return (self.input, *(() if self.in_place else (self.output,)), *self.workspaces)
+        return len(self.payloads) == 1
 
 
 def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
@@ -142,9 +107,8 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
             if report := status_report(fabric, binding.workspaces):
                 raise Deadlock(report)
             if plan.check:
-                output, found = _bring_home(fabric, binding, data, index)
-                outputs.append(output.view(data.dtype))
-                faults += found
+                outputs.append(binding.output.inspect(fabric).clone().view(data.dtype))
+                faults += _faults(fabric, binding, data, index)
             fabric.barrier()
     if not plan.check:
         return RankOutcome(fabric.rank, None)
@@ -190,12 +154,12 @@ def run_baseline(fabric: Fabric, plan: BaselinePlan) -> RankOutcome:
 def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> Binding:
     """Allocate what the case's kernel needs, zero its workspaces, and make its arguments from the spec's parameters."""
     case = plan.case
-    input_count, output_count = catalogue.collective(case.op).counts(case.numel, case.world_size)
-    itemsize = DTYPES[case.dtype].itemsize
-    source = _buffer(pool, "input", input_count * itemsize, plan.guard_bytes)
-    target = source
-    if case.placement != "in_place":
-        target = _buffer(pool, "output", output_count * itemsize, plan.guard_bytes)
+    layout = layout_of(case)
+    payloads = tuple(
+        guarded(pool, name, size_bytes, plan.guard_bytes, layout.offset_bytes)
+        for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
+    )
+    source, target = halves(layout, payloads, fabric.rank)
     workspaces = bind_workspaces(fabric, pool, case, spec, plan.guard_bytes)
     buffers = {"input": source, "output": target} | {workspace.name: workspace for workspace in workspaces}
     tables: dict[str, int] = {}
@@ -203,20 +167,22 @@ def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> B
         table = pool.tensor(case.world_size, torch.int64, name=f"peers of {name}")
         table.write(torch.tensor(buffers[name].peer_addresses(), dtype=torch.int64))
         tables[name] = table.address
-    return Binding(source, target, workspaces, arguments_of(spec, fabric, case, buffers, tables, plan.patience_s))
+    arguments = arguments_of(spec, fabric, case, buffers, tables, plan.patience_s)
+    kept = layout.kept(fabric.rank, has_output(case, fabric.rank))
+    return Binding(source, target, payloads, kept, workspaces, arguments)
 
 
 def bind_workspaces(
     fabric: Fabric, pool: SymmetricPool, case: Case, spec: KernelSpec, guard_bytes: int, prefix: str = ""
 ) -> tuple[Buffer, ...]:
-    """Allocate and zero what the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
+    """Allocate and fill what the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
     workspaces = []
     for wanted in spec.workspaces(case):
         size_bytes = wanted.numel * getattr(torch, wanted.dtype).itemsize
-        tensor = _buffer(pool, prefix + wanted.name, size_bytes, guard_bytes).tensor
-        workspace = Buffer(wanted.name, tensor, guard_bytes, size_bytes)
-        if wanted.zeroed:
-            workspace.write(fabric, torch.zeros(size_bytes, dtype=torch.uint8))
+        workspace = replace(guarded(pool, prefix + wanted.name, size_bytes, guard_bytes), name=wanted.name)
+        initial = wanted.initial(size_bytes)
+        if initial is not None:
+            workspace.write(fabric, torch.frombuffer(bytearray(initial), dtype=torch.uint8))
         workspaces.append(workspace)
     return tuple(workspaces)
 
@@ -282,63 +248,39 @@ def _argument(
             return case.numel
         case "rank":
             return fabric.rank
+        case "root":
+            return case.root
         case "patience":
             return 0 if fabric.traits.simulated else int(patience_s * 1e9)
 
 
-def _buffer(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int) -> Buffer:
-    # The payload is as aligned as kernels count on: the allocation is to 256 bytes, and Plan holds guard_bytes to it.
-    tensor = pool.tensor(size_bytes + 2 * guard_bytes, torch.uint8, name=name)
-    return Buffer(name, tensor, guard_bytes, size_bytes)
-
-
 def _prepare(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> None:
-    """Fill the input, and make the output unlike any result.
+    """Fill the input, and make all else unlike any result.
 
-    The first launch has the fresh memory's poison around all buffers and in the output: a fabric that knows poison
-    reports a kernel that reads it. Later launches have 0xFF written in the output, and the pattern around the buffers.
+    The first launch has the fresh memory's poison around all buffers, in the output and, in place, beside the input: a
+    fabric that knows poison reports a kernel that reads it. Later launches have 0xFF written there, and the pattern
+    around the buffers.
     """
-    device = data.device
-    binding.input.write(fabric, data)
     if launch == 0:
+        binding.input.write(fabric, data)
         return
-    if not binding.in_place:
-        poison = torch.full((binding.output.size_bytes,), POISON, dtype=torch.uint8, device=device)
-        binding.output.write(fabric, poison)
+    fill(fabric, binding.payloads, binding.input, data)
     if launch == 1:
-        for buffer in binding.buffers:
-            guard = torch.full((buffer.offset_bytes,), GUARD_PATTERN, dtype=torch.uint8, device=device)
-            fabric.write(buffer.tensor.region, 0, guard)
-            fabric.write(buffer.tensor.region, buffer.offset_bytes + buffer.size_bytes, guard)
+        for buffer in (*binding.payloads, *binding.workspaces):
+            buffer.fill_guards(fabric, data.device)
 
 
-def _bring_home(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> tuple[torch.Tensor, list[str]]:
-    """The output's bytes after a launch, and what the launch changed that was not its to change."""
+def _faults(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> list[str]:
+    """What a launch changed that was not its to change, a line each: guards, and what is kept of the payloads."""
     faults: list[str] = []
-    output = torch.empty(0, dtype=torch.uint8)
-    for buffer in binding.buffers:
-        content = fabric.inspect(buffer.tensor.region)
-        start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes
-        before, payload, after = content[:start], content[start:end], content[end:]
+    for number, buffer in enumerate((*binding.payloads, *binding.workspaces)):
         where = f"rank {fabric.rank}: {buffer.name}"
-        guard = torch.full_like(before, GUARD_PATTERN if launch else POISON)
-        faults += _changes(f"{where}'s guard before the buffer", before, guard, -start, launch)
-        faults += _changes(f"{where}'s guard after the buffer", after, guard, buffer.size_bytes, launch)
-        if buffer is binding.input and not binding.in_place:
-            faults += _changes(where, payload, data.view(torch.uint8), 0, launch)
-        if buffer is binding.output:
-            output = payload.clone()
-    return output, faults
-
-
-def _changes(what: str, found: torch.Tensor, expected: torch.Tensor, first_byte: int, launch: int) -> Iterator[str]:
-    """One line about the bytes that differ, if any do. first_byte: the offset of found in its buffer."""
-    if torch.equal(found, expected):
-        return
-    wrong = (found != expected).nonzero().flatten()
-    if len(wrong):
-        index = int(wrong[0])
-        yield (
-            f"{what} changed at byte {first_byte + index} in launch {launch}: "
-            f"{int(found[index]):#04x}, was {int(expected[index]):#04x} ({len(wrong)} bytes changed)"
-        )
+        faults += changed_guards(fabric, buffer, where, launch)
+        if number >= len(binding.payloads):
+            continue
+        if binding.in_place:
+            where += " beside the output"
+        elif number:
+            where += " of a rank that is given none"
+        faults += changed_pieces(fabric, buffer, binding.kept[number], data, where, launch)
+    return faults

@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass
 class SizesSchema:
-    """Bytes a buffer, as nccl-tests counts them: min, min*factor, .. up to max; or just the given list."""
+    """Bytes as nccl-tests counts them for the op: min, min*factor, .. up to max; or just the given list."""
 
-    min: Any = "1K"
-    max: Any = "64K"
+    min: Any = "auto"
+    max: Any = "auto"
     factor: int = 8
     list: Any = None
 
@@ -57,14 +57,16 @@ class Schema:
     """Every key that a configuration can have; conf/config.yaml gives the values that they start from."""
 
     op: str = "all_reduce"
-    algorithms: Any = field(default_factory=list)
+    algorithms: Any = "auto"
     baselines: Any = "auto"
-    dtype: str = "float32"
-    accumulator: str = "float32"
-    reduction: str = "sum"
+    dtype: str = "auto"
+    accumulator: str = "auto"
+    reduction: str = "auto"
     world_size: int = 2
     sizes: SizesSchema = field(default_factory=SizesSchema)
     placement: str = "out_of_place"
+    root: int = 0
+    offset: int = 0
     inputs: str = "normal"
     seed: int = 0
     check: bool = True

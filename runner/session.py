@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from runner.compose import ComposedJob
-from runner.config import CONF, FabricRequest, Request, RequestError
+from runner.config import CONF, FabricRequest, Request
 from runner.console import Console, failures, summary
 from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
 from runner.manifest import AskedJob, Manifest
+from runner.mistakes import RequestError
 from runner.options import program
 from runner.store import Store, StoreError
 from runner.track import open_command
@@ -43,7 +44,7 @@ EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """A composed job that was found possible: its request with the fabric decided, its cases."""
+    """A composed job that was found possible: its request with nothing left open, its cases."""
 
     composed: ComposedJob
     request: Request
@@ -83,7 +84,7 @@ def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Ou
 
     outer is the launcher's world that this process leads, if there is one.
     """
-    from runner.cases import cases_of, check_against_catalogue
+    from runner.cases import cases_of, check_against_catalogue, resolved
 
     decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
     jobs: list[PreparedJob] = []
@@ -92,7 +93,7 @@ def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Ou
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, outer=outer)
-            request = replace(job.request, fabric=decided[wanted][0])
+            request = resolved(replace(job.request, fabric=decided[wanted][0]))
             check_against_catalogue(request)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
@@ -274,6 +275,7 @@ class _Session:
             "jobs": len(self._command.jobs),
             "overrides": [without_passwords(line) for line in job.composed.overrides],
             "configuration": {**configuration, "track": track},
+            "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
         }
 
     def _write_configuration(self, job: PreparedJob) -> None:
@@ -345,9 +347,9 @@ class _Session:
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""
         if self._records:
-            from reports.table import console_table
+            from reports.study import console_report
 
-            self._console.say(console_table(self._records))
+            self._console.say(console_report(self._records))
         self._console.say(summary(self._records, self._command.case_count))
         failed = failures(self._records)
         if failed:

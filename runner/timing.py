@@ -7,9 +7,10 @@ which has a deadline. Every kernel is launched once before anything that spins i
 
 Nothing is timed that was not right just before, and no time is kept of what is not right just after: inputs are
 written and outputs poisoned between the warm-up and the timed calls, and outputs are looked at after them; then inputs
-are written again, each slot is launched once, and looked at again. In place the timed calls add up their own results,
-beyond the largest number after a few: only what follows the new inputs is compared, and that comes from a graph, too,
-where graphs are timed.
+are written again, each slot is launched once, and looked at again. In place the timed calls of a sum add up their own
+results, beyond the largest number after a few: only what follows the new inputs is compared, and that comes from a
+graph, too, where graphs are timed. (What a second call in place leaves as it is, data moved or a maximum, is compared
+like everything else.)
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
 from kernels import catalogue
-from kernels.spec import Case
-from memory.fabric import Deadlock, DeviceFabric, Executable, Fabric
+from memory.fabric import Deadlock, DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from runner.baselines import Baseline, baseline_contender
-from runner.check import Promise, RankCheck, check_rank, promise_of
+from runner.buffers import has_output
+from runner.check import promise_of
 from runner.clocks import read_clocks
-from runner.contenders import Contender, kernel_contender, slot_bytes
+from runner.contenders import kernel_contender, slot_bytes
 from runner.inputs import make_input
+from runner.lanes import Entrant as Entrant
+from runner.lanes import EntrantTimes as EntrantTimes
+from runner.lanes import Lane, before_call
 from runner.link import LinkTimes, measure_link
 from runner.program import device_of
 from runner.stopwatch import Stopwatch, TorchStopwatch
@@ -48,14 +50,6 @@ HEAP_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
-    """A case to be timed; executable None is a baseline's."""
-
-    case: Case
-    executable: Executable | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class MeasurePlan:
     """What all ranks measure together: entrants of one size, and how. link says whether to time the links, too."""
 
@@ -70,19 +64,6 @@ class MeasurePlan:
         names = [entrant.case.name for entrant in self.entrants]
         if len({entrant.case.size_bytes for entrant in self.entrants}) > 1 or len(set(names)) < len(names):
             raise ValueError(f"what is measured together has one size and different names: {', '.join(names)}")
-
-
-@dataclass(frozen=True, slots=True)
-class EntrantTimes:
-    """What one rank found of one entrant. samples_us are per call; problem says why there are none."""
-
-    slots: int
-    slot_bytes: int
-    calls_per_sample: int
-    samples_us: tuple[float, ...]
-    before: RankCheck
-    after: tuple[RankCheck, ...]
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +94,7 @@ def slots_for(one_slot_bytes: int, l2: str, l2_bytes: int, calls: int, budget_by
     """Slots of a contender: enough to be twice the L2 cache together, no more than calls or than the heap permits."""
     if l2 == "hot":
         return 1
+    one_slot_bytes = max(one_slot_bytes, 1)
     wanted = -(-2 * l2_bytes // one_slot_bytes)
     return max(1, min(wanted, calls, budget_bytes // (-(-one_slot_bytes // 512) * 512)))
 
@@ -153,49 +135,9 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
     return RankMeasurement(fabric.rank, found, link, before, after, fabric.traits.l2_bytes)
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One entrant on its way: its contender, its data, and what was found so far.
-
-    queue queues one sample's calls, once one call on every slot; None: by launching them.
-    """
-
-    entrant: Entrant
-    contender: Contender
-    promise: Promise
-    calls: int
-    data: torch.Tensor
-    queue: Callable[[], None] = lambda: None
-    once: Callable[[], None] | None = None
-    before: RankCheck | None = None
-    after: list[RankCheck] = field(default_factory=list)
-    samples_us: list[float] = field(default_factory=list)
-    problem: str = ""
-
-    @property
-    def in_place(self) -> bool:
-        return self.entrant.case.placement == "in_place"
-
-    def checked(self, rank: int) -> RankCheck:
-        outputs = [self.contender.output(slot) for slot in range(self.contender.slots)]
-        return check_rank(self.entrant.case, self.promise, rank, outputs, ())
-
-    def times(self) -> EntrantTimes:
-        assert self.before is not None
-        return EntrantTimes(
-            slots=self.contender.slots,
-            slot_bytes=slot_bytes(self.entrant.case),
-            calls_per_sample=self.calls,
-            samples_us=tuple(self.samples_us),
-            before=self.before,
-            after=tuple(self.after),
-            problem=self.problem,
-        )
-
-
 def _open(
     opened: contextlib.ExitStack, fabric: DeviceFabric, pool: SymmetricPool, plan: MeasurePlan, entrant: Entrant
-) -> _Lane:
+) -> Lane:
     """Open one entrant's contender with as many slots as it is to have."""
     case, timing = entrant.case, plan.timing
     calls = calls_for(case.size_bytes, timing.calls)
@@ -211,20 +153,28 @@ def _open(
         )
     count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
     data = make_input(case, fabric.rank, count, device_of(fabric))
-    return _Lane(entrant, contender, promise, whole_turns(calls, slots, timing.calls), data)
+    return Lane(
+        entrant,
+        contender,
+        promise,
+        whole_turns(calls, slots, timing.calls),
+        data,
+        before_call=before_call(case, fabric.rank, data),
+        has_output=has_output(case, fabric.rank),
+    )
 
 
 class _Measuring:
     """The steps of a measurement, in order; every step is made by all ranks for the same lanes."""
 
-    def __init__(self, fabric: DeviceFabric, plan: MeasurePlan, stopwatch: Stopwatch, lanes: list[_Lane]) -> None:
+    def __init__(self, fabric: DeviceFabric, plan: MeasurePlan, stopwatch: Stopwatch, lanes: list[Lane]) -> None:
         self._fabric = fabric
         self._plan = plan
         self._stopwatch = stopwatch
         self._lanes = lanes
 
     @property
-    def _live(self) -> list[_Lane]:
+    def _live(self) -> list[Lane]:
         return [lane for lane in self._lanes if not lane.problem]
 
     def run(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -233,7 +183,9 @@ class _Measuring:
         self._launch_all()
         for lane in self._lanes:
             lane.before = lane.checked(self._fabric.rank)
-            if lane.before.wrong:
+            # xor goes back and forth: an even number of calls may leave what was there.
+            lane.changes = lane.entrant.case.reduction != "xor" and not lane.is_as_before(lane.contender.output(0))
+            if lane.before.wrong or lane.before.guard_faults:
                 lane.problem = "its results were wrong right before timing"
         self._agree()
         self._write_all()
@@ -299,7 +251,7 @@ class _Measuring:
                 lane = self._lanes[int(index)]
                 lane.problem = lane.problem or f"rank {rank}: {problem}"
 
-    def _calls(self, lane: _Lane, calls: int) -> Callable[[], None]:
+    def _calls(self, lane: Lane, calls: int) -> Callable[[], None]:
         """What queues so many calls, slots in turn, with the barriers of the window."""
         window = self._plan.timing.window
         entry, exit_ = window in ("entry_barrier", "both_barriers"), window == "both_barriers"
@@ -321,7 +273,7 @@ class _Measuring:
             if self._plan.timing.mode == "graph":
                 try:
                     lane.queue = self._stopwatch.capture(lane.queue)
-                    if lane.in_place:
+                    if lane.accumulates:
                         # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
                         lane.once = self._stopwatch.capture(self._calls(lane, lane.contender.slots))
                 except Exception as error:
@@ -344,12 +296,10 @@ class _Measuring:
                 lane.samples_us.append(self._stopwatch.elapsed_us(start, end) / lane.calls)
 
     def _check_what_is_left(self) -> None:
-        """The outputs of the timed calls themselves; in place only that they did anything at all, on every slot."""
+        """The outputs of the timed calls themselves; where they accumulate only that they did anything on each slot."""
         for lane in self._live:
-            if not lane.in_place:
+            if not lane.accumulates:
                 lane.after.append(lane.checked(self._fabric.rank))
-            elif self._fabric.world_size > 1:
-                outputs = [lane.contender.output(slot) for slot in range(lane.contender.slots)]
-                if any(torch.equal(output, lane.data) for output in outputs):
-                    lane.problem = "the timed calls changed nothing"
+            elif lane.changes and any(map(lane.is_as_before, lane.outputs())):
+                lane.problem = "the timed calls changed nothing"
         self._agree()

@@ -8,6 +8,8 @@ _NO_TARGET = frozenset(
     {"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"}
 )
 
+_FLOAT_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "div", "rcp", "min", "max", "setp", "cvt"})
+
 
 def _names(operand: Operand) -> list[str]:
     if isinstance(operand, Register):
@@ -22,7 +24,9 @@ def _names(operand: Operand) -> list[str]:
 def _has_target(instruction: Instruction) -> bool:
     if instruction.opcode == "multimem":
         return "ld_reduce" in instruction.qualifiers
-    return instruction.opcode not in _NO_TARGET and bool(instruction.operands)
+    if instruction.opcode == "mbarrier":
+        return not {"init", "inval"} & set(instruction.qualifiers)
+    return instruction.opcode not in _NO_TARGET and instruction.opcode != "cp" and bool(instruction.operands)
 
 
 def targets_of(instruction: Instruction) -> list[str]:
@@ -43,6 +47,24 @@ def reads_clock(instruction: Instruction) -> bool:
     return any(isinstance(operand, Register) and operand.name in CLOCKS for operand in instruction.operands)
 
 
+def reads_memory(instruction: Instruction) -> bool:
+    """Whether what it gives depends on memory, shared memory and mbarriers included."""
+    return instruction.opcode in ("ld", "atom", "multimem") or _asks_barrier(instruction)
+
+
+def writes_memory(instruction: Instruction) -> bool:
+    """Whether it may change memory each time it runs, so that who runs it again and again gets somewhere."""
+    if instruction.opcode == "mbarrier":
+        return not _asks_barrier(instruction)
+    if instruction.opcode == "multimem":
+        return not {"st", "red"}.isdisjoint(instruction.qualifiers)
+    return instruction.opcode in ("st", "red", "cp")
+
+
+def _asks_barrier(instruction: Instruction) -> bool:
+    return instruction.opcode == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(instruction.qualifiers)
+
+
 def registers_of(block: Block) -> tuple[set[str], set[str]]:
     reads: set[str] = set()
     writes: set[str] = set()
@@ -57,7 +79,7 @@ def seen_as_bits(kernel: Kernel) -> set[str]:
     seen: set[str] = set()
     for block in kernel.blocks:
         for instruction in block.instructions:
-            arithmetic = instruction.opcode in ("add", "sub", "mul", "fma", "setp", "cvt")
+            arithmetic = instruction.opcode in _FLOAT_ARITHMETIC
             if not arithmetic or instruction.qualifiers[-1] not in ("f32", "f64"):
                 seen.update(sources_of(instruction))
     return seen

@@ -1,4 +1,4 @@
-"""PTX number types on NumPy lanes: float16 and bfloat16 rounding, packing, and sums that are rounded once.
+"""PTX number types on NumPy lanes: float16 and bfloat16 rounding, packing, minima, and sums that are rounded once.
 
 All functions take and give arrays of one value a lane. 16-bit floats travel as their bits (uint16). Rounding is to
 nearest even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff for f32, 0x7fff for f16 and bf16.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ Bits = npt.NDArray[np.uint16]
 Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
+Lanes = npt.NDArray[Any]
 
 NAN16 = np.uint16(0x7FFF)
 NAN32 = np.uint32(0x7FFFFFFF)
@@ -117,6 +119,82 @@ def fma_f32(a: Floats, b: Floats, c: Floats) -> Floats:
     return canonical_f32(_odd_f64(total, error).astype(np.float32))
 
 
+def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
+    """a * b + c, rounded once: product and sums with their errors, the last of them rounded to odd.
+
+    Where an error could be too small or a product too big for float64, Python's fractions take over.
+    """
+    a, b, c = np.broadcast_arrays(a, b, c)
+    product, low = _two_product(a, b)
+    middle, least = two_sum(c, low)
+    high, rest = two_sum(product, middle)
+    out = high + _odd_f64(*two_sum(least, rest))
+    plain = ~(np.isfinite(a) & np.isfinite(b)) | (a == 0) | (b == 0)
+    out[plain] = (a * b + c)[plain]
+    kept = np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c)
+    out[kept] = c[kept]
+    size_a, size_b = np.abs(a), np.abs(b)
+    safe = (np.minimum(size_a, size_b) > 2.0**-480) & (np.maximum(size_a, size_b) < 2.0**480) & (np.abs(c) < 2.0**1000)
+    for index in np.flatnonzero(~(safe | plain | kept)):
+        out[index] = _once(Fraction(float(a[index])) * Fraction(float(b[index])) + Fraction(float(c[index])))
+    return canonical_f64(out)
+
+
+def _two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Dekker's: the rounded product and its error, from halves of 26 bits whose products are exact."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halved(a), _halved(b)
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _halved(a: Doubles) -> tuple[Doubles, Doubles]:
+    scaled = a * 134217729.0  # 2**27 + 1
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def fma_odd(a: Floats, b: Floats, c: Floats) -> Floats:
+    """a * b + c of values that 16 bits hold, rounded to odd in float32: rounded to 16 bits it is rounded once."""
+    total, error = two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
+    return to_odd_f32(_odd_f64(total, error))
+
+
+def pick_floats(a: Lanes, b: Lanes, larger: bool, propagate: bool) -> Lanes:
+    """PTX min (max, if larger) of float32 or float64 lanes: -0 is below +0.
+
+    propagate: a NaN on either side gives NaN (.NaN). Without, the other operand counts, and NaN comes of two NaN only.
+    """
+    out: Lanes = np.atleast_1d((np.maximum if larger else np.minimum)(a, b))
+    if not propagate and math.isnan(np.add.reduce(out, axis=None)):  # fmin's scalar loop lets signalling NaN win
+        np.copyto(out, b, where=np.isnan(a))
+        np.copyto(out, a, where=np.isnan(b))
+    same = a == b
+    if same.any():
+        bits = f"u{out.dtype.itemsize}"
+        signs = np.bitwise_and if larger else np.bitwise_or  # of equal values only zeros differ, in their sign
+        signs(a.view(bits), b.view(bits), out=out.view(bits), where=same)
+    return canonical_f32(out) if out.dtype == np.float32 else canonical_f64(out)
+
+
+def pick_bits(a: Lanes, b: Lanes, infinity: int, larger: bool, propagate: bool) -> Lanes:
+    """As pick_floats, of floats of 8 or 16 bits kept as their bits; what lies above infinity, sign aside, is NaN."""
+    whole = np.dtype(f"i{a.dtype.itemsize}")
+    top = np.array(np.iinfo(whole).max, whole)
+    shift = np.array(8 * whole.itemsize - 1, whole)
+    left, right = a.view(whole), b.view(whole)
+    function = np.maximum if larger else np.minimum
+    # With the magnitude of negative ones turned over, patterns are ordered as integers; the same turn brings them back.
+    picked = function(left ^ (left >> shift & top), right ^ (right >> shift & top))
+    out = np.atleast_1d(picked ^ (picked >> shift & top))
+    no_left, no_right = (left & top) > infinity, (right & top) > infinity
+    if no_left.any() or no_right.any():
+        if not propagate:
+            np.copyto(out, right, where=no_left)
+            np.copyto(out, left, where=no_right)
+        np.copyto(out, top, where=(no_left | no_right) if propagate else (no_left & no_right))
+    return out.view(a.dtype)
+
+
 def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     """Knuth's: the rounded sum and its error; their exact sum is a + b where nothing overflows."""
     total = a + b
@@ -188,7 +266,11 @@ def _sum_once(values: list[float]) -> float:
     special = [value for value in values if not math.isfinite(value)]
     if special:
         return sum(special)
-    exact = sum(map(Fraction, values), Fraction(0))
+    return _once(sum(map(Fraction, values), Fraction(0)))
+
+
+def _once(exact: Fraction) -> float:
+    """Rounded to float64; what is too big is an infinity."""
     try:
         return float(exact)
     except OverflowError:

@@ -30,6 +30,7 @@ class PtxSyntaxError(ValueError):
 
 _REGISTER_CLASS = {
     **dict.fromkeys(("pred",), "pred"),
+    **dict.fromkeys(("b8", "u8", "s8"), "b8"),
     **dict.fromkeys(("b16", "u16", "s16", "f16", "bf16"), "b16"),
     **dict.fromkeys(("b32", "u32", "s32", "f32", "f16x2", "bf16x2"), "b32"),
     **dict.fromkeys(("b64", "u64", "s64", "f64"), "b64"),
@@ -308,7 +309,7 @@ def _blocks(items: list[str | Instruction]) -> tuple[tuple[Block, ...], dict[str
             names.append(item)
         else:
             current.append(item)
-            if item.opcode in _BLOCK_ENDS:
+            if item.opcode in _BLOCK_ENDS or item.is_group_wait:
                 close()
     close()
     last = blocks[-1].instructions[-1:] if blocks else ()

@@ -19,14 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from kernels import shares
 from kernels.family import address, peers, spec_with
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     from kernels.frame import Frame
-
-MOST_GROUPS = 16
-"""Ranks that a launch's blocks are shared out among at the same time."""
 
 TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
 
@@ -49,10 +46,6 @@ def body(frame: Frame) -> None:
 
 def spec_of(tuning: Tuning) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
-
-    def groups(case: Case) -> int:
-        return min(case.world_size, MOST_GROUPS)
-
     return spec_with(
         "all_to_all/pull",
         body,
@@ -61,8 +54,8 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place",),
         reduces=False,
         buffers=(address("output"), peers("input")),
-        vectors=lambda case: groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),
-        groups=groups,
+        vectors=lambda case: shares.groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),
+        groups=shares.groups,
     )
 
 

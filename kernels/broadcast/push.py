@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from kernels import shares
 from kernels.family import address, peers, spec_with
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     from kernels.frame import Frame
-
-MOST_GROUPS = 16
-"""Ranks that a launch's blocks are shared out among at the same time."""
 
 TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=8, reason="all_reduce/two_shot's, not measured yet"),))
 
@@ -44,10 +41,6 @@ def body(frame: Frame) -> None:
 
 def spec_of(tuning: Tuning) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
-
-    def groups(case: Case) -> int:
-        return min(case.world_size, MOST_GROUPS)
-
     return spec_with(
         "broadcast/push",
         body,
@@ -56,8 +49,8 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place", "in_place"),
         reduces=False,
         buffers=(address("input"), peers("output")),
-        vectors=lambda case: groups(case) * shares.vectors(case.numel, case.itemsize, case.offset),
-        groups=groups,
+        vectors=lambda case: shares.groups(case) * shares.vectors(case.numel, case.itemsize, case.offset),
+        groups=shares.groups,
     )
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic, logic, comparison, selection and moves."""
+"""Integer arithmetic, logic, comparison, selection and moves. Floats have floats.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from simulator import numbers
 from simulator.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, ufunc_builder, value_builder
 
@@ -15,7 +14,6 @@ _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
 _WHOLE: dict[str, Any] = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}
 _BITWISE: dict[str, Any] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-_FLOAT: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
 def _register_integers() -> None:
@@ -46,18 +44,6 @@ def _register_integers() -> None:
         for opcode, function in _BITWISE.items():
             operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
         operation(f"not.{name}")(ufunc_builder(np.logical_not if name == "pred" else np.invert, kind, 1))
-
-
-def _register_floats() -> None:
-    for opcode, function in _FLOAT.items():
-        operation(f"{opcode}.f32", neutral="rn")(_float(function, "f4"))
-        operation(f"{opcode}.f64", neutral="rn")(_float(function, "f8"))
-        for name in ("f16", "bf16", "f16x2", "bf16x2"):
-            operation(f"{opcode}.{name}")(_half(function, name))
-    operation("fma.rn.f32")(value_builder(numbers.fma_f32, ("f4", "f4", "f4")))
-    for name in ("f32", "f64"):
-        operation(f"neg.{name}")(ufunc_builder(np.negative, DTYPES[name], 1))
-        operation(f"abs.{name}")(ufunc_builder(np.absolute, DTYPES[name], 1))
 
 
 def _mad_low(a: Any, b: Any, c: Any) -> Any:
@@ -136,50 +122,7 @@ def _shift(function: Any, kind: str) -> Any:
     return build
 
 
-def _float(function: Any, kind: str) -> Any:
-    """Nearest even is what NumPy does; a NaN gets PTX's canonical bits, wherever somebody could look at them."""
-    canonical = numbers.canonical_f32 if kind == "f4" else numbers.canonical_f64
-
-    def build(instruction: Instruction, bind: Binder) -> Run:
-        target = bind.write(instruction.operands[0])
-        left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
-
-        def run(frame: Frame) -> None:
-            regs = frame.regs
-            out = regs[target].view(kind)
-            function(regs[left].view(kind), regs[right].view(kind), out=out)
-            canonical(out)
-
-        def run_raw(frame: Frame) -> None:
-            regs = frame.regs
-            function(regs[left].view(kind), regs[right].view(kind), out=regs[target].view(kind))
-
-        return run if bind.bits_matter(instruction.operands[0]) else run_raw
-
-    return build
-
-
-def _half(function: Any, name: str) -> Any:
-    """16-bit arithmetic by float32.
-
-    Its rounding of one operation, then ours, give what one rounding would, for 24 >= 2 * 11 + 2.
-    """
-    widen, narrow = (
-        (numbers.bf16_to_f32, numbers.f32_to_bf16) if name.startswith("b") else (numbers.f16_to_f32, numbers.f32_to_f16)
-    )
-    kind = DTYPES[name]
-
-    def halves(a: Any, b: Any) -> Any:
-        return narrow(function(widen(a), widen(b)))
-
-    def words(a: Any, b: Any) -> Any:
-        low_high = halves(a.view(np.uint16).reshape(-1, 2), b.view(np.uint16).reshape(-1, 2))
-        return low_high.view(np.uint32).reshape(-1)
-
-    return value_builder(words if name.endswith("x2") else halves, (kind, kind))
-
-
-_COMPARE = {
+COMPARE: dict[str, Any] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -190,21 +133,20 @@ _COMPARE = {
 
 
 def _register_comparisons() -> None:
-    for name in (*_INTEGERS, "f32", "f64"):
-        for word, function in _COMPARE.items():
-            if name in ("f32", "f64") and word == "ne":  # ordered: false where there is a NaN, unlike NumPy's
-                operation(f"setp.ne.{name}")(_comparison(lambda a, b: (a < b) | (a > b), DTYPES[name]))
-            else:
-                operation(f"setp.{word}.{name}")(_comparison(function, DTYPES[name]))
+    for name in _INTEGERS:
+        for word, function in COMPARE.items():
+            operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
     for name in ("b16", "b32", "b64"):
         for word in ("eq", "ne"):
-            operation(f"setp.{word}.{name}")(_comparison(_COMPARE[word], DTYPES[name]))
+            operation(f"setp.{word}.{name}")(comparison(COMPARE[word], DTYPES[name]))
     for word, function in (("lo", np.less), ("ls", np.less_equal), ("hi", np.greater), ("hs", np.greater_equal)):
         for name in ("u32", "u64"):
-            operation(f"setp.{word}.{name}")(_comparison(function, DTYPES[name]))
+            operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
 
 
-def _comparison(function: Any, kind: str) -> Any:
+def comparison(function: Any, kind: str) -> Any:
+    """A builder of setp: a predicate from two operands of dtype kind."""
+
     def build(instruction: Instruction, bind: Binder) -> Run:
         target = bind.write(instruction.operands[0])
         left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
@@ -311,5 +253,4 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
 
 
 _register_integers()
-_register_floats()
 _register_comparisons()

@@ -1,4 +1,8 @@
-"""Conversions between types, and between address spaces."""
+"""Conversions between types, and between address spaces.
+
+Those to 8-bit floats exist with .satfinite only: beyond the largest finite value, infinity included, comes that value
+(simulator/float8.py).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator import numbers
+from simulator import float8, numbers
 from simulator.ir import Instruction
 from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, value_builder
 
@@ -19,31 +23,72 @@ def _register() -> None:
             operation(f"cvt.{target}.{source}")(_integer(target, source))
     for source in ("u32", "s32", "u64", "s64"):
         operation(f"cvt.rn.f32.{source}")(value_builder(_cast("f4"), (DTYPES[source],)))
-    for target in ("u32", "s32"):
-        operation(f"cvt.rzi.{target}.f32")(value_builder(_truncate(target), ("f4",)))
+        operation(f"cvt.rn.f64.{source}")(value_builder(_cast("f8"), (DTYPES[source],)))
+        for name in ("f32", "f64"):
+            operation(f"cvt.rzi.{source}.{name}")(value_builder(_truncate(source, name), (DTYPES[name],)))
     operation("cvt.f64.f32")(value_builder(lambda a: numbers.canonical_f64(a.astype("f8")), ("f4",)))
     operation("cvt.rn.f32.f64")(value_builder(lambda a: numbers.canonical_f32(a.astype("f4")), ("f8",)))
     operation("cvt.f32.f16")(value_builder(numbers.f16_to_f32, ("u2",)))
     operation("cvt.f32.bf16")(value_builder(lambda a: numbers.canonical_f32(numbers.bf16_to_f32(a)), ("u2",)))
+    operation("cvt.f64.f16")(value_builder(_to_f64(numbers.f16_to_f32), ("u2",)))
+    operation("cvt.f64.bf16")(value_builder(_to_f64(numbers.bf16_to_f32), ("u2",)))
     operation("cvt.rn.f16.f32")(value_builder(numbers.f32_to_f16, ("f4",)))
     operation("cvt.rn.bf16.f32")(value_builder(numbers.f32_to_bf16, ("f4",)))
     for name, narrow in (("f16x2", numbers.f32_to_f16), ("bf16x2", numbers.f32_to_bf16)):
         operation(f"cvt.rn.{name}.f32")(value_builder(_pair(narrow), ("f4", "f4")))
+        operation(f"cvt.rn.{name[:-2]}.f64")(value_builder(_from_f64(narrow), ("f8",)))
+    for name, kind in float8.FLOATS8.items():
+        operation(f"cvt.rn.f16x2.{name}x2")(value_builder(_widen_pair(kind), ("u2",)))
+        operation(f"cvt.rn.satfinite.{name}x2.f32")(value_builder(_narrow_pair(kind), ("f4", "f4")))
+        operation(f"cvt.rn.satfinite.{name}x2.f16x2")(value_builder(_narrow_word(kind), ("u4",)))
 
 
 def _cast(kind: str) -> Any:
     return lambda a: a.astype(kind)
 
 
-def _truncate(target: str) -> Any:
-    """Towards zero; out of range saturates, NaN gives 0 (cvt's clamping of float to integer)."""
-    limits = np.iinfo(DTYPES[target])
+def _truncate(target: str, source: str) -> Any:
+    """Towards zero; out of range saturates (cvt's clamping of float to integer).
+
+    NaN gives 0 from 32 bits to 32; where either type has 64 it gives the destination's top bit.
+    """
+    kind = np.dtype(DTYPES[target])
+    limits = np.iinfo(kind)
+    low, end = float(limits.min), 2.0 ** (8 * kind.itemsize - (kind.kind == "i"))  # the end is the first that is out
+    nothing = 0 if source == "f32" and kind.itemsize == 4 else 1 << (8 * kind.itemsize - 1)
+    undefined = np.array(nothing, f"u{kind.itemsize}").view(kind)
 
     def function(a: Any) -> Any:
-        wide = np.clip(np.trunc(a.astype("f8")), limits.min, limits.max)
-        return np.where(np.isnan(wide), 0, wide).astype(DTYPES[target])
+        whole = np.trunc(a.astype("f8"))
+        over, under = whole >= end, whole < low
+        out = np.where(over | under | np.isnan(whole), 0, whole).astype(kind)
+        out = np.where(over, limits.max, np.where(under, limits.min, out)).astype(kind)
+        return np.where(np.isnan(whole), undefined, out)
 
     return function
+
+
+def _to_f64(widen: Any) -> Any:
+    return lambda a: numbers.canonical_f64(widen(a).astype("f8"))
+
+
+def _from_f64(narrow: Any) -> Any:
+    """Rounded once: to odd in float32 first."""
+    return lambda a: narrow(numbers.to_odd_f32(a))
+
+
+def _widen_pair(kind: float8.Float8) -> Any:
+    """Both codes of a 16-bit register; the first lies lowest on both sides."""
+    return lambda a: kind.to_f16(np.ascontiguousarray(a).view(np.uint8)).view(np.uint32)
+
+
+def _narrow_pair(kind: float8.Float8) -> Any:
+    """The first source becomes the upper byte."""
+    return lambda high, low: np.left_shift(kind.from_f32(high), np.uint16(8), dtype=np.uint16) | kind.from_f32(low)
+
+
+def _narrow_word(kind: float8.Float8) -> Any:
+    return lambda a: kind.from_f16(np.ascontiguousarray(a).view(np.uint16)).view(np.uint16)
 
 
 def _pair(narrow: Any) -> Any:

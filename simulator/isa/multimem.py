@@ -1,8 +1,6 @@
-"""multimem.ld_reduce, multimem.st, multimem.red: one address, all replicas.
+"""multimem.ld_reduce, multimem.st, multimem.red: one address, all replicas. What the switch computes is switch.py's.
 
-How a switch adds floats is not specified. Two models (fabric.multimem): "exact" sums exactly and rounds once, as was
-measured on hardware; "stated" folds in rank order in the precision that the instruction names (.acc, or the type
-itself).
+The forms are those of the PTX ISA's table; forms() lists them. 8-bit floats need PTX 8.6 and one of FP8_TARGETS.
 """
 
 from __future__ import annotations
@@ -11,106 +9,110 @@ from typing import Any
 
 import numpy as np
 
-from simulator import numbers
+from simulator.float8 import FLOATS8
 from simulator.ir import Instruction
 from simulator.isa.atomic import serve
 from simulator.isa.memory import ORDER, address_reader, check_order, element_type, extend, rows_of, slots_of
-from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, operation
+from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, UnknownInstruction, operation
+from simulator.isa.switch import INTEGER, add_once, combine, element_of
 
-_HALF = {"f16": ("f16", "acc::f32"), "bf16": ("bf16", "acc::f32")}
-_INTEGER: dict[str, Any] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
+FP8_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
+"""The .target lines under which multimem has 8-bit floats."""
+
+_HALVES = ("f16", "bf16")
 
 
-def _reduce_keys() -> list[str]:
+def _vectors(names: tuple[str, ...], vectors: str) -> list[str]:
+    """Types with each .vec; "1": none."""
+    return [name if vector == "1" else f"{vector}.{name}" for name in names for vector in vectors.split()]
+
+
+def _packed(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    return tuple(f"{name}x{count}" for name in names)
+
+
+_SHORT = _vectors(_HALVES, "v2 v4 v8") + _vectors(_packed(_HALVES, 2), "1 v2 v4")
+_FP8 = (
+    _vectors(tuple(FLOATS8), "v4 v8")
+    + _vectors(_packed(tuple(FLOATS8), 2), "v2 v4 v8")
+    + _vectors(_packed(tuple(FLOATS8), 4), "1 v2 v4")
+)
+_SINGLE = _vectors(("f32",), "1 v2 v4")
+
+
+def _integer_forms() -> list[str]:
     forms = [f"{word}.{name}" for word in ("and", "or", "xor") for name in ("b32", "b64")]
     forms += [f"add.{name}" for name in ("u32", "s32", "u64")]
-    forms += [f"{word}.{name}" for word in ("min", "max") for name in ("u32", "s32", "u64", "s64")]
-    forms += [f"add.{vector}f32" for vector in ("", "v2.", "v4.")] + ["add.f64"]
-    for name in ("f16", "bf16"):
-        for acc in ("", "acc::f32."):
-            forms += [f"add.{vector}{name}" for vector in (f"{acc}v2.", f"{acc}v4.", f"{acc}v8.")]
-            forms += [f"add.{acc}{vector}{name}x2" for vector in ("", "v2.", "v4.")]
+    return forms + [f"{word}.{name}" for word in ("min", "max") for name in ("u32", "s32", "u64", "s64")]
+
+
+def _reduce_forms() -> list[str]:
+    forms = _integer_forms() + [f"add.{one}" for one in (*_SINGLE, "f64")]
+    for ones, accumulator in ((_SHORT, "acc::f32"), (_FP8, "acc::f16")):
+        forms += [f"{word}.{one}" for one in ones for word in ("add", f"add.{accumulator}", "min", "max")]
     return forms
 
 
-def _with_opcode(action: str, forms: list[str]) -> list[str]:
+def _store_forms() -> list[str]:
+    return [*_SINGLE, *_SHORT, *_FP8, "b32", "b64", "u32", "s32", "u64", "s64", "f64"]
+
+
+def _red_forms() -> list[str]:
+    return _integer_forms() + [f"add.{one}" for one in (*_SINGLE, "f64", *_SHORT)]
+
+
+def _spelled(action: str, forms: list[str]) -> list[str]:
     return [f"multimem.{action}.{form}" for form in forms]
 
 
-@operation(*_with_opcode("ld_reduce", _reduce_keys()), neutral=f"{ORDER} global")
-def _load_reduce(instruction: Instruction, bind: Binder) -> Run:
+def forms() -> frozenset[str]:
+    """All multimem instructions there are, as PTX spells them, without order, scope and .global:
+    "multimem.ld_reduce.add.acc::f16.v4.e4m3x4"."""
+    parts = (("ld_reduce", _reduce_forms()), ("st", _store_forms()), ("red", _red_forms()))
+    return frozenset(form for action, ones in parts for form in _spelled(action, ones))
+
+
+def needs_fp8(form: str) -> bool:
+    """Whether a form, as forms() spells it, moves 8-bit floats, which only FP8_TARGETS have."""
+    return element_of(form.split(".")[-1]) in FLOATS8
+
+
+def _check(instruction: Instruction, bind: Binder) -> str:
+    """The type that the instruction moves. Raises UnknownInstruction for a wrong order or an arch that lacks it."""
     check_order(instruction)
     name = element_type(instruction)
-    word = next(one for one in instruction.qualifiers if one in _INTEGER)
+    if needs_fp8(name) and bind.target not in FP8_TARGETS:
+        raise UnknownInstruction(
+            f"{bind.target} has no multimem of 8-bit floats: it takes one of {', '.join(sorted(FP8_TARGETS))}; "
+            f"{instruction.where()}"
+        )
+    return name
+
+
+@operation(*_spelled("ld_reduce", _reduce_forms()), neutral=f"{ORDER} global")
+def _load_reduce(instruction: Instruction, bind: Binder) -> Run:
+    name = _check(instruction, bind)
+    word = next(one for one in instruction.qualifiers if one in INTEGER)
+    accumulator = next((one.removeprefix("acc::") for one in instruction.qualifiers if one.startswith("acc::")), "")
     kind = DTYPES[name]
     targets = slots_of(instruction.operands[0], True, bind, kind)
     addresses = address_reader(instruction.operands[1], bind)
     width = np.dtype(kind).itemsize * len(targets)
-    accumulate = "acc::f32" in instruction.qualifiers
 
     def run(frame: Frame) -> None:
         space = frame.batch.space
         spans = space.resolve_multicast(frame.view, addresses(frame), width, instruction, "reduce")
         parts = [space.gather(span, kind) for span in spans]
-        rows = _combine(parts, name, word, accumulate, frame.batch.multimem)
+        rows = combine(parts, name, word, accumulator, frame.batch.multimem)
         for position, slot in enumerate(targets):
             extend(frame.regs[slot], rows[:, position], kind)
 
     return run
 
 
-def _combine(parts: list[Lanes], name: str, word: str, accumulate: bool, model: str) -> Lanes:
-    """The reduction over replicas (rank order) of matrices (lanes, elements), as bits of the PTX type."""
-    if name in ("f32", "f64"):
-        return _floats(parts, name, model)
-    if name.startswith(("f16", "bf16")):
-        halves = [np.ascontiguousarray(part).view(np.uint16) for part in parts]
-        return _halves(halves, name.startswith("b"), accumulate, model).view(DTYPES[name])
-    total = parts[0]
-    for part in parts[1:]:
-        total = _INTEGER[word](total, part)
-    return total
-
-
-def _floats(parts: list[Lanes], name: str, model: str) -> Lanes:
-    if name == "f64" and model == "exact":
-        return numbers.canonical_f64(numbers.exact_sum_f64(parts))
-    if model == "stated":
-        total = parts[0] + parts[0].dtype.type(0)
-        for part in parts[1:]:
-            total = total + part
-        return numbers.canonical_f64(total) if name == "f64" else numbers.canonical_f32(total)
-    return numbers.canonical_f32(numbers.exact_sum(parts).astype(np.float32))
-
-
-def _halves(parts: list[Lanes], brain: bool, accumulate: bool, model: str) -> Lanes:
-    widen, narrow = (numbers.bf16_to_f32, numbers.f32_to_bf16) if brain else (numbers.f16_to_f32, numbers.f32_to_f16)
-    values = [widen(part) for part in parts]
-    if model == "exact":
-        return narrow(numbers.to_odd_f32(numbers.exact_sum(values, 8 if brain else 11)))
-    total = values[0] + np.float32(0)
-    for value in values[1:]:
-        total = total + value if accumulate else widen(narrow(total + value))
-    return narrow(total)
-
-
-def _store_keys() -> list[str]:
-    forms = [f"{vector}{name}" for name in ("f32", "f16x2", "bf16x2") for vector in ("", "v2.", "v4.")]
-    forms += [f"{vector}{name}" for name in ("f16", "bf16") for vector in ("v2.", "v4.", "v8.")]
-    return [*forms, "b32", "b64", "u32", "s32", "u64", "s64", "f64"]
-
-
-@operation(*_with_opcode("st", _store_keys()), neutral=f"{ORDER} global")
+@operation(*_spelled("st", _store_forms()), neutral=f"{ORDER} global")
 def _store(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    kind = f"u{np.dtype(DTYPES[element_type(instruction)]).itemsize}"
+    kind = f"u{np.dtype(DTYPES[_check(instruction, bind)]).itemsize}"
     addresses = address_reader(instruction.operands[0], bind)
     sources = slots_of(instruction.operands[1], False, bind, kind)
     width = np.dtype(kind).itemsize * len(sources)
@@ -125,26 +127,30 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-def _red_keys() -> list[str]:
-    forms = [f"{word}.{name}" for word in ("and", "or", "xor") for name in ("b32", "b64")]
-    forms += [f"add.{name}" for name in ("u32", "s32", "u64")]
-    return forms + [f"{word}.{name}" for word in ("min", "max") for name in ("u32", "s32", "u64", "s64")]
-
-
-@operation(*_with_opcode("red", _red_keys()), neutral=f"{ORDER} global")
+@operation(*_spelled("red", _red_forms()), neutral=f"{ORDER} global")
 def _red(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    word = next(one for one in instruction.qualifiers if one in _INTEGER)
-    kind = DTYPES[element_type(instruction)]
-    addresses = address_reader(instruction.operands[0], bind)
-    source = bind.read(instruction.operands[1], kind)
+    """Each replica's cells, element by element, lane after lane: a vector is no single atomic access."""
+    name = _check(instruction, bind)
+    word = next(one for one in instruction.qualifiers if one in INTEGER)
+    element = element_of(name)
+    function: Any = add_once(element) if element in ("f32", "f64", *_HALVES) else INTEGER[word]
+    unsigned = f"u{np.dtype(DTYPES[name]).itemsize}"
+    kind = DTYPES[element]
     size = np.dtype(kind).itemsize
+    addresses = address_reader(instruction.operands[0], bind)
+    sources = slots_of(instruction.operands[1], False, bind, unsigned)
+    width = np.dtype(unsigned).itemsize * len(sources)
 
     def run(frame: Frame) -> None:
         space = frame.batch.space
-        spans = space.resolve_multicast(frame.view, addresses(frame), size, instruction, "red")
-        values = np.broadcast_to(frame.regs[source].view(kind), frame.count)
+        spans = space.resolve_multicast(frame.view, addresses(frame), width, instruction, "red")
+        values = rows_of(frame, sources, unsigned).view(kind)
         for span in spans:
-            serve(space, span.index, kind, lambda lanes, old: _INTEGER[word](old, values[lanes]))
+            for place in range(values.shape[1]):
+                serve(space, span.index + place * size, kind, _adder(function, values[:, place]))
 
     return run
+
+
+def _adder(function: Any, values: Lanes) -> Any:
+    return lambda lanes, old: function(old, values[lanes])

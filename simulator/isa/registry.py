@@ -35,8 +35,9 @@ DTYPES = {
     "bf16x2": "u4",
     "f32": "f4",
     "f64": "f8",
+    **{f"{kind}{pack}": f"u{size}" for kind in ("e4m3", "e5m2") for pack, size in (("", 1), ("x2", 2), ("x4", 4))},
 }
-"""PTX type to the NumPy dtype its lanes are computed in; 16-bit floats stay bits."""
+"""PTX type to the NumPy dtype its lanes are computed in; 16-bit and 8-bit floats stay bits."""
 
 
 class UnknownInstruction(DeviceFault):
@@ -47,6 +48,7 @@ class Binder(Protocol):
     """Gives operands their slots in a frame."""
 
     shared_symbols: dict[str, int]
+    target: str  # the module's .target, "sm_90a"
 
     def read(self, operand: Operand, dtype: str) -> int:
         """The slot of a source; a literal becomes a constant of that dtype."""
@@ -57,7 +59,7 @@ class Binder(Protocol):
         ...
 
     def register_dtype(self, operand: Operand) -> str:
-        """The dtype a register's slot is kept in: "?", "u2", "u4" or "u8"."""
+        """The dtype a register's slot is kept in: "?", "u1", "u2", "u4" or "u8"."""
         ...
 
     def bits_matter(self, operand: Operand) -> bool:

@@ -1,16 +1,38 @@
-"""What the tests of kernels share: one compile cache a session, PTX as opcodes, the sabotaged kernels."""
+"""What the tests of kernels share: cases, one compile cache a session, PTX as opcodes, launches on simulated ranks."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from kernels.catalogue import collective
 from kernels.compile import executable
+from kernels.dtypes import NONE
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
+
+
+def _load(name: str) -> None:
+    """Make a module of this folder importable as kernels_<name>, whatever the import mode."""
+    full = f"kernels_{name}"
+    if full in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(full, Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[full] = module
+    spec.loader.exec_module(module)
+
+
+for _name in ("launching", "probes"):
+    _load(_name)
 
 
 def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
@@ -27,6 +49,23 @@ def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
     return Case(**{**values, **changes})  # type: ignore[arg-type]
 
 
+def make_fit_case(spec: KernelSpec, **changes: object) -> Case:
+    """A case that a spec takes, of 8 ranks unless changed. What has to fit does: no accumulator where nothing is
+    added, a size that divides by the ranks (rounded down)."""
+    op = collective(spec.op)
+    dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
+    values: dict[str, object] = {"op": spec.op, "dtype": dtype}
+    if not op.reduces:
+        values |= {"accumulator": NONE, "reduction": NONE}
+    if spec.max_size_bytes is not None:
+        values["size_bytes"] = min(1 << 14, spec.max_size_bytes)
+    case = make_case(spec.algorithm, **{**values, **changes})
+    unit = case.itemsize * (case.world_size if op.chunked else 1)
+    assert spec.max_size_bytes is None or case.size_bytes <= spec.max_size_bytes
+    made = {**values, **changes, "size_bytes": case.size_bytes // unit * unit}
+    return make_case(spec.algorithm, **made)
+
+
 def count_opcodes(ptx: str) -> Counter[str]:
     """How often each opcode with all its qualifiers stands in a PTX text; comments and directives are left out."""
     opcodes: Counter[str] = Counter()
@@ -41,6 +80,11 @@ def count_opcodes(ptx: str) -> Counter[str]:
 @pytest.fixture(scope="session")
 def case_of() -> Callable[..., Case]:
     return make_case
+
+
+@pytest.fixture(scope="session")
+def fit_case() -> Callable[..., Case]:
+    return make_fit_case
 
 
 @pytest.fixture(scope="session")

@@ -195,7 +195,6 @@ def test_unchecked_is_not_verified() -> None:
     ("changes", "message"),
     [
         ({"method": "allclose"}, "none of bitwise"),
-        ({"elements": 0}, "at least one element"),
         ({"wrong": 1}, "first_mismatch"),
         ({"first_mismatch": MISMATCH}, "first_mismatch"),
         ({"launches": 0}, "at least one launch"),
@@ -208,6 +207,23 @@ def test_unchecked_is_not_verified() -> None:
 def test_broken_checks(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CHECK, **changes)
+
+
+def test_an_empty_message_has_a_check_of_no_elements() -> None:
+    empty = record(check=dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0))
+    assert from_json(empty.to_json()) == empty
+    assert empty.verified
+
+
+@pytest.mark.parametrize("method", ["bitwise", "bitwise_fold", "extremum"])
+def test_methods_without_a_bound(method: str) -> None:
+    assert dataclasses.replace(CHECK, method=method).faults == ()
+
+
+def test_a_case_may_have_root_and_offset_and_need_not() -> None:
+    placed = record(case=CASE | {"op": "broadcast", "root": 3, "offset": 1}, kernel=None)
+    assert from_json(placed.to_json()).case["root"] == 3
+    assert "root" not in from_json(record().to_json()).case
 
 
 def test_newer_schema_is_refused_naming_both() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
 from reports.record import Check, Mismatch
 from runner.__main__ import main
@@ -80,7 +80,7 @@ class Script:
         self.captures += 1
         return {"git": {"commit": "0123abc", "dirty": True}, "host": {"user": "somebody"}}
 
-    def _refuses(self, spec: KernelSpec, case: Case, traits: Traits) -> str | None:
+    def _refuses(self, spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> str | None:
         return "no multicast here" if spec.needs_multicast and not traits.multicast else None
 
     def _compiled(self, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
@@ -96,6 +96,9 @@ class Script:
                 raise outcome
             return outcome
         return GOOD if request.check else None
+
+
+TWO = "algorithms=[one_shot,two_shot]"
 
 
 def record_files(folder: Path) -> list[Path]:
@@ -142,13 +145,18 @@ def script() -> Script:
 def symlab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Script
 ) -> Callable[..., Outcome]:
-    """symlab("+exp=allreduce_bf16"): the command line in tmp_path, on stub worlds, untracked unless it says so."""
+    """symlab("+exp=allreduce_bf16"): the command line in tmp_path, on stub worlds, untracked unless it says so.
+
+    Two algorithms run where neither an experiment nor a key says which.
+    """
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
 
     def run(*arguments: str, track: bool = False) -> Outcome:
-        own = track or any((one[0] == "-" and one != "-m") or one.startswith("track") for one in arguments)
-        more = [] if own else ["track=none"]
+        looks = any(one[0] == "-" and one != "-m" for one in arguments)
+        said = " ".join(arguments)
+        more = [] if looks or "algorithms=" in said or "exp=" in said else [TWO]
+        more += [] if looks or track or "track" in said else ["track=none"]
         code = main([*arguments, *more], script.tools())
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err, tmp_path)

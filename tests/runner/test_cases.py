@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kernels.catalogue import find
+from kernels.dtypes import ALL, REDUCTIONS
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
+from runner import cases
 from runner.cases import (
     GAP_BYTES,
     GUARD_BYTES,
@@ -18,18 +22,24 @@ from runner.cases import (
     heap_bytes_to_measure,
     largest_fitting,
     names_of,
+    resolved,
+    sizes_of,
 )
 from runner.compose import compose_jobs, hydra_over
-from runner.config import Request, RequestError
+from runner.config import Request
+from runner.mistakes import RequestError
 from runner.program import Plan, bind
 from runner.threads import ThreadWorld
 from simulator import heaps
 from simulator.world import SimulatorOptions
+from tests.runner.conftest import TWO
 
 
 def request(*arguments: str) -> Request:
+    """The first job's request; two algorithms, where neither an experiment nor a key says which."""
+    own = any(part in " ".join(arguments) for part in ("algorithms=", "exp="))
     with hydra_over():
-        return compose_jobs(arguments, multirun=False)[0].request
+        return compose_jobs([*([] if own else [TWO]), *arguments], multirun=False)[0].request
 
 
 def test_sizes_outside_algorithms_inside() -> None:
@@ -60,13 +70,16 @@ def test_the_catalogue_can_do_every_experiment(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["op=allreduce"], "unknown op 'allreduce' (op), did you mean all_reduce?"),
-        (["op=x"], "unknown op 'x' (op), known: all_reduce"),
+        (["op=allreduce"], "unknown op 'allreduce' (op), did you mean all_reduce"),
+        (["op=x"], "unknown op 'x' (op), known: all_gather, all_reduce, "),
         (["algorithms=[one_shoot]"], "unknown algorithm 'one_shoot' of all_reduce (algorithms), did you mean one_shot"),
         (["dtype=bf16"], "unknown dtype 'bf16' (dtype), did you mean bfloat16"),
-        (["reduction=max"], "unknown reduction 'max' (reduction), known: sum"),
-        (["dtype=bfloat16", "accumulator=float16"], "bfloat16 has no accumulator 'float16' (accumulator), known: "),
-        (["accumulator=float64"], "float32 has no accumulator 'float64' (accumulator), known: "),
+        (["reduction=summ"], "unknown reduction 'summ' (reduction), did you mean sum"),
+        (
+            ["dtype=bfloat16", "accumulator=float16"],
+            "bfloat16 has no accumulator 'float16' (accumulator), it has native, float32",
+        ),
+        (["accumulator=float64"], "float32 has no accumulator 'float64' (accumulator), it has native, float32"),
         (
             ["sizes=[1K,6]"],
             "6 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4 or",
@@ -123,6 +136,154 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
             bind(fabric, pool, plan, find(case.name))
 
     ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
+
+
+def as_asked(*arguments: str) -> Request:
+    """The request with nothing put before what was asked for."""
+    with hydra_over():
+        return compose_jobs(arguments, multirun=False)[0].request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ("float32", "float32", "sum")),
+        (["dtype=bfloat16"], ("bfloat16", "float32", "sum")),
+        (["dtype=float8_e5m2", "reduction=avg"], ("float8_e5m2", "float32", "avg")),
+        (["dtype=float64"], ("float64", "native", "sum")),
+        (["dtype=int32"], ("int32", "native", "sum")),
+        (["dtype=float16", "reduction=max"], ("float16", "native", "max")),
+        (["dtype=float16", "accumulator=native"], ("float16", "native", "sum")),
+        (["op=reduce_scatter", "dtype=float16"], ("float16", "float32", "sum")),
+        (["op=all_gather"], ("float32", "none", "none")),
+        (["op=send_recv", "dtype=uint8"], ("uint8", "none", "none")),
+        (["op=broadcast", "accumulator=none", "reduction=none"], ("float32", "none", "none")),
+    ],
+)
+def test_what_is_left_open_suits_op_and_dtype(arguments: list[str], expected: tuple[str, str, str]) -> None:
+    found = resolved(as_asked(*arguments))
+    assert (found.dtype, found.accumulator, found.reduction) == expected
+    assert resolved(found) == found
+    for case in cases_of(as_asked(*arguments)):
+        assert (case.dtype, case.accumulator, case.reduction) == expected
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """catalogue(op, algorithm={field: value}, ..): the catalogue's kernels of that op are these, like one_shot else."""
+
+    def fill(op: str, **algorithms: dict[str, Any]) -> None:
+        like = {
+            "dtypes": ALL,
+            "accumulators": ("native", "float32", "none"),
+            "placements": ("out_of_place", "in_place"),
+        }
+        like |= {"reductions": (*REDUCTIONS, "none"), "workspaces": lambda case: ()}
+        base = dataclasses.replace(find("all_reduce/one_shot"), op=op, **like)
+        specs = [dataclasses.replace(base, algorithm=name, **fields) for name, fields in algorithms.items()]
+        monkeypatch.setattr(cases, "SPECS", (*(one for one in cases.SPECS if one.op != op), *specs))
+
+    return fill
+
+
+def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do(catalogue: Callable[..., None]) -> None:
+    catalogue("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
+    every, some = ("pull", "multimem", "push"), ("pull", "push")
+    off = "fabric.multicast=false"
+    assert names_of(as_asked("op=all_gather")) == every
+    assert names_of(as_asked("op=all_gather", off)) == some
+    assert names_of(as_asked("op=all_gather", "algorithms=all", off)) == every
+    assert names_of(as_asked("op=all_gather", "fabric=nvshmem", "baselines=none")) == every, "nobody knows yet"
+    assert names_of(as_asked("op=all_gather", "algorithms=[push]")) == ("push",)
+
+
+def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype(catalogue: Callable[..., None]) -> None:
+    token = {"dtypes": ("uint32",), "max_size_bytes": 4}
+    other = {"dtypes": ("uint32",), "refusal": lambda case, arch: "" if case.numel != 1 else None}
+    catalogue("barrier", peers=token, multimem=other)
+    found = cases_of(as_asked("op=barrier"))
+    assert [(case.algorithm, case.dtype, case.size_bytes) for case in found] == [
+        ("peers", "uint32", 4),
+        ("multimem", "uint32", 4),
+    ]
+    assert {case.size_bytes for case in cases_of(as_asked("op=barrier", "sizes=[8]"))} == {8}, "as given: refused"
+    catalogue("barrier", peers=token, other={})
+    assert sizes_of(as_asked("op=barrier")) == (1024, 8192, 65536), "one of them takes the usual ones"
+
+
+def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once(catalogue: Callable[..., None]) -> None:
+    catalogue("all_to_all", push={})
+    arguments = ("op=all_to_all", "world_size=3", "dtype=bfloat16", "sizes=[0,5,6,11,12,1000]")
+    assert sizes_of(as_asked(*arguments)) == (0, 6, 12, 996)
+    assert [case.size_bytes for case in cases_of(as_asked(*arguments))] == [0, 6, 12, 996]
+    check_against_catalogue(as_asked(*arguments))
+    assert sizes_of(as_asked("sizes=[5,6]", "world_size=3")) == (5, 6), "all_reduce divides nothing"
+
+
+def test_cases_say_root_offset_and_placement(catalogue: Callable[..., None]) -> None:
+    catalogue("reduce", pull={})
+    wanted = as_asked("op=reduce", "root=3", "world_size=4", "offset=2", "placement=in_place", "inputs=edge", "sizes=8")
+    check_against_catalogue(wanted)
+    (case,) = cases_of(wanted)
+    assert (case.root, case.offset, case.placement, case.inputs) == (3, 2, "in_place", "edge")
+    assert case.id == "reduce-pull-float32-float32-sum-n4-8B-in_place-edge-s0-r3-o2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["op=all_gather", "reduction=sum"],
+            "all_gather only moves data: no reduction 'sum' (reduction), give none or ",
+        ),
+        (["op=all_gather", "accumulator=native"], "no accumulator 'native' (accumulator), give none or auto"),
+        (["op=all_gather", "dtype=float12"], "unknown dtype 'float12' (dtype), did you mean float32 or float16"),
+        (["op=all_gather", "root=1"], "all_gather has no root 1 (root), leave it at 0"),
+        (["op=reduce", "root=2"], "there is no rank 2 in a world of 2 (root), give 0 to 1"),
+        (["op=reduce", "root=1", "world_size=1"], "there is no rank 1 in a world of 1 (root), give 0"),
+        (["op=all_to_all", "placement=in_place"], "all_to_all has no form in place (placement), give out_of_place"),
+        (["op=reduce", "reduction=none"], "float32 has no reduction 'none' (reduction), it has sum, min, max, avg"),
+        (["op=reduce", "reduction=xor"], "float32 has no reduction 'xor' (reduction), it has sum, min, max, avg"),
+        (["op=reduce", "reduction=summ"], "unknown reduction 'summ' (reduction), did you mean sum?"),
+        (
+            ["op=reduce", "reduction=min", "accumulator=float32"],
+            "min adds nothing, so it has no accumulator 'float32' (accumulator), give native",
+        ),
+        (["op=reduce", "dtype=uint8"], "uint8 is for moving data, and nothing is reduced in it (dtype), take one of "),
+        (
+            ["op=reduce", "dtype=float8_e5m2", "accumulator=float16"],
+            "no kernel of reduce has the accumulator 'float16' for float8_e5m2 (accumulator), known: native, float32",
+        ),
+    ],
+)
+def test_what_an_op_can_never_do_is_refused(catalogue: Callable[..., None], arguments: list[str], message: str) -> None:
+    for op in ("all_gather", "all_to_all", "reduce"):
+        catalogue(op, pull={})
+    with pytest.raises(RequestError) as caught:
+        check_against_catalogue(as_asked(*arguments))
+    assert message in str(caught.value)
+
+
+def test_the_need_counts_offset_and_empty_buffers() -> None:
+    (case,) = cases_of(request("algorithms=one_shot", "sizes=4K"))
+    spec = find(case.name)
+    base = heap_bytes_needed(case, spec)
+    assert heap_bytes_needed(dataclasses.replace(case, offset=1), spec) == base + 2 * 256, "both begin later"
+    empty = dataclasses.replace(case, size_bytes=0)
+    assert heap_bytes_needed(empty, spec) == base - 2 * 4096
+    assert heap_bytes_to_measure([empty]) == heap_bytes_to_measure([case]) - 2 * (4096 - 256)
+
+
+def test_in_place_the_need_is_that_of_the_larger_of_both(catalogue: Callable[..., None]) -> None:
+    catalogue("all_gather", pull={})
+    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4"))
+    spec = next(one for one in cases.SPECS if one.name == case.name)
+    shared = dataclasses.replace(case, placement="in_place")
+    assert heap_bytes_needed(case, spec) - heap_bytes_needed(shared, spec) == 1024 + 2 * GUARD_BYTES + GAP_BYTES
+    most = largest_fitting(case, spec, 1 << 20)
+    assert most % 16 == 0
+    assert heap_bytes_needed(dataclasses.replace(case, size_bytes=most), spec) <= 1 << 20
+    assert heap_bytes_needed(dataclasses.replace(case, size_bytes=most + 16), spec) > 1 << 20
 
 
 def on_gpus(*arguments: str) -> Request:

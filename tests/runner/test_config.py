@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES, RequestError, format_bytes, parse_bytes
+from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
+from runner.mistakes import RequestError
 from runner.schema import Schema, TimingSchema
+from runner.sizes import format_bytes, parse_bytes
 from simulator.world import SimulatorOptions
 
 
@@ -32,18 +34,12 @@ def refusal(*arguments: str, multirun: bool = False) -> str:
 def test_the_default_is_small() -> None:
     (job,) = composed()
     assert job.request.op == "all_reduce"
-    assert job.request.algorithms == ("one_shot", "two_shot")
     assert job.request.world_size == 2
-    assert job.request.sizes_bytes == (1024, 8192, 65536)
+    assert (job.request.sizes_bytes, job.request.sizes_given) == ((1024, 8192, 65536), False)
+    assert (job.request.root, job.request.offset) == (0, 0)
+    left_open = (job.request.algorithms, job.request.dtype, job.request.accumulator, job.request.reduction)
+    assert left_open == ("auto",) * 4
     assert job.experiment == ""
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "exp").glob("*.yaml")))
-def test_every_experiment_composes(name: str) -> None:
-    jobs = composed(f"+exp={name}")
-    assert {job.experiment for job in jobs} == {name}
-    assert all(len(job.request.algorithms) == (2 if name == "allreduce_gpus" else 4) for job in jobs)
-    assert experiments()[name], "the first comment of an experiment is its description in --help"
 
 
 def test_allreduce_bf16_is_what_the_readme_says() -> None:
@@ -223,11 +219,46 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
     assert parse_bytes(text, "x") == size_bytes
 
 
+def test_a_list_may_hold_nothing_and_a_range_begins_with_something() -> None:
+    assert composed("sizes=[0,4]")[0].request.sizes_bytes == (0, 4)
+    assert composed("sizes=0")[0].request.sizes_bytes == (0,)
+    assert parse_bytes(0, "sizes.list[0]", 0) == parse_bytes("0K", "sizes.list[0]", 0) == 0
+    assert "0 bytes (sizes.min), give a positive number of bytes" in refusal("sizes.min=0")
+    assert "-4 bytes (sizes.list[1]), give a number of bytes such as" in refusal("sizes=[0,-4]")
+    assert "0 is listed twice (sizes.list)" in refusal("sizes=[0,0B]")
+
+
+@pytest.mark.parametrize(
+    ("argument", "sizes", "is_given"),
+    [
+        ("sizes.factor=64", (1 << 10, 1 << 16), False),
+        ("sizes.max=8K", (1 << 10, 1 << 13), True),
+        ("sizes.min=64K", (1 << 16,), True),
+        ("sizes=[1K]", (1 << 10,), True),
+        ("sizes={min:auto,max:1K}", (1 << 10,), True),
+    ],
+)
+def test_sizes_that_are_not_given_are_the_usual_ones(argument: str, sizes: tuple[int, ...], is_given: bool) -> None:
+    request = composed(argument)[0].request
+    assert (request.sizes_bytes, request.sizes_given) == (sizes, is_given)
+
+
+def test_what_is_asked_of_ranks_and_buffers() -> None:
+    request = composed("root=3", "offset=5", "inputs=edge", "algorithms=all", "op=broadcast")[0].request
+    assert (request.root, request.offset, request.inputs, request.algorithms) == (3, 5, "edge", "all")
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
+        (["root=-1"], ["root is -1 (root), give 0 or more"]),
+        (["offset=-1"], ["offset is -1 (offset), give 0 to 1048576"]),
+        (["offset=1048577"], ["offset is 1048577 (offset), give 0 to 1048576"]),
+        (["root=first"], ["first", "(root)", "whole number"]),
+        (["inputs=egde"], ["unknown inputs 'egde' (inputs), did you mean edge?"]),
+        (["algorithms=[]"], ["(algorithms), give auto, all or names"]),
         (["world_sise=4"], ["unknown key 'world_sise'", "did you mean world_size?"]),
-        (["+foo=1"], ["unknown key 'foo'", "world_size"]),
+        (["+xyz=1"], ["unknown key 'xyz'", "world_size"]),
         (["++world_siz=2"], ["unknown key 'world_siz'", "world_size"]),
         (["sizes.mni=1K"], ["unknown key 'sizes.mni'", "min"]),
         (["fabric.nme=x"], ["unknown key 'fabric.nme'", "did you mean name?"]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runner.compose import compose_jobs, hydra_over
-from runner.config import FabricRequest, RequestError
+from runner.config import FabricRequest
 from runner.fabrics import Machine, look, resolve
+from runner.mistakes import RequestError
 from runner.outer import Outer
 
 FOUR = Machine(4, "", True)

@@ -17,7 +17,7 @@ from runner.compose import compose_jobs, hydra_over
 from runner.job import Job, run_job
 from runner.store import StoreError
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, GOOD, PTX, Script, StubWorld
+from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld
 
 
 class Shelf:
@@ -45,7 +45,7 @@ class Shelf:
 
 def job_of(*arguments: str) -> Job:
     with hydra_over():
-        (composed,) = compose_jobs(arguments, multirun=False)
+        (composed,) = compose_jobs([TWO, *arguments], multirun=False)
     request = composed.request
     return Job(request, cases_of(request), {"seed": 0}, lambda: {"host": "here"}, {"command": "c", "job": 0})
 

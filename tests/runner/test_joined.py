@@ -19,7 +19,7 @@ import pytest
 import runner
 from runner import joined
 from runner.__main__ import main
-from runner.config import RequestError
+from runner.mistakes import RequestError
 from runner.outer import Outer, find, first_node
 from tests.runner.conftest import record_files
 

@@ -21,7 +21,7 @@ from reports.record import load
 from runner.console import Console
 from runner.interrupt import Interrupted
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, Outcome, Script, record_files
+from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files
 
 ROOT = Path(runner.__file__).parent.parent
 Symlab = Callable[..., Outcome]
@@ -39,6 +39,20 @@ def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
     (folder,) = (done.folder / "records").iterdir()
     assert lines[-1] == f"records: records/{folder.name}"
     assert "\x1b" not in done.out
+
+
+def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:
+    done = symlab("op=all_gather", "algorithms=[push]", "world_size=3", "sizes=[12,13,1K]")
+    lines = done.out.splitlines()
+    assert lines[0] == "symlab: all_gather float32, moves data, 3 ranks, 2 sizes x 1 algorithm = 2 cases"
+    assert lines[1] == "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
+    assert "[2/2] push 1020 n3 PASSED" in lines
+    assert "all_gather float32, moves data, 3 ranks, normal inputs" in lines
+    record = done.records[0]
+    assert (record["case"]["accumulator"], record["case"]["root"], record["case"]["offset"]) == ("none", 0, 0)
+    assert record["request"]["configuration"]["accumulator"] == "auto"
+    assert record["request"]["resolved"] == {"dtype": "float32", "accumulator": "none", "reduction": "none"}
+    assert "rounded" not in symlab("op=all_gather", "algorithms=[push]", "sizes=[12]", "world_size=3").out
 
 
 def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
@@ -216,7 +230,7 @@ class Started:
     def __init__(self, folder: Path, *arguments: str) -> None:
         code = textwrap.dedent(STUBBORN).format(tests=str(Path(__file__).parent))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", code, *arguments, TWO],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -312,7 +326,7 @@ def test_a_record_says_how_it_was_started(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [first, "ignored"])
     done = symlab("sizes=[8]")
-    assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", "track=none"]
+    assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", TWO, "track=none"]
 
 
 class Terminal:

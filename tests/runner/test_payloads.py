@@ -9,7 +9,8 @@ import torch
 
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import DTYPES, Case
+from kernels.dtypes import DTYPES
+from kernels.spec import Case
 from runner import inputs, program
 from runner.check import merge
 from runner.program import Plan, run_case

@@ -11,8 +11,8 @@ import pytest
 from runner import session
 from runner.__main__ import headline
 from runner.compose import compose_jobs, hydra_over
-from runner.config import RequestError
 from runner.fabrics import Machine, resolve
+from runner.mistakes import RequestError
 from runner.outer import Outer
 from runner.session import MAX_FAILED_STARTS
 from runner.world import WorldFailure

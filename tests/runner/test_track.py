@@ -38,7 +38,8 @@ def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, 
     assert parent.data.params["experiment"] == "allreduce_bf16"
     assert (parent.data.metrics["cases"], parent.data.metrics["cases_passed"]) == (8, 8)
     assert sorted(run.info.run_name for run in runs["children"]) == [
-        f"{name} bfloat16/float32 n8" for name in ("multimem_one_shot", "multimem_two_shot", "one_shot", "two_shot")
+        f"all_reduce/{name} bfloat16/float32 n8"
+        for name in ("multimem_one_shot", "multimem_two_shot", "one_shot", "two_shot")
     ]
     for child in runs["children"]:
         assert child.info.status == "FINISHED"
@@ -81,7 +82,7 @@ def test_jobs_of_a_sweep_are_under_one_parent(symlab: Symlab, database: str, mlf
     runs = mlflow_runs("sweep")
     assert len(runs["parents"]) == 1
     assert sorted(run.info.run_name for run in runs["children"]) == [
-        f"{name} float32/float32 n{world_size}" for name in ("one_shot", "two_shot") for world_size in (2, 3)
+        f"all_reduce/{name} float32/float32 n{world_size}" for name in ("one_shot", "two_shot") for world_size in (2, 3)
     ]
 
 
@@ -113,7 +114,10 @@ def test_no_run_is_left_running(
     done = symlab("sizes=[8]", f"track.uri={database}", f"track.experiment={name}", track=True)
     assert done.code == code
     runs = mlflow_runs(name)
-    found = {run.info.run_name.partition(" ")[0]: run.info.status for run in [*runs["parents"], *runs["children"]]}
+    found = {
+        run.info.run_name.partition(" ")[0].removeprefix("all_reduce/"): run.info.status
+        for run in [*runs["parents"], *runs["children"]]
+    }
     assert found == statuses
 
 
@@ -360,7 +364,7 @@ def test_runs_of_different_jobs_can_be_told_apart(symlab: Symlab, database: str,
     options = ["algorithms=[one_shot]", "sizes=[8]", f"track.uri={database}", "track.experiment=apart"]
     symlab("-m", "seed=1,2", *options, track=True)
     names = sorted(run.info.run_name for run in mlflow_runs("apart")["children"])
-    assert names == [f"one_shot float32/float32 n2 seed={seed}" for seed in (1, 2)]
+    assert names == [f"all_reduce/one_shot float32/float32 n2 seed={seed}" for seed in (1, 2)]
 
 
 def test_a_bad_file_among_records_is_left_out(

@@ -13,12 +13,17 @@ MODULES = (
     "bench",
     "vectors_integer",
     "vectors_float",
+    "vectors_order",
+    "vectors_float8",
     "vectors_convert",
     "vectors_move",
     "vectors_memory",
     "vectors_atomic",
     "vectors_control",
+    "vectors_bulk",
     "vectors_multimem",
+    "vectors_switch",
+    "multimem_bench",
     "families",
 )
 """In the order of their imports of each other."""

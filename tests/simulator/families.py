@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
+import simulator_vectors_bulk as bulk
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
 import simulator_vectors_float as floats
+import simulator_vectors_float8 as float8
 import simulator_vectors_integer as integer
 import simulator_vectors_memory as memory
 import simulator_vectors_move as move
-import simulator_vectors_multimem as multimem
+import simulator_vectors_order as order
 from simulator_bench import Bench, Vector
 
 FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "integer": integer.family,
     "float": floats.family,
+    "order": order.family,
+    "float8": float8.family,
     "convert": convert.family,
     "move": move.family,
     "load": memory.family_loads,
@@ -25,11 +30,12 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "shared": memory.family_shared,
     "atomic": atomic.family,
     "control": control.family,
+    "bulk": bulk.family,
     "ret": lambda: control.endings()["ret"],
     "exit": lambda: control.endings()["exit"],
     "parameter": control.parameters,
 }
-SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED}
+SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
 
 
 @lru_cache(maxsize=32)

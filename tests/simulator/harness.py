@@ -17,13 +17,14 @@ from memory.fabric import Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld, SimulatorOptions
 
-HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+ARCH = "sm_90a"
+HEADER = f".version 9.0\n.target {ARCH}\n.address_size 64\n"
 HEAP_BYTES = 1 << 20
 JOIN_S = 60.0
 Program = Callable[[SimulatorFabric], Any]
 
 
-def module(body: str, parameters: Sequence[str] = (), before: str = "", registers: str = "") -> str:
+def module(body: str, parameters: Sequence[str] = (), before: str = "", registers: str = "", target: str = ARCH) -> str:
     """A PTX module with one kernel "kernel". parameters: "u64 name" each; loaded into registers %name, like all that
     the body may use: %tid, %ctaid, %ntid, %nctaid, %lane (b32, the thread's number on its rank), %lane64."""
     declared = [tuple(one.split()) for one in parameters]
@@ -32,7 +33,7 @@ def module(body: str, parameters: Sequence[str] = (), before: str = "", register
         f"  .reg .b{kind[1:]} %{name};\n  ld.param.{kind} %{name}, [kernel_{name}];\n" for kind, name in declared
     )
     return (
-        f"{HEADER}{before}\n.visible .entry kernel({heads})\n{{\n"
+        f"{HEADER.replace(ARCH, target)}{before}\n.visible .entry kernel({heads})\n{{\n"
         "  .reg .pred %p<16>;\n  .reg .b16 %h<16>;\n  .reg .b32 %r<32>;\n  .reg .b64 %d<32>;\n"
         f"  .reg .b32 %lane, %block;\n  .reg .b64 %lane64;\n{registers}\n{loads}"
         "  mov.u32 %block, %ctaid.x;\n  mov.u32 %lane, %ntid.x;\n  mov.u32 %r0, %tid.x;\n"
@@ -41,8 +42,8 @@ def module(body: str, parameters: Sequence[str] = (), before: str = "", register
     )
 
 
-def executable(ptx: str, name: str = "test/kernel") -> Executable:
-    return Executable(name, "kernel", "sm_90a", ptx, "sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
+def executable(ptx: str, name: str = "test/kernel", arch: str = ARCH) -> Executable:
+    return Executable(name, "kernel", arch, ptx, "sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -147,6 +148,38 @@ def fused(a: int, b: int, c: int, kind: Format) -> int:
     return rounded(*total, kind, zero_sign=x * y == 0 and sign and c == kind.sign)
 
 
+def quotient(a: int, b: int, kind: Format) -> int:
+    """a / b, rounded once: so many bits of the quotient that the last, which says whether there were more, is below
+    every bit that counts."""
+    if is_nan(a, kind) or is_nan(b, kind):
+        return kind.quiet
+    sign = (a ^ b) & kind.sign
+    zero_a, zero_b = not a & ~kind.sign, not b & ~kind.sign
+    if is_infinite(a, kind) or is_infinite(b, kind):
+        if is_infinite(a, kind) and is_infinite(b, kind):
+            return kind.quiet
+        return sign | (kind.infinity if is_infinite(a, kind) else 0)
+    if zero_b:
+        return kind.quiet if zero_a else sign | kind.infinity
+    (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
+    shift = 2 * kind.precision + 4
+    whole, rest = divmod(abs(x) << shift, abs(y))
+    return rounded(2 * whole + bool(rest), x_power - y_power - shift - 1, kind) | sign
+
+
+def extreme(a: int, b: int, kind: Format, larger: bool, propagate: bool) -> int:
+    """min, or max if larger: -0 below +0; NaN wins (propagate) or counts for nothing beside a number."""
+    if is_nan(a, kind) or is_nan(b, kind):
+        if propagate or (is_nan(a, kind) and is_nan(b, kind)):
+            return kind.quiet
+        return b if is_nan(a, kind) else a
+
+    def place(bits: int) -> int:
+        return -(bits ^ kind.sign) - 1 if bits & kind.sign else bits
+
+    return (max if larger else min)(a, b, key=place)
+
+
 def convert(bits: int, source: Format, target: Format) -> int:
     """Float to float; NaN becomes canonical."""
     if is_nan(bits, source):
@@ -185,3 +218,69 @@ def divide(a: int, b: int) -> int:
     """Towards zero."""
     quotient = abs(a) // abs(b)
     return -quotient if (a < 0) != (b < 0) else quotient
+
+
+@dataclass(frozen=True, slots=True)
+class Format8:
+    """An 8-bit float: finite, how many codes of either sign are; infinity: its code, if it has one."""
+
+    name: str
+    mantissa_bits: int
+    finite: int
+    infinity: int | None
+
+
+E4M3 = Format8("e4m3", 3, 0x7F, None)
+E5M2 = Format8("e5m2", 2, 0x7C, 0x7C)
+FORMATS8 = {one.name: one for one in (E4M3, E5M2)}
+QUIET8 = 0x7F
+
+
+def is_nan8(code: int, kind: Format8) -> bool:
+    return code & 0x7F >= kind.finite and code & 0x7F != kind.infinity
+
+
+def value8(code: int, kind: Format8) -> Fraction:
+    """The value of a finite code."""
+    field, mantissa = (code & 0x7F) >> kind.mantissa_bits, code & ((1 << kind.mantissa_bits) - 1)
+    bias = (1 << (6 - kind.mantissa_bits)) - 1
+    whole = mantissa + (1 << kind.mantissa_bits if field else 0)
+    size = whole * Fraction(2) ** (max(field, 1) - bias - kind.mantissa_bits)
+    return -size if code & 0x80 else size
+
+
+@cache
+def finite8(kind: Format8) -> tuple[Fraction, ...]:
+    return tuple(value8(code, kind) for code in range(kind.finite))
+
+
+def saturated(number: Fraction, kind: Format8, negative: bool) -> int:
+    """The code nearest to |number|, ties to the even one, never beyond the largest finite, with a sign."""
+    values = finite8(kind)
+    size = abs(number)
+    above = min(bisect_left(values, size), kind.finite - 1)
+    code = above
+    if above and size < values[above]:
+        low, high = size - values[above - 1], values[above] - size
+        code = above - 1 if low < high or (low == high and above % 2) else above
+    return code | (0x80 if negative else 0)
+
+
+@cache
+def widened(code: int, kind: Format8, target: Format) -> int:
+    """An 8-bit float as a wider one, exactly; NaN becomes canonical."""
+    if is_nan8(code, kind):
+        return target.quiet
+    sign = target.sign if code & 0x80 else 0
+    return sign | (target.infinity if code & 0x7F == kind.infinity else nearest(abs(value8(code, kind)), target))
+
+
+@cache
+def narrowed(bits: int, source: Format, kind: Format8) -> int:
+    """cvt.rn.satfinite."""
+    if is_nan(bits, source):
+        return QUIET8
+    negative = bool(bits & source.sign)
+    if is_infinite(bits, source):
+        return (kind.finite - 1) | (0x80 if negative else 0)
+    return saturated(value(bits, source), kind, negative)

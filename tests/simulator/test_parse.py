@@ -226,7 +226,7 @@ class TestErrors:
             ("add.ftz.f32 %r1, %r1, %r1;", "no add.ftz.f32 yet"),
             ("ex2.approx.f32 %r1, %r1;", "no ex2.approx.f32 yet"),
             ("ld.global.v8.b32 %r1, [%d1];", "no ld.global.v8.b32 yet"),
-            ("multimem.ld_reduce.global.add.v4.e4m3x4 {%r1, %r2, %r3, %r4}, [%d1];", "no multimem."),
+            ("multimem.red.global.add.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};", "no multimem."),
             ("bar.arrive 0, 64;", "no bar.arrive yet"),
             ("@%p1 bar.sync 0;", "barrier 0 for all threads only"),
             ("bar.warp.sync -1;", "no bar.sync.warp yet"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import simulator_oracle as oracle
 from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import BF16, F16, F32, F64, signed, wrap
+from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
 from simulator_vectors_float import column, random_bits
 from simulator_vectors_integer import GUARD, samples, vectors_of, width
 
@@ -43,44 +43,50 @@ def integers() -> Iterator[Vector]:
 
 
 def from_integers() -> Iterator[Vector]:
-    """Rounded once, however many bits the integer has: ties and near-ties around the 24th bit among them."""
+    """Rounded once, however many bits the integer has: ties and near-ties around the last bit kept among them."""
     for source in ("u32", "s32", "u64", "s64"):
         bits = width(source)
-        rng = random.Random(source)
-        values = samples(bits, 0).copy()
-        for number in range(0, SAMPLES, 2):
-            size = rng.randrange(25, bits + 1)
-            top = rng.getrandbits(24) | 1 << 23
-            half = 1 << max(size - 25, 0)
-            near = (top << (size - 24)) + half + rng.choice((-1, 0, 1))
-            values[number] = wrap(-near if rng.random() < 0.3 else near, bits)
+        for target in (F32, F64):
+            rng = random.Random(source)
+            values = samples(bits, 0).copy()
+            kept = target.precision
+            for number in range(0, SAMPLES, 2) if bits > kept else ():
+                size = rng.randrange(kept + 1, bits + 1)
+                top = rng.getrandbits(kept) | 1 << (kept - 1)
+                half = 1 << (size - kept - 1)
+                near = (top << (size - kept)) + half + rng.choice((-1, 0, 1))
+                values[number] = wrap(-near if rng.random() < 0.3 else near, bits)
 
-        def function(a: int, source: str = source, bits: int = bits) -> int:
-            return oracle.nearest(oracle.Fraction(signed(a, bits) if source[0] == "s" else a), F32)
+            def function(a: int, source: str = source, bits: int = bits, target: Format = target) -> int:
+                return oracle.nearest(oracle.Fraction(signed(a, bits) if source[0] == "s" else a), target)
 
-        key = f"cvt.rn.f32.{source}"
-        yield from vectors_of(key, key, function, 32, (bits,), [values], {0: [("16777217", 16777217)]})
+            key = f"cvt.rn.{target.name}.{source}"
+            literal = {0: [("16777217", 16777217)]}
+            yield from vectors_of(key, key, function, target.bits, (bits,), [values], literal)
 
 
 def to_integers() -> Iterator[Vector]:
-    """Towards zero, clamped; NaN gives 0."""
-    rng = random.Random("rzi")
-    values = column(F32, 0).copy()
-    for number in range(0, SAMPLES, 2):
-        exponent = F32.bias + rng.randrange(-2, 36)
-        values[number] = rng.getrandbits(1) << 31 | exponent << 23 | rng.getrandbits(23)
-    for target in ("u32", "s32"):
-        low, high = (0, (1 << 32) - 1) if target == "u32" else (-(1 << 31), (1 << 31) - 1)
+    """Towards zero, clamped; NaN gives 0, where either type has 64 bits the top bit."""
+    for source in (F32, F64):
+        rng = random.Random(f"rzi {source.name}")
+        values = column(source, 0).copy()
+        for number in range(0, SAMPLES, 2):
+            exponent = source.bias + rng.randrange(-2, 68 if number % 4 else 36)
+            mantissa = rng.getrandbits(source.mantissa_bits)
+            values[number] = rng.getrandbits(1) << (source.bits - 1) | exponent << source.mantissa_bits | mantissa
+        for target in ("u32", "s32", "u64", "s64"):
+            bits = width(target)
+            low, high = (0, (1 << bits) - 1) if target[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
-        def function(a: int, low: int = low, high: int = high) -> int:
-            if oracle.is_nan(a, F32):
-                return 0
-            if oracle.is_infinite(a, F32):
-                return low if a >> 31 else high
-            return max(low, min(high, int(oracle.value(a, F32))))
+            def function(a: int, low: int = low, high: int = high, bits: int = bits, source: Format = source) -> int:
+                if oracle.is_nan(a, source):
+                    return 0 if source is F32 and bits == 32 else 1 << (bits - 1)
+                if oracle.is_infinite(a, source):
+                    return low if a & source.sign else high
+                return max(low, min(high, int(oracle.value(a, source))))
 
-        key = f"cvt.rzi.{target}.f32"
-        yield from vectors_of(key, key, function, 32, (32,), [values])
+            key = f"cvt.rzi.{target}.{source.name}"
+            yield from vectors_of(key, key, function, bits, (source.bits,), [values])
 
 
 def near_ties(kind: oracle.Format) -> Array:
@@ -101,7 +107,8 @@ def near_ties(kind: oracle.Format) -> Array:
 
 
 def floats() -> Iterator[Vector]:
-    for source, target, key in ((F16, F32, "cvt.f32.f16"), (BF16, F32, "cvt.f32.bf16"), (F32, F64, "cvt.f64.f32")):
+    for source, target in ((F16, F32), (BF16, F32), (F32, F64), (F16, F64), (BF16, F64)):
+        key = f"cvt.{target.name}.{source.name}"
         yield from vectors_of(
             key,
             key,
@@ -110,9 +117,11 @@ def floats() -> Iterator[Vector]:
             (source.bits,),
             [column(source, 0)],
         )
-    yield from vectors_of(
-        "cvt.rn.f32.f64", "cvt.rn.f32.f64", lambda a: oracle.convert(a, F64, F32), 32, (64,), [_doubles()]
-    )
+    for target in (F32, F16, BF16):
+        key = f"cvt.rn.{target.name}.f64"
+        yield from vectors_of(
+            key, key, lambda a, target=target: oracle.convert(a, F64, target), target.bits, (64,), [_doubles(target)]
+        )
     for kind in (F16, BF16):
 
         def narrow(a: int, kind: oracle.Format = kind) -> int:
@@ -133,15 +142,15 @@ def floats() -> Iterator[Vector]:
         )
 
 
-def _doubles() -> Array:
-    """Random doubles, and doubles at the ties of float32, subnormal ones too."""
-    rng = random.Random("doubles")
+def _doubles(kind: Format) -> Array:
+    """Random doubles, and doubles at the ties of a narrower format, subnormal ones too."""
+    rng = random.Random(f"doubles {kind.name}")
     values = column(F64, 0).copy()
     for number in range(0, SAMPLES, 2):
-        here = random_bits(F32, rng) & 0x7FFFFFFF
-        if here >= F32.infinity - 1:
-            here = rng.getrandbits(20)
-        middle = (oracle.value(here, F32) + oracle.value(here + 1, F32)) / 2
+        here = random_bits(kind, rng) & ~kind.sign
+        if here >= kind.infinity - 1:
+            here = rng.getrandbits(kind.mantissa_bits - 3)
+        middle = (oracle.value(here, kind) + oracle.value(here + 1, kind)) / 2
         values[number] = (oracle.nearest(middle, F64) + rng.choice((-1, 0, 1))) | rng.getrandbits(1) << 63
     return values
 

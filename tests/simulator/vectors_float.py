@@ -67,13 +67,15 @@ def literals(kind: Format) -> list[tuple[str, int]]:
 
 
 OPERATIONS: dict[str, Function] = {"add": oracle.add, "sub": oracle.subtract, "mul": oracle.multiply}
+WIDE: dict[str, Function] = {**OPERATIONS, "div.rn": oracle.quotient}
+TORCH: dict[str, Function] = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div.rn": torch.div}
 
 
 def wide_floats() -> Iterator[Vector]:
     for name in ("f32", "f64"):
         kind = FORMATS[name]
         columns = [column(kind, 0), column(kind, 1)]
-        for opcode, function in OPERATIONS.items():
+        for opcode, function in WIDE.items():
             yield from vectors_of(
                 f"{opcode}.{name}",
                 f"{opcode}.{name}",
@@ -83,7 +85,17 @@ def wide_floats() -> Iterator[Vector]:
                 columns,
                 {0: literals(kind), 1: literals(kind)},
             )
-            yield _spelled_out(opcode, kind, function, columns)
+            if "." not in opcode:
+                yield _spelled_out(opcode, kind, function, columns)
+        one = kind.bias << kind.mantissa_bits
+        yield from vectors_of(
+            f"rcp.rn.{name}",
+            f"rcp.rn.{name}",
+            lambda a, one=one, kind=kind: oracle.quotient(one, a, kind),
+            kind.bits,
+            (kind.bits,),
+            [column(kind, 1)],
+        )
         for opcode, function in (("neg", lambda a, k: a ^ k.sign), ("abs", lambda a, k: a & ~k.sign)):
             yield from vectors_of(
                 f"{opcode}.{name}",
@@ -104,26 +116,33 @@ def _spelled_out(opcode: str, kind: Format, function: Function, columns: list[Ar
     return Vector(f"{opcode}.{kind.name}", "rn", text, inputs, (("d", register, good),))
 
 
-def fused() -> Iterator[Vector]:
+def fused_columns(kind: Format) -> list[Array]:
     """Random operands, and products that a third operand nearly cancels or nudges over a tie."""
-    kind = FORMATS["f32"]
-    rng = random.Random("fma")
+    rng = random.Random(f"fma {kind.name}")
     rows = list(zip(patterns(kind, 0), patterns(kind, 1), patterns(kind, 2), strict=True))
     for number in range(0, SAMPLES, 2):
         a, b = random_bits(kind, rng), random_bits(kind, rng)
         product = oracle.multiply(a, b, kind)
         nudge = [product ^ kind.sign, 1, kind.sign | 1, random_bits(kind, rng)][number // 2 % 4]
         rows[number] = (a, b, nudge)
-    columns = [np.array([row[place] for row in rows], np.uint32) for place in range(3)]
-    yield from vectors_of(
-        "fma.rn.f32",
-        "fma.rn.f32",
-        lambda a, b, c: oracle.fused(a, b, c, kind),
-        32,
-        (32, 32, 32),
-        columns,
-        {1: literals(kind), 2: literals(kind)},
-    )
+    return [np.array([row[place] for row in rows], np.uint64).astype(f"u{kind.bits // 8}") for place in range(3)]
+
+
+def fused() -> Iterator[Vector]:
+    for kind in FORMATS.values():
+
+        def one(a: int, b: int, c: int, kind: Format = kind) -> int:
+            return oracle.fused(a, b, c, kind)
+
+        def two(a: int, b: int, c: int, one: Function = one) -> int:
+            return one(a & 0xFFFF, b & 0xFFFF, c & 0xFFFF) | one(a >> 16, b >> 16, c >> 16) << 16
+
+        columns, key, bits = fused_columns(kind), f"fma.rn.{kind.name}", kind.bits
+        constants = {1: literals(kind), 2: literals(kind)} if bits > 16 else {}
+        yield from vectors_of(key, key, one, bits, (bits,) * 3, columns, constants)
+        if bits == 16:
+            pairs = [x.astype(np.uint32) | np.roll(x, 1).astype(np.uint32) << 16 for x in columns]
+            yield from vectors_of(f"{key}x2", f"{key}x2", two, 32, (32,) * 3, pairs)
 
 
 def half_floats() -> Iterator[Vector]:
@@ -155,41 +174,6 @@ def half_floats() -> Iterator[Vector]:
             )
 
 
-def comparisons() -> Iterator[Vector]:
-    """Ordered comparisons: false wherever there is a NaN. Checked by fractions."""
-    for name in ("f32", "f64"):
-        kind = FORMATS[name]
-
-        def rank(bits: int, kind: Format = kind) -> float | int:
-            if oracle.is_infinite(bits, kind):
-                return float("-inf") if bits & kind.sign else float("inf")
-            return oracle.value(bits, kind)  # type: ignore[return-value]
-
-        for word, test in (
-            ("eq", lambda a, b: a == b),
-            ("ne", lambda a, b: a != b),
-            ("lt", lambda a, b: a < b),
-            ("le", lambda a, b: a <= b),
-            ("gt", lambda a, b: a > b),
-            ("ge", lambda a, b: a >= b),
-        ):
-
-            def function(a: int, b: int, test: Function = test, kind: Format = kind, rank: Function = rank) -> int:
-                return int(not oracle.is_nan(a, kind) and not oracle.is_nan(b, kind) and test(rank(a), rank(b)))
-
-            left, right = column(kind, 0), column(kind, 1).copy()
-            right[::5] = left[::5]
-            yield from vectors_of(
-                f"setp.{word}.{name}",
-                f"setp.{word}.{name}",
-                function,
-                1,
-                (kind.bits, kind.bits),
-                [left, right],
-                {1: literals(kind)},
-            )
-
-
 def torch_agrees(opcode: str, name: str) -> None:
     """The oracle itself against torch, NaN by NaN: a wrong oracle would prove nothing."""
     kind = FORMATS[name]
@@ -197,14 +181,14 @@ def torch_agrees(opcode: str, name: str) -> None:
     whole = {16: torch.int16, 32: torch.int32, 64: torch.int64}[kind.bits]
     signed = f"i{kind.bits // 8}"
     a, b = (torch.from_numpy(column(kind, role).view(signed)).view(dtype) for role in (0, 1))
-    result = {"add": torch.add, "sub": torch.sub, "mul": torch.mul}[opcode](a, b)
+    result = TORCH[opcode](a, b)
     bits = result.view(whole).numpy().view(f"u{kind.bits // 8}")
     rows = zip(patterns(kind, 0), patterns(kind, 1), strict=True)
-    ours = np.array([OPERATIONS[opcode](x, y, kind) for x, y in rows], np.uint64).astype(bits.dtype)
+    ours = np.array([WIDE[opcode](x, y, kind) for x, y in rows], np.uint64).astype(bits.dtype)
     nan = torch.isnan(result).numpy()
     assert np.array_equal(ours[~nan], bits[~nan])
     assert set(ours[nan].tolist()) <= {kind.quiet}
 
 
 def family() -> list[Vector]:
-    return [vector for part in (wide_floats(), fused(), half_floats(), comparisons()) for vector in part]
+    return [vector for part in (wide_floats(), fused(), half_floats()) for vector in part]

@@ -9,19 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import simulator_oracle as oracle
-from simulator_harness import executable, get, make_world, module, put, run
 from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
 from simulator_vectors_float import edges, random_bits
-
-from simulator.fabric import SimulatorFabric
-from simulator.isa.registry import key_of
-from simulator.parse import parse_kernel
 
 Array = npt.NDArray[Any]
 COUNT = 128
@@ -135,25 +129,25 @@ def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
                     for one in used
                 }
                 good[model] = np.array([[results[int(s) + e] for e in range(elements)] for s in first], np.uint64)
-            yield _reduce(
+            yield reduction(
                 f"multimem.{accumulator}add.ld_reduce.{vector}{name}",
                 f"ld_reduce.{REDUCE_WORDS[number % 6]}add.{accumulator}{vector}{name}",
                 pattern,
                 table.view(np.uint8).reshape(ranks, -1),
                 at,
-                {model: _registers(values, registers, kind.bits * packed) for model, values in good.items()},
+                {model: by_register(values, registers, kind.bits * packed) for model, values in good.items()},
                 kind.bits * packed,
             )
 
 
-def _registers(values: Array, registers: int, bits: int) -> Array:
+def by_register(values: Array, registers: int, bits: int) -> Array:
     """(COUNT, elements) patterns to (COUNT, registers): a register of a packed type holds two."""
     each = values.shape[1] // registers
     narrow = values.astype(f"u{bits // 8 // each}")
     return np.ascontiguousarray(narrow).view(f"u{bits // 8}")
 
 
-def _reduce(
+def reduction(
     key: str, mnemonic: str, pattern: str, data: Array, at: Array, good: dict[str, Array], bits: int
 ) -> MultimemVector:
     registers = next(iter(good.values())).shape[1]
@@ -203,7 +197,7 @@ def reduce_integers(ranks: int) -> Iterator[MultimemVector]:
             at = places(("affine", "scattered", "uniform")[number % 3], bits // 8)
             results = [integer(word, kind, [int(x) for x in table[:, at_one // (bits // 8)]]) for at_one in at.tolist()]
             good = np.array(results, np.uint64).astype(f"u{bits // 8}").reshape(-1, 1)
-            yield _reduce(
+            yield reduction(
                 f"multimem.{word}.ld_reduce.{kind}" if word < "ld" else f"multimem.ld_reduce.{word}.{kind}",
                 f"ld_reduce.{REDUCE_WORDS[number % 6]}{word}.{kind}",
                 "integer",
@@ -270,124 +264,6 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
             )
 
 
-class MultimemBench:
-    """All vectors in one kernel, launched on every rank."""
-
-    def __init__(self, vectors: list[MultimemVector], ranks: int) -> None:
-        self.vectors, self.ranks = vectors, ranks
-        self.blobs: dict[str, list[Array]] = {"in": [], "cells": []}
-        self.sizes = {"in": 0, "cells": 0}
-        self.output_bytes = 0
-        self.outputs: list[dict[str, int]] = []
-        self.cells: list[int] = []
-        parts = [
-            f"  mad.lo.u64 %in{s}, %lane64, {s}, %in;\n  mad.lo.u64 %out{s}, %lane64, {s}, %out;\n" for s in (4, 2, 8)
-        ]
-        parts += [self._section(one) for one in vectors]
-        registers = "".join(f"  .reg .b64 %in{s}, %out{s};\n" for s in (2, 4, 8))
-        self.ptx = module("".join(parts), ["u64 in", "u64 out", "u64 mcin", "u64 mccells"], registers=registers)
-        self.results: dict[str, list[tuple[Array, Array]] | Exception] = {}
-
-    def _place(self, where: str, rows: Array) -> int:
-        at = self.sizes[where]
-        padded = np.full((self.ranks, -(-rows.shape[1] // 256) * 256), 0x5A, np.uint8)
-        padded[:, : rows.shape[1]] = rows
-        self.blobs[where].append(padded)
-        self.sizes[where] += padded.shape[1]
-        return at
-
-    def _section(self, vector: MultimemVector) -> str:
-        lines = ["{", ".reg .b64 p; .reg .pred q;"]
-        text = vector.text
-        if vector.data is not None:
-            text = text.replace("{data}", str(self._place("in", vector.data)))
-        self.cells.append(self.sizes["cells"])
-        if vector.before is not None:
-            text = text.replace("{cells}", str(self._place("cells", vector.before)))
-        for register, (kind, values) in vector.inputs.items():
-            size = int(kind[1:]) // 8
-            at = self._place(
-                "in", np.ascontiguousarray(values.astype(f"u{size}")).view(np.uint8).reshape(self.ranks, -1)
-            )
-            lines.append(f".reg .{kind} {register}; ld.global.{kind} {register}, [%in{size}+{at}];")
-        lines += [f".reg .{kind} {register};" for register, (kind, _) in vector.outputs.items()]
-        lines.append(text)
-        here = {}
-        for register, (kind, _) in vector.outputs.items():
-            size = int(kind[1:]) // 8
-            here[register] = self.output_bytes
-            lines.append(f"st.global.{kind} [%out{size}+{self.output_bytes}], {register};")
-            self.output_bytes += COUNT * size
-        self.outputs.append(here)
-        return "\n".join([*lines, "}\n"])
-
-    def keys(self) -> set[str]:
-        kernel = parse_kernel(self.ptx, "kernel")
-        return {key_of(one) for block in kernel.blocks for one in block.instructions} & {v.key for v in self.vectors}
-
-    def run(self, model: str) -> list[tuple[Array, Array]]:
-        """Every rank's outputs and cells."""
-        if model not in self.results:
-            try:
-                self.results[model] = self._run(model)
-            except Exception as error:  # kept too: the next vector fails at once
-                self.results[model] = error
-        found = self.results[model]
-        if isinstance(found, Exception):
-            raise found.with_traceback(None)
-        return found
-
-    def _run(self, model: str) -> list[tuple[Array, Array]]:
-        data = {
-            name: np.concatenate(blobs, axis=1) if blobs else np.zeros((self.ranks, 256), np.uint8)
-            for name, blobs in self.blobs.items()
-        }
-        code = executable(self.ptx, "bench/multimem")
-
-        def program(fabric: SimulatorFabric) -> tuple[Array, Array]:
-            source = put(fabric, "in", data["in"][fabric.rank])
-            cells = put(fabric, "cells", data["cells"][fabric.rank])
-            out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
-            arguments = [source.address, out.address, fabric.multicast_address(source), fabric.multicast_address(cells)]
-            fabric.barrier()
-            fabric.launch(code, 2, COUNT // 2, arguments)
-            fabric.synchronize()
-            fabric.barrier()
-            return get(fabric, out, "u1"), get(fabric, cells, "u1")
-
-        size = self.sizes["in"] + self.sizes["cells"] + self.output_bytes + (1 << 16)
-        outcome = run(make_world(self.ranks, heap_bytes=1 << size.bit_length(), multimem=model), program)
-        if any(outcome.errors):
-            raise outcome.error()
-        return outcome.results
-
-    def check(self, number: int, model: str) -> None:
-        """Compare one vector's registers on every rank, and its cells on every replica."""
-        vector = self.vectors[number]
-        for rank, (out, cells) in enumerate(self.run(model)):
-            for register, (kind, by_model) in vector.outputs.items():
-                size = int(kind[1:]) // 8
-                at = self.outputs[number][register]
-                found = out[at : at + COUNT * size].view(f"u{size}")
-                expected = by_model[model].astype(f"u{size}")
-                wrong = np.flatnonzero(found != expected)
-                assert not len(wrong), (
-                    f"{vector.key}-{vector.name} {model}, rank {rank}, {register}: {len(wrong)} samples differ; first {wrong[0]}: "
-                    f"expected {int(expected[wrong[0]]):#x}, found {int(found[wrong[0]]):#x}"
-                )
-            if vector.after is not None:
-                at = self.cells[number]
-                assert np.array_equal(cells[at : at + vector.after.shape[1]], vector.after[rank]), (
-                    f"{vector.key}, replica {rank}"
-                )
-
-
-@lru_cache(maxsize=8)
 def family(ranks: int) -> list[MultimemVector]:
     parts = (reduce_floats(ranks), reduce_integers(ranks), stores(ranks), reductions(ranks))
     return [vector for part in parts for vector in part]
-
-
-@lru_cache(maxsize=8)
-def bench_of(ranks: int) -> MultimemBench:
-    return MultimemBench(family(ranks), ranks)

@@ -1,0 +1,145 @@
+"""Float arithmetic, minima, comparisons. 16-bit floats are computed from their bits, alone or two to a word.
+
+All results are rounded once, to nearest even, subnormals kept; a NaN that comes out is PTX's canonical one. min and
+max order -0 below +0; without .NaN a NaN counts for nothing beside a number, with it NaN wins (f64 has no .NaN).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simulator import numbers
+from simulator.ir import Instruction
+from simulator.isa.arithmetic import COMPARE, comparison
+from simulator.isa.registry import DTYPES, Binder, Frame, Run, operation, ufunc_builder, value_builder
+
+_ARITHMETIC: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+INFINITY = {"f16": 0x7C00, "bf16": 0x7F80}
+"""The pattern of infinity, by type: beyond it lie the NaN."""
+
+
+def _register() -> None:
+    for name in ("f32", "f64"):
+        kind = DTYPES[name]
+        for opcode, function in _ARITHMETIC.items():
+            operation(f"{opcode}.{name}", neutral="rn")(_float(function, kind))
+        operation(f"div.rn.{name}")(_float(np.divide, kind))
+        operation(f"rcp.rn.{name}")(value_builder(_reciprocal, (kind,)))
+        operation(f"neg.{name}")(ufunc_builder(np.negative, kind, 1))
+        operation(f"abs.{name}")(ufunc_builder(np.absolute, kind, 1))
+    operation("fma.rn.f32")(value_builder(numbers.fma_f32, ("f4", "f4", "f4")))
+    operation("fma.rn.f64")(value_builder(numbers.fma_f64, ("f8", "f8", "f8")))
+    for name in _HALVES:
+        kind, sign = DTYPES[name], 0x80008000 if name.endswith("x2") else 0x8000
+        for opcode, function in _ARITHMETIC.items():
+            operation(f"{opcode}.{name}")(value_builder(half(function, name), (kind, kind)))
+        operation(f"fma.rn.{name}")(value_builder(half(numbers.fma_odd, name), (kind,) * 3))
+        operation(f"neg.{name}")(value_builder(_flip(sign, kind), (kind,)))
+        operation(f"abs.{name}")(value_builder(_clear(sign, kind), (kind,)))
+    for word in ("min", "max"):
+        for name in ("f32", "f64", *_HALVES):
+            operation(f"{word}.{name}")(_minimum(name, word == "max", propagate=False))
+            if name != "f64":
+                operation(f"{word}.NaN.{name}")(_minimum(name, word == "max", propagate=True))
+
+
+def _float(function: Any, kind: str) -> Any:
+    """Nearest even is what NumPy does; a NaN gets PTX's canonical bits, wherever somebody could look at them."""
+    canonical = numbers.canonical_f32 if kind == "f4" else numbers.canonical_f64
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        target = bind.write(instruction.operands[0])
+        left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
+
+        def run(frame: Frame) -> None:
+            regs = frame.regs
+            out = regs[target].view(kind)
+            function(regs[left].view(kind), regs[right].view(kind), out=out)
+            canonical(out)
+
+        def run_raw(frame: Frame) -> None:
+            regs = frame.regs
+            function(regs[left].view(kind), regs[right].view(kind), out=regs[target].view(kind))
+
+        return run if bind.bits_matter(instruction.operands[0]) else run_raw
+
+    return build
+
+
+def _reciprocal(a: Any) -> Any:
+    one = a.dtype.type(1)
+    return numbers.canonical_f32(one / a) if a.dtype == np.float32 else numbers.canonical_f64(one / a)
+
+
+def half(function: Any, name: str) -> Any:
+    """A function of float32 lanes as one of 16-bit floats, or of two of them in a word.
+
+    float32's rounding of one sum or product, then ours, give what one rounding would, for 24 >= 2 * 11 + 2.
+    """
+    widen, narrow = (
+        (numbers.bf16_to_f32, numbers.f32_to_bf16) if name.startswith("b") else (numbers.f16_to_f32, numbers.f32_to_f16)
+    )
+    return _by_halves(lambda *halves: narrow(function(*map(widen, halves))), name)
+
+
+def _by_halves(function: Any, name: str) -> Any:
+    """A function of 16-bit lanes as one of words that hold two, where the type does."""
+    if not name.endswith("x2"):
+        return function
+
+    def words(*operands: Any) -> Any:
+        out = function(*(operand.view(np.uint16).reshape(-1, 2) for operand in operands))
+        return np.ascontiguousarray(out).view(np.uint32).reshape(-1)
+
+    return words
+
+
+def _flip(sign: int, kind: str) -> Any:
+    mask = np.array(sign, kind)
+    return lambda a: a ^ mask
+
+
+def _clear(sign: int, kind: str) -> Any:
+    mask = ~np.array(sign, kind)
+    return lambda a: a & mask
+
+
+def _minimum(name: str, larger: bool, propagate: bool) -> Any:
+    kind = DTYPES[name]
+    if name in ("f32", "f64"):
+        return value_builder(lambda a, b: numbers.pick_floats(a, b, larger, propagate), (kind, kind))
+    infinity = INFINITY[name.removesuffix("x2")]
+    function = _by_halves(lambda a, b: numbers.pick_bits(a, b, infinity, larger, propagate), name)
+    return value_builder(function, (kind, kind))
+
+
+def _unordered(a: Any, b: Any) -> Any:
+    return np.isnan(a) | np.isnan(b)
+
+
+def _tests() -> dict[str, Any]:
+    """setp's words: eq to ge are false where there is a NaN, equ to geu true; num: both are numbers, nan: one isn't."""
+    tests: dict[str, Any] = {**COMPARE, "ne": lambda a, b: (a < b) | (a > b)}
+    opposite = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+    for word, other in opposite.items():
+        tests[f"{word}u"] = lambda a, b, ordered=tests[other]: ~ordered(a, b)
+    return {**tests, "num": lambda a, b: ~_unordered(a, b), "nan": _unordered}
+
+
+def _register_comparisons() -> None:
+    for word, function in _tests().items():
+        for name in ("f32", "f64"):
+            operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
+        for name, widen in (("f16", numbers.f16_to_f32), ("bf16", numbers.bf16_to_f32)):
+            operation(f"setp.{word}.{name}")(comparison(_widened(function, widen), "u2"))
+
+
+def _widened(function: Any, widen: Any) -> Any:
+    return lambda a, b: function(widen(a), widen(b))
+
+
+_register()
+_register_comparisons()

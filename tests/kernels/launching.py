@@ -1,0 +1,266 @@
+"""Launches a kernel on all ranks of a simulated world, again and again with no host barrier between launches.
+
+That is legal, because kernels keep their ranks apart themselves, and it shows when they don't. Buffers lie between
+guards, begin where the case says, and every store can be counted, byte by byte.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kernels import catalogue
+from kernels.spec import Case, Collective, KernelSpec, Parameter
+from memory.fabric import Executable, PeerLost, Region
+from simulator.fabric import SimulatorFabric
+from simulator.space import MULTICAST, TAG, Access, Space
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+GUARD_BYTES = 256
+PATTERN = 0xA5
+"""What guards hold, and outputs before each launch."""
+
+HEAP_BYTES = 1 << 20
+JOIN_S = 120.0
+
+Inputs = Callable[[int, int], torch.Tensor]
+"""Inputs(launch, rank): 1-D, any dtype, of the bytes of one rank's input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one rank's launches left: its output's bytes after each, and its workspaces after the last.
+
+    changed: the buffers that were written where they must not be, by name; "buffer" is the one that is both in place.
+    """
+
+    outputs: tuple[torch.Tensor, ...]
+    workspaces: Mapping[str, torch.Tensor]
+    changed: tuple[str, ...]
+    regions: Mapping[str, Region]
+
+
+@dataclass(slots=True)
+class Launches:
+    """Launches of a case, count of them, on all ranks; epoch is the last one that earlier launches used.
+
+    executables: one for all, or one a rank (None: that rank never launches).
+    """
+
+    spec: KernelSpec
+    case: Case
+    executables: Executable | Sequence[Executable | None]
+    inputs: Inputs
+    count: int = 1
+    epoch: int = 0
+    patience: int = 0
+    heap_bytes: int = HEAP_BYTES
+    count_stores: bool = False
+    found: dict[int, Found] = field(default_factory=dict)
+    errors: dict[int, BaseException] = field(default_factory=dict)
+    stores: StoreCounts | None = None
+
+    @property
+    def collective(self) -> Collective:
+        return catalogue.collective(self.case.op)
+
+    def run(self, **options: Any) -> SimulatedWorld:
+        """On a new world with these options; what ranks raise is in errors."""
+        world = SimulatedWorld(self.case.world_size, SimulatorOptions(heap_bytes=self.heap_bytes, **options))
+        if self.count_stores:
+            self.stores = StoreCounts(world.space)
+            world.space.observers.append(self.stores)
+        fabrics = [world.fabric(rank) for rank in range(self.case.world_size)]
+        threads = [threading.Thread(target=self._work, args=(world, fabric), daemon=True) for fabric in fabrics]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(JOIN_S)
+            assert not thread.is_alive(), "a rank hangs"
+        return world
+
+    def succeed(self, **options: Any) -> list[Found]:
+        """run, and raise what any rank raised: not the echo of another's failure, if it can be helped."""
+        self.run(**options)
+        for error in sorted(self.errors.values(), key=lambda one: isinstance(one, PeerLost)):
+            raise error
+        return [self.found[rank] for rank in range(self.case.world_size)]
+
+    def _work(self, world: SimulatedWorld, fabric: SimulatorFabric) -> None:
+        try:
+            self.found[fabric.rank] = self._rank(fabric)
+        except BaseException as failure:
+            self.errors[fabric.rank] = failure
+        try:
+            world.leave(fabric.rank, self.errors.get(fabric.rank))
+        except BaseException as failure:
+            self.errors.setdefault(fabric.rank, failure)
+
+    def _rank(self, fabric: SimulatorFabric) -> Found:
+        bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch)
+        arguments = [bound.argument(parameter, self.patience) for parameter in self.spec.parameters]
+        one = isinstance(self.executables, Executable)
+        executable = self.executables if one else self.executables[fabric.rank]
+        launch = self.spec.launch(self.case)
+        outputs = []
+        changed: dict[str, None] = {}
+        fabric.barrier()
+        for index in range(self.count):
+            data = self.inputs(index, fabric.rank).view(torch.uint8)
+            bound.prepare(data)
+            if executable is not None:
+                fabric.launch(executable, launch.grid, launch.block, arguments)
+            fabric.synchronize()
+            outputs.append(bound.output())
+            changed |= dict.fromkeys(bound.changed(data))
+        fabric.barrier()
+        workspaces = {name: bound.payload(name).view(torch.int32) for name in ("epochs", "status")}
+        return Found(tuple(outputs), workspaces, tuple(changed), dict(bound.regions))
+
+
+class Bound:
+    """A case's memory on one rank."""
+
+    def __init__(
+        self, fabric: SimulatorFabric, case: Case, spec: KernelSpec, collective: Collective, epoch: int
+    ) -> None:
+        self.fabric, self.case, self.collective = fabric, case, collective
+        self.regions: dict[str, Region] = {}
+        self.sizes: dict[str, int] = {}
+        self.starts = {"input": 0, "output": 0}
+        self.in_place = case.placement == "in_place"
+        counts = collective.counts(case.numel, case.world_size)
+        for name, count in zip(("input", "output"), counts, strict=True):
+            self.sizes[name] = count * case.itemsize
+        if self.in_place:
+            self._allocate("buffer", max(self.sizes.values()) + case.offset * case.itemsize)
+            self.regions |= dict.fromkeys(self.starts, self.regions["buffer"])
+        else:
+            for name in self.starts:
+                self._allocate(name, self.sizes[name] + case.offset * case.itemsize)
+        # Earlier epochs have left their number, or where a barrier counts arrivals of all ranks, as many.
+        arrived = as_int32(epoch * case.world_size) if spec.needs_multicast else epoch
+        for workspace in spec.workspaces(case):
+            self.sizes[workspace.name] = size_bytes = workspace.numel * getattr(torch, workspace.dtype).itemsize
+            self._allocate(workspace.name, size_bytes)
+            if workspace.zeroed:
+                begin = {"epochs": epoch, "signals": arrived}.get(workspace.name, 0)
+                content = torch.full((size_bytes // 4,), begin, dtype=torch.int32)
+                fabric.write(self.regions[workspace.name], GUARD_BYTES, content.view(torch.uint8))
+
+    def _allocate(self, name: str, size_bytes: int) -> None:
+        self.regions[name] = self.fabric.allocate(size_bytes + 2 * GUARD_BYTES, 256, name)
+        for start in (0, GUARD_BYTES + size_bytes):
+            self.fabric.write(self.regions[name], start, pattern(GUARD_BYTES))
+
+    def start(self, name: str, rank: int) -> int:
+        """The byte of its region at which a buffer of a rank begins."""
+        if name not in self.starts:
+            return GUARD_BYTES
+        element = self.case.offset
+        if self.in_place:
+            assert self.collective.in_place is not None
+            both = self.collective.in_place(self.case.numel, self.case.world_size, rank)
+            element += both[name == "output"]
+        return GUARD_BYTES + element * self.case.itemsize
+
+    def argument(self, parameter: Parameter, patience: int) -> int:
+        """A kernel argument on this rank."""
+        kind, name, rank = parameter.kind, parameter.of, self.fabric.rank
+        if kind == "address":
+            return self.regions[name].address + self.start(name, rank)
+        if kind == "multicast":
+            return self.fabric.multicast_address(self.regions[name]) + self.start(name, rank)
+        if kind == "peers":
+            table = [
+                self.fabric.peer_address(self.regions[name], peer) + self.start(name, peer)
+                for peer in range(self.case.world_size)
+            ]
+            region = self.fabric.allocate(8 * len(table), 256, f"peers of {name}")
+            self.fabric.write(region, 0, torch.tensor(table, dtype=torch.int64).view(torch.uint8))
+            return region.address
+        return {"numel": self.case.numel, "rank": rank, "root": self.case.root, "patience": patience}[kind]
+
+    def prepare(self, data: torch.Tensor) -> None:
+        """The input's bytes, and all else of both regions back to PATTERN."""
+        assert data.numel() == self.sizes["input"]
+        regions = {self.regions[name].name: self.regions[name] for name in self.starts}
+        for region in regions.values():
+            self.fabric.write(region, 0, pattern(region.size_bytes))
+        self.fabric.write(self.regions["input"], self.start("input", self.fabric.rank), data)
+
+    def payload(self, name: str) -> torch.Tensor:
+        region = self.regions[name]
+        return self.fabric.read(region, self.start(name, self.fabric.rank), self.sizes[name])
+
+    def output(self) -> torch.Tensor:
+        return self.payload("output").clone()
+
+    def changed(self, data: torch.Tensor) -> list[str]:
+        """The buffers that a kernel wrote where it must not: all but the bytes of an output that this rank gets."""
+        found = []
+        for name, region in self.regions.items():
+            if self.in_place and name in self.starts:
+                continue
+            expected = pattern(region.size_bytes)
+            if name in ("input", "buffer"):
+                self._slice(expected, "input").copy_(data)
+            content = self.fabric.read(region, 0, region.size_bytes)
+            mine = {"buffer": ["output"], "input": [], "output": ["output"]}.get(name, [name])
+            for one in mine if mine != ["output"] or self._gets_output() else []:
+                self._slice(content, one).copy_(self._slice(expected, one))
+            if not torch.equal(content, expected):
+                found.append(name)
+        return found
+
+    def _slice(self, content: torch.Tensor, name: str) -> torch.Tensor:
+        return content[self.start(name, self.fabric.rank) :][: self.sizes[name]]
+
+    def _gets_output(self) -> bool:
+        count = self.collective.counts(self.case.numel, self.case.world_size)[0]
+        inputs = [torch.zeros(count)] * self.case.world_size
+        return self.collective.outputs(inputs, self.fabric.rank, self.case.root) is not None
+
+
+class StoreCounts:
+    """How often each byte of a world's memory was stored to by plain stores and multicast ones; an Observer."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.counts = np.zeros(space.world_size * space.capacity, np.uint16)
+
+    def access(self, access: Access) -> None:
+        if access.action not in ("store", "broadcast"):
+            return
+        viewer = np.asarray(access.viewer, np.int64)
+        index = access.addresses.astype(np.int64) - TAG - viewer * self.space.view_bytes
+        every = index[:, None] + np.arange(access.width_bytes)
+        if access.action == "store":
+            np.add.at(self.counts, every, 1)
+            return
+        for rank in range(self.space.world_size):
+            np.add.at(self.counts, every + (rank - MULTICAST) * self.space.capacity, 1)
+
+    def of(self, rank: int, region: Region) -> npt.NDArray[np.uint16]:
+        """Per byte of a rank's region."""
+        start = region.address - self.space.base(rank)
+        return self.counts[start : start + region.size_bytes]
+
+
+def pattern(size_bytes: int) -> torch.Tensor:
+    return torch.full((size_bytes,), PATTERN, dtype=torch.uint8)
+
+
+def as_int32(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:
+    """uint8[size_bytes] that follow from the seed."""
+    return torch.from_numpy(np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8))

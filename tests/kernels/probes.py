@@ -1,0 +1,172 @@
+"""Kernels of a few lines on one rank, each a piece of the device code with nothing around it; and what runs them.
+
+They stand in the kernels' own frame, so they are traced and compiled as all kernels are. A table in memory gives each
+block, or each launch, its values, so that one launch tries thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cutlass
+import numpy as np
+import numpy.typing as npt
+import torch
+from kernels_launching import StoreCounts, pattern
+
+from kernels import device
+from kernels.family import address, spec_with
+from kernels.frame import Frame
+from kernels.spec import Case, KernelSpec
+from kernels.peers import reduced
+from kernels.status import STATUS_WORDS
+from kernels.tuning import Step, Tuning
+from memory.fabric import Executable
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+THREADS = 96
+"""The fewest that kernels have."""
+
+LANES = 32
+"""Of a block's threads, those that copy: few, so that little data goes round more than once."""
+
+
+def probe(name: str, body: Callable[[Frame], None], *, reduces: bool = False, **options: Any) -> KernelSpec:
+    """The spec of a probe with buffers input, table and output; options are choices of its own."""
+    spec = spec_with(
+        f"all_reduce/{name}",
+        body,
+        Tuning((Step(threads=THREADS, blocks=1, loads_in_flight=1, reason="a test"),)),
+        summary="a probe",
+        placements=("out_of_place",),
+        buffers=(address("input"), address("table"), address("output")),
+        vectors=lambda case: 1,
+        fold="rank_order",
+        options=lambda case: options,
+        **({} if reduces else {"reduces": False}),  # type: ignore[arg-type]
+    )
+    return replace(spec, sources=(*spec.sources, "tests/kernels/probes.py"))
+
+
+def case_of(dtype: str = "uint8", accumulator: str = "none", reduction: str = "none", world_size: int = 1) -> Case:
+    return Case("all_reduce", "a_probe", dtype, accumulator, reduction, 16, world_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What a probe left of its output, and how often it stored to each byte of input, table and output."""
+
+    output: torch.Tensor
+    stores: Mapping[str, npt.NDArray[np.uint16]]
+    others_stored: int
+
+
+def run(
+    executable: Executable,
+    spec: KernelSpec,
+    *,
+    grid: int,
+    output_bytes: int,
+    input: torch.Tensor | Sequence[tuple[int, torch.Tensor]] = (),
+    input_bytes: int = 16,
+    table: torch.Tensor | None = None,
+    numel: int = 0,
+    ranks: int = 1,
+    arch: str = "sm_90a",
+) -> Probed:
+    """Launch a probe on one rank. input: all of it, or pieces at byte offsets, and what lies between stays poisoned."""
+    if isinstance(input, torch.Tensor):
+        input_bytes, input = input.nbytes, [(0, input)]
+    heap_bytes = 1 << (input_bytes + output_bytes + 64 * grid + (1 << 20)).bit_length()
+    world = SimulatedWorld(1, SimulatorOptions(arch=arch, heap_bytes=heap_bytes))
+    counts = StoreCounts(world.space)
+    fabric = world.fabric(0)
+    contents = {
+        "table": torch.zeros(4, dtype=torch.int32) if table is None else table,
+        "output": pattern(output_bytes),
+        "signals": torch.zeros(grid * ranks, dtype=torch.int32),
+        "epochs": torch.zeros(grid, dtype=torch.int32),
+        "status": torch.zeros(STATUS_WORDS, dtype=torch.int32),
+    }
+    regions = {"input": fabric.allocate(input_bytes, 256, "input")}
+    for at, piece in input:
+        fabric.write(regions["input"], at, piece.flatten().view(torch.uint8))
+    for name, content in contents.items():
+        regions[name] = fabric.allocate(content.nbytes, 256, name)
+        fabric.write(regions[name], 0, content.flatten().view(torch.uint8))
+    peers = torch.full((ranks,), regions["signals"].address, dtype=torch.int64)
+    regions["peers"] = fabric.allocate(peers.nbytes, 256, "peers")
+    fabric.write(regions["peers"], 0, peers.view(torch.uint8))
+    plain = {"numel": numel, "rank": 0, "root": 0, "patience": 0}
+    arguments = []
+    for parameter in spec.parameters:
+        if parameter.kind == "peers":
+            arguments.append(regions["peers"].address)
+        else:
+            arguments.append(regions[parameter.of].address if parameter.of else plain[parameter.kind])
+    world.space.observers.append(counts)
+    fabric.launch(executable, grid, THREADS, arguments)
+    output = fabric.read(regions["output"], 0, output_bytes)
+    stores = {name: counts.of(0, regions[name]) for name in ("input", "table", "output")}
+    total = int(counts.counts.sum()) - sum(int(one.sum()) for one in stores.values())
+    world.leave(0, None)
+    return Probed(output, stores, total)
+
+
+def row(frame: Frame, count: int) -> list[Any]:
+    """A block's own values: int64[count] of the table."""
+    mine = frame.address("table") + cutlass.Int64(frame.block) * (8 * count)
+    return [device.load_address(mine, i) for i in range(count)]
+
+
+def copy(frame: Frame) -> None:
+    """Each block copies size bytes from a place in the input to one in the output; row: both places and the size."""
+    source, target, size = row(frame, 3)
+    index, lanes = cutlass.Int64(frame.thread), cutlass.Int64(LANES)
+    ends = frame.address("input") + source, frame.address("output") + target
+    frame.when(frame.thread < LANES, lambda: frame.copy(*ends, size, index, lanes, push=frame.choice("push")))
+
+
+def slices(frame: Frame) -> None:
+    """Thread r of a block stores the byte range of rank r's slice; row: the bytes before it, begin and end of a span."""
+    before, begin, end = row(frame, 3)
+    span = frame.span(frame.address("input") + before, end, begin)
+    parts = frame.sliced(span, frame.thread)
+    values = [span.first, span.last, parts.first, parts.last]
+    place = frame.address("output") + (cutlass.Int64(frame.block) * frame.world_size + frame.thread) * 32
+
+    def store() -> None:
+        for i, value in enumerate(values):
+            device.store_pair(place + 8 * i, [cutlass.Int32(value), cutlass.Int32(value >> 32)])
+
+    frame.when(frame.thread < frame.world_size, store)
+
+
+def share_out(frame: Frame) -> None:
+    """Store the number of lanes at output[number][index], int32[count][numel]."""
+
+    def store(number: Any, index: Any, lanes: Any) -> None:
+        place = cutlass.Int64(number) * frame.numel + index
+        device.store_word(frame.address("output") + place * 4, cutlass.Int32(lanes))
+
+    frame.each_peer(frame.choice("count"), store)
+
+
+def reduce(frame: Frame) -> None:
+    """Fold world_size contributions of numel 16-byte vectors each, one after another in the input, to the output.
+
+    With the choice "scale" it is what one contribution, a sum made elsewhere, becomes.
+    """
+
+    def work(offsets: Any) -> None:
+        (at,) = offsets
+        first = frame.address("input") + at
+        if frame.choice("scale"):
+            device.store_vector(frame.address("output") + at, frame.reduction.scale(device.load_vector(first)))
+            return
+        vectors = [device.load_vector(first + frame.numel * (16 * i)) for i in range(frame.world_size)]
+        device.store_vector(frame.address("output") + at, reduced(frame.reduction, vectors))
+
+    frame.span(frame.address("output"), frame.numel * 16).vectors(frame.index, frame.lanes, 1, work)

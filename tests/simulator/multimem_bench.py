@@ -1,0 +1,145 @@
+"""The bench of multimem's vectors: all of them in one kernel, launched on every rank of a world with different data."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import simulator_vectors_multimem as multimem
+import simulator_vectors_switch as switch
+from simulator_harness import executable, get, make_world, module, put, run
+from simulator_vectors_multimem import COUNT, Array, MultimemVector
+
+from simulator.fabric import SimulatorFabric
+from simulator.isa.registry import canonical, key_of
+from simulator.parse import parse_kernel
+
+ARCH = "sm_100a"
+"""The first that has all forms."""
+
+
+class MultimemBench:
+    """All vectors in one kernel, launched on every rank."""
+
+    def __init__(self, vectors: list[MultimemVector], ranks: int) -> None:
+        self.vectors, self.ranks = vectors, ranks
+        self.blobs: dict[str, list[Array]] = {"in": [], "cells": []}
+        self.sizes = {"in": 0, "cells": 0}
+        self.output_bytes = 0
+        self.outputs: list[dict[str, int]] = []
+        self.cells: list[int] = []
+        parts = [
+            f"  mad.lo.u64 %in{s}, %lane64, {s}, %in;\n  mad.lo.u64 %out{s}, %lane64, {s}, %out;\n"
+            for s in (1, 2, 4, 8)
+        ]
+        parts += [self._section(one) for one in vectors]
+        registers = "".join(f"  .reg .b64 %in{s}, %out{s};\n" for s in (1, 2, 4, 8))
+        self.ptx = module(
+            "".join(parts), ["u64 in", "u64 out", "u64 mcin", "u64 mccells"], registers=registers, target=ARCH
+        )
+        self.results: dict[str, list[tuple[Array, Array]] | Exception] = {}
+
+    def _place(self, where: str, rows: Array) -> int:
+        at = self.sizes[where]
+        padded = np.full((self.ranks, -(-rows.shape[1] // 256) * 256), 0x5A, np.uint8)
+        padded[:, : rows.shape[1]] = rows
+        self.blobs[where].append(padded)
+        self.sizes[where] += padded.shape[1]
+        return at
+
+    def _section(self, vector: MultimemVector) -> str:
+        lines = ["{", ".reg .b64 p; .reg .pred q;"]
+        text = vector.text
+        if vector.data is not None:
+            text = text.replace("{data}", str(self._place("in", vector.data)))
+        self.cells.append(self.sizes["cells"])
+        if vector.before is not None:
+            text = text.replace("{cells}", str(self._place("cells", vector.before)))
+        for register, (kind, values) in vector.inputs.items():
+            size = int(kind[1:]) // 8
+            at = self._place(
+                "in", np.ascontiguousarray(values.astype(f"u{size}")).view(np.uint8).reshape(self.ranks, -1)
+            )
+            lines.append(f".reg .{kind} {register}; ld.global.{kind} {register}, [%in{size}+{at}];")
+        lines += [f".reg .{kind} {register};" for register, (kind, _) in vector.outputs.items()]
+        lines.append(text)
+        here = {}
+        for register, (kind, _) in vector.outputs.items():
+            size = int(kind[1:]) // 8
+            here[register] = self.output_bytes
+            lines.append(f"st.global.{kind} [%out{size}+{self.output_bytes}], {register};")
+            self.output_bytes += COUNT * size
+        self.outputs.append(here)
+        return "\n".join([*lines, "}\n"])
+
+    def keys(self) -> set[str]:
+        kernel = parse_kernel(self.ptx, "kernel")
+        return {key_of(one) for block in kernel.blocks for one in block.instructions} & {
+            canonical(v.key.split("."), frozenset()) for v in self.vectors
+        }
+
+    def run(self, model: str) -> list[tuple[Array, Array]]:
+        """Every rank's outputs and cells."""
+        if model not in self.results:
+            try:
+                self.results[model] = self._run(model)
+            except Exception as error:  # kept too: the next vector fails at once
+                self.results[model] = error
+        found = self.results[model]
+        if isinstance(found, Exception):
+            raise found.with_traceback(None)
+        return found
+
+    def _run(self, model: str) -> list[tuple[Array, Array]]:
+        data = {
+            name: np.concatenate(blobs, axis=1) if blobs else np.zeros((self.ranks, 256), np.uint8)
+            for name, blobs in self.blobs.items()
+        }
+        code = executable(self.ptx, "bench/multimem", ARCH)
+
+        def program(fabric: SimulatorFabric) -> tuple[Array, Array]:
+            source = put(fabric, "in", data["in"][fabric.rank])
+            cells = put(fabric, "cells", data["cells"][fabric.rank])
+            out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
+            arguments = [source.address, out.address, fabric.multicast_address(source), fabric.multicast_address(cells)]
+            fabric.barrier()
+            fabric.launch(code, 2, COUNT // 2, arguments)
+            fabric.synchronize()
+            fabric.barrier()
+            return get(fabric, out, "u1"), get(fabric, cells, "u1")
+
+        size = self.sizes["in"] + self.sizes["cells"] + self.output_bytes + (1 << 16)
+        outcome = run(make_world(self.ranks, heap_bytes=1 << size.bit_length(), multimem=model, arch=ARCH), program)
+        if any(outcome.errors):
+            raise outcome.error()
+        return outcome.results
+
+    def check(self, number: int, model: str) -> None:
+        """Compare one vector's registers on every rank, and its cells on every replica."""
+        vector = self.vectors[number]
+        for rank, (out, cells) in enumerate(self.run(model)):
+            for register, (kind, by_model) in vector.outputs.items():
+                size = int(kind[1:]) // 8
+                at = self.outputs[number][register]
+                found = out[at : at + COUNT * size].view(f"u{size}")
+                expected = by_model[model].astype(f"u{size}")
+                wrong = np.flatnonzero(found != expected)
+                assert not len(wrong), (
+                    f"{vector.key}-{vector.name} {model}, rank {rank}, {register}: {len(wrong)} samples differ; first {wrong[0]}: "
+                    f"expected {int(expected[wrong[0]]):#x}, found {int(found[wrong[0]]):#x}"
+                )
+            if vector.after is not None:
+                at = self.cells[number]
+                assert np.array_equal(cells[at : at + vector.after.shape[1]], vector.after[rank]), (
+                    f"{vector.key}, replica {rank}"
+                )
+
+
+@lru_cache(maxsize=8)
+def family(ranks: int) -> list[MultimemVector]:
+    return [*multimem.family(ranks), *switch.family(ranks)]
+
+
+@lru_cache(maxsize=8)
+def bench_of(ranks: int) -> MultimemBench:
+    return MultimemBench(family(ranks), ranks)
