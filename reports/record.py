@@ -27,7 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from reports.codec import decoded, encoded, plain
+from reports.codec import LATER, decoded, encoded, plain
 from reports.timing import LinkLimit as LinkLimit
 from reports.timing import Timing as Timing
 
@@ -96,6 +96,10 @@ class Check:
 
     ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
     guard_faults has one sentence for every guard zone that was written to.
+
+    Relative errors are shares of the sum of an element's contributions' magnitudes, over the elements where that is
+    finite and not 0; None where nothing was summed. results says how many different results the ranks had in all, where
+    all should have the same; else None.
     """
 
     method: str
@@ -114,6 +118,9 @@ class Check:
     bound_value: float | None = None
     bound_used: float | None = None
     guard_faults: tuple[str, ...] = ()
+    max_relative_error: float | None = field(default=None, metadata=LATER)
+    rms_relative_error: float | None = field(default=None, metadata=LATER)
+    results: int | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

@@ -24,7 +24,9 @@ def _names(operand: Operand) -> list[str]:
 def _has_target(instruction: Instruction) -> bool:
     if instruction.opcode == "multimem":
         return "ld_reduce" in instruction.qualifiers
-    return instruction.opcode not in _NO_TARGET and bool(instruction.operands)
+    if instruction.opcode == "mbarrier":
+        return not {"init", "inval"} & set(instruction.qualifiers)
+    return instruction.opcode not in _NO_TARGET and instruction.opcode != "cp" and bool(instruction.operands)
 
 
 def targets_of(instruction: Instruction) -> list[str]:
@@ -43,6 +45,24 @@ def sources_of(instruction: Instruction) -> list[str]:
 def reads_clock(instruction: Instruction) -> bool:
     """Whether it may give something else the next time, though neither its registers nor memory changed."""
     return any(isinstance(operand, Register) and operand.name in CLOCKS for operand in instruction.operands)
+
+
+def reads_memory(instruction: Instruction) -> bool:
+    """Whether what it gives depends on memory, shared memory and mbarriers included."""
+    return instruction.opcode in ("ld", "atom", "multimem") or _asks_barrier(instruction)
+
+
+def writes_memory(instruction: Instruction) -> bool:
+    """Whether it may change memory each time it runs, so that who runs it again and again gets somewhere."""
+    if instruction.opcode == "mbarrier":
+        return not _asks_barrier(instruction)
+    if instruction.opcode == "multimem":
+        return not {"st", "red"}.isdisjoint(instruction.qualifiers)
+    return instruction.opcode in ("st", "red", "cp")
+
+
+def _asks_barrier(instruction: Instruction) -> bool:
+    return instruction.opcode == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(instruction.qualifiers)
 
 
 def registers_of(block: Block) -> tuple[set[str], set[str]]:

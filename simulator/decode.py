@@ -11,7 +11,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from simulator.dataflow import homes_of, live_in, reads_clock, registers_of, seen_as_bits, sources_of, targets_of
+from simulator.dataflow import (
+    homes_of,
+    live_in,
+    reads_clock,
+    reads_memory,
+    registers_of,
+    seen_as_bits,
+    sources_of,
+    targets_of,
+    writes_memory,
+)
 from simulator.ir import Block, Immediate, Instruction, Kernel, Operand, Register, Symbol
 from simulator.isa import find
 from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
@@ -41,7 +51,8 @@ _UNIFORM = {
 class Exit:
     """How a block ends.
 
-    kind: "jump" (to taken), "branch" (by predicate slot), "barrier" (then taken), "return" (where the predicate holds).
+    kind: "jump" (to taken), "branch" (by predicate slot), "barrier" or "wait" (for copies; then taken), "return" (where
+    the predicate holds).
     """
 
     kind: str
@@ -202,10 +213,8 @@ class _Decoder:
             kept_writes=tuple(sorted({self._register(n) for n in writes if n not in names})),
             local=tuple((self._register(name), dtype, number) for name, dtype, number in local),
             instructions=tuple(body),
-            reads_memory=any(one.opcode in ("ld", "atom", "multimem") for one in body),
-            writes_memory=any(
-                one.opcode in ("st", "red") or one.mnemonic.startswith(("multimem.st", "multimem.red")) for one in body
-            ),
+            reads_memory=any(map(reads_memory, body)),
+            writes_memory=any(map(writes_memory, body)),
             reads_clock=any(map(reads_clock, body)),
         )
 
@@ -247,7 +256,7 @@ class _Decoder:
         end = block.instructions[-1] if block.instructions else None
         if following >= len(self.kernel.blocks):
             following = -1
-        if end is None or end.opcode not in ("bra", "ret", "exit", "bar", "barrier"):
+        if end is None or not (end.opcode in ("bra", "ret", "exit", "bar", "barrier") or end.is_group_wait):
             return Exit("jump", following) if following >= 0 else Exit("return")
         find(end)
         predicate, negated = -1, False
@@ -264,6 +273,10 @@ class _Decoder:
             if end.operands != (Immediate(0),) or end.guard is not None:
                 raise UnknownInstruction(f"the simulator has barrier 0 for all threads only; {end.where()}")
             return Exit("barrier", following, instruction=end)
+        if end.is_group_wait:
+            if end.guard is not None or len(end.operands) != 1 or not isinstance(end.operands[0], Immediate):
+                raise UnknownInstruction(f"the simulator has wait_group for a number, unguarded; {end.where()}")
+            return Exit("wait", following, instruction=end)
         return Exit("return", -1, following, predicate, negated, end)
 
     def _scratch(self, block: Block, homes: dict[str, int]) -> list[tuple[str, str, int]]:

@@ -80,6 +80,11 @@ class Instruction:
     def mnemonic(self) -> str:
         return ".".join((self.opcode, *self.qualifiers))
 
+    @property
+    def is_group_wait(self) -> bool:
+        """Whether threads may have to stay here until copies are done."""
+        return self.opcode == "cp" and "wait_group" in self.qualifiers
+
     def where(self) -> str:
         """The PTX line and, where line information is there, the Python lines: for messages."""
         python = f", {self.source}" if self.source else ""

@@ -12,16 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memory.fabric import DeviceFault, Executable
+from simulator.copies import Copies, Waiting
 from simulator.decode import CHUNK_LANES, Program, Step, decode
+from simulator.groups import Group, Ids, ids_of, merge, split
+from simulator.ir import Immediate, Instruction
 from simulator.isa.registry import Frame, Lanes
 from simulator.space import LaneFault, Space, View
-
-Ids = npt.NDArray[np.int64]
-Group = range | Ids
-"""Lanes, ascending: a range where they are neighbours, else their numbers."""
 
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
@@ -77,6 +75,7 @@ class Batch:
         self.parameters = self._bind(arguments)
         self.shared = np.zeros((len(ranks) * grid, max(self.program.kernel.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
+        self.copies = Copies(self)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()
@@ -130,8 +129,7 @@ class Batch:
 
     def blocks_of(self, ids: Any) -> Lanes:
         """The number of each lane's block within the batch (rank position * grid + block)."""
-        lanes = np.arange(ids.start, ids.stop) if isinstance(ids, range) else ids
-        out: Lanes = lanes // self.block
+        out: Lanes = ids_of(ids) // self.block
         return out
 
     def place(self, lane: int) -> tuple[int, int, int]:
@@ -141,7 +139,7 @@ class Batch:
 
     def narrow(self, frame: Frame, some: Ids, slots: list[int]) -> Frame:
         """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
-        ids = np.arange(frame.ids.start, frame.ids.stop)[some] if isinstance(frame.ids, range) else frame.ids[some]
+        ids = ids_of(frame.ids)[some]
         regs = frame.regs[:]
         for slot in slots:
             if regs[slot].shape[0] == frame.count:
@@ -170,19 +168,22 @@ class Batch:
             masks.append(self._run_chunk(step, chunk))
         way_out = step.exit
         if way_out.kind == "jump":
-            self._arrive(way_out.taken, group, back=way_out.taken <= index)
+            self.arrive(way_out.taken, group, back=way_out.taken <= index)
         elif way_out.kind == "branch":
-            yes, no = _split(group, masks)
+            yes, no = split(group, masks)
             if yes is not None:
-                self._arrive(way_out.taken, yes, back=way_out.taken <= index)
+                self.arrive(way_out.taken, yes, back=way_out.taken <= index)
             if no is not None:
-                self._arrive(way_out.fallthrough, no, back=False)
+                self.arrive(way_out.fallthrough, no, back=False)
         elif way_out.kind == "barrier":
             self._barrier(way_out.taken, group)
+        elif way_out.kind == "wait":
+            assert way_out.instruction is not None
+            self.copies.wait(_waiting(way_out.taken, group, way_out.instruction))
         else:
-            yes, no = _split(group, masks) if way_out.predicate >= 0 else (group, None)
+            yes, no = split(group, masks) if way_out.predicate >= 0 else (group, None)
             if no is not None:
-                self._arrive(way_out.fallthrough, no, back=False)
+                self.arrive(way_out.fallthrough, no, back=False)
             if yes is not None:
                 self._done(yes)
 
@@ -240,7 +241,7 @@ class Batch:
                 run(frame)
                 position += 1
         except LaneFault as fault:
-            raise self._fault(step, position, frame, fault) from None
+            raise self.fault(int(frame.ids[fault.lane]), fault.message, step.instructions[position]) from None
         if not whole:
             for slot in step.kept_writes:
                 kept[slot][chunk] = regs[slot]
@@ -250,18 +251,19 @@ class Batch:
         taken: Lanes = ~mask if step.exit.negated else mask.copy()
         return taken
 
-    def _fault(self, step: Step, position: int, frame: Frame, fault: LaneFault) -> DeviceFault:
-        rank, block, thread = self.place(int(frame.ids[fault.lane]))
-        where = step.instructions[position].where()
+    def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
+        """The error that names a lane and what it did wrong in which instruction."""
+        rank, block, thread = self.place(lane)
         error = DeviceFault(
-            f"{self.executable.name} on rank {rank}, block {block}, thread {thread}: {fault.message}; {where}"
+            f"{self.executable.name} on rank {rank}, block {block}, thread {thread}: {message}; {instruction.where()}"
         )
         error.rank = rank  # type: ignore[attr-defined]
         return error
 
     # Where lanes go
 
-    def _arrive(self, index: int, group: Group, back: bool) -> None:
+    def arrive(self, index: int, group: Group, back: bool = False) -> None:
+        """Send lanes to a block; back says that they come there again."""
         if back and index in self.program.spin_headers:
             stuck, moving = self._watch(index, group)
             if stuck is not None:
@@ -290,7 +292,7 @@ class Batch:
         spin.version[at] = self.space.version
         for slot in slots:
             spin.kept[slot][at] = self.kept[slot][at]
-        return _split(group, [same])
+        return split(group, [same])
 
     def wake(self) -> bool:
         """Sleepers whose memory changed since become ready. Says whether any did."""
@@ -309,7 +311,7 @@ class Batch:
     def _barrier(self, following: int, group: Group) -> None:
         aligned = isinstance(group, range) and group.start % self.block == 0 and group.stop % self.block == 0
         if aligned and not self.at_barrier and self.lanes == int(self.alive.sum()):
-            self._arrive(following, group, back=False)
+            self.arrive(following, group, back=False)
             return
         self.at_barrier.append((following, group))
         self._release()
@@ -324,9 +326,9 @@ class Batch:
             return
         waiting, self.at_barrier = self.at_barrier, []
         for following, group in waiting:
-            yes, no = _split(group, [full[self.blocks_of(group)]])
+            yes, no = split(group, [full[self.blocks_of(group)]])
             if yes is not None:
-                self._arrive(following, yes, back=False)
+                self.arrive(following, yes, back=False)
             if no is not None:
                 self.at_barrier.append((following, no))
 
@@ -338,33 +340,16 @@ class Batch:
             self.rank_alive[rank] -= count
         if self.at_barrier:
             self._release()
+        if self.copies.under_way:
+            self.copies.ended(group)
 
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
         return merge(self.ready.pop(index))
 
 
-def _split(group: Group, masks: list[Lanes]) -> tuple[Group | None, Group | None]:
-    """The lanes where the mask holds, and the others; None for nobody."""
-    mask = masks[0] if len(masks) == 1 else np.concatenate(masks)
-    hits = int(np.count_nonzero(mask))
-    if hits == len(mask):
-        return group, None
-    if hits == 0:
-        return None, group
-    ids = np.arange(group.start, group.stop) if isinstance(group, range) else group
-    return compact(ids[mask]), compact(ids[~mask])
-
-
-def compact(ids: Ids) -> Group:
-    """A range, where the lanes are neighbours."""
-    first, last = int(ids[0]), int(ids[-1])
-    return range(first, last + 1) if last - first + 1 == len(ids) else ids
-
-
-def merge(groups: list[Group]) -> Group:
-    """One group of all lanes, ascending."""
-    if len(groups) == 1:
-        return groups[0]
-    arrays = [np.arange(one.start, one.stop) if isinstance(one, range) else one for one in groups]
-    return compact(np.sort(np.concatenate(arrays)))
+def _waiting(following: int, group: Group, instruction: Instruction) -> Waiting:
+    """What a cp.async.bulk.wait_group waits for."""
+    allowed = instruction.operands[0]
+    assert isinstance(allowed, Immediate)
+    return Waiting(following, group, allowed.bits, "read" in instruction.qualifiers)

@@ -309,7 +309,7 @@ def _blocks(items: list[str | Instruction]) -> tuple[tuple[Block, ...], dict[str
             names.append(item)
         else:
             current.append(item)
-            if item.opcode in _BLOCK_ENDS:
+            if item.opcode in _BLOCK_ENDS or item.is_group_wait:
                 close()
     close()
     last = blocks[-1].instructions[-1:] if blocks else ()

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
-from simulator.machine import Batch, Group, compact
+from simulator.copies import Copy
+from simulator.dataflow import reads_memory
+from simulator.groups import Group, compact, ids_of
+from simulator.machine import Batch
 from simulator.space import Access, Space
 
 OLDEST_EVERY = 16
@@ -21,6 +24,11 @@ STEP_NS = 1000
 """How far a step moves the clocks that kernels can read. It makes waits with a time limit end, and measures nothing."""
 EARLY_RETURN = 0.5
 """How often, in random order, the host of a rank goes on as soon as its kernel is done."""
+
+
+COPY_HASTE = (0.02, 0.3, 0.0)
+"""How often, in random order, a bulk copy moves on between two steps: by seed, for each finds other mistakes. 0: only
+when nothing else can happen."""
 
 
 @dataclass(slots=True)
@@ -60,17 +68,50 @@ class Scheduler:
                     since_wake = 0
                     woken = [batch.wake() for batch in batches]
                     if not any(woken) and not any(batch.ready for batch in batches):
-                        return True
+                        if not self._copy_next(batches):
+                            return True
+                        continue
                 self._check_budget(batches)
                 number, index, group = self._pick(batches)
                 self.trace = zlib.crc32(f"{number} {index} {int(group[0])} {len(group)}".encode(), self.trace)
                 batches[number].run(index, group)
                 self.steps += 1
                 self.space.clock_ns += STEP_NS
+                self._copy_due(batches)
                 if self.policy == "random" and _done(batches) > done:
                     done = _done(batches)
                     if self.random.random() < EARLY_RETURN:
                         return False
+
+    def _copy_due(self, batches: list[Batch]) -> None:
+        """Bulk copies move on between two steps: in fair order when they are due, in random order now and then."""
+        for batch in batches:
+            if not batch.copies.under_way:
+                continue
+            if self.policy == "fair":
+                batch.copies.advance([copy for copy in batch.copies.under_way if copy.due <= batch.steps])
+            elif self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
+                batch.copies.advance(self._some_copies(batch))
+
+    def _copy_next(self, batches: list[Batch]) -> bool:
+        """Nothing else can happen: let some copies move on. Says whether there were any."""
+        able = [batch for batch in batches if batch.copies.under_way]
+        if not able:
+            return False
+        batch = able[int(self.random.integers(len(able)))] if self.policy == "random" else able[0]
+        if self.policy == "random":
+            batch.copies.advance(self._some_copies(batch))
+        else:
+            due = min(copy.due for copy in batch.copies.under_way)
+            batch.copies.advance([copy for copy in batch.copies.under_way if copy.due == due])
+        return True
+
+    def _some_copies(self, batch: Batch) -> list[Copy]:
+        """A copy at random; or all of its block, its rank, or of everybody."""
+        copies = batch.copies.under_way
+        one = copies[int(self.random.integers(len(copies)))]
+        unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
+        return [copy for copy in copies if copy.lane // unit == one.lane // unit] if unit else [one]
 
     def _check_budget(self, batches: list[Batch]) -> None:
         if self.aborted is not None:
@@ -130,7 +171,7 @@ def _done(batches: list[Batch]) -> int:
 
 def _cut(group: Group, low: int, high: int) -> tuple[Group, Group | None]:
     """The lanes in [low, high), and the others."""
-    ids = np.arange(group.start, group.stop) if isinstance(group, range) else group
+    ids = ids_of(group)
     mask = (ids >= low) & (ids < high)
     if mask.all():
         return group, None
@@ -185,6 +226,7 @@ def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, in
 def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     """Run one turn of the lane's spin with somebody listening, and say what it read."""
     listener = _Listener(space)
+    batch.copies.asked = -1
     space.observers.append(listener)
     batch.ready = {index: [range(lane, lane + 1)]}
     try:
@@ -194,7 +236,7 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
                     break
                 where = min(batch.ready)
                 batch.run(where, batch.take(where))
-                if listener.seen and index in batch.ready:
+                if (listener.seen or batch.copies.asked >= 0) and index in batch.ready:
                     break
     finally:
         space.observers.remove(listener)
@@ -203,7 +245,9 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     text = f"rank {rank}, block {block}, thread {thread} spins"
     if not listener.seen:  # on shared memory or through the switch, where one value would say little
         loop = (one for step in batch.program.steps[index:] for one in step.instructions)
-        return f"{text}: {next(one for one in loop if one.opcode in ('ld', 'atom', 'multimem')).where()}"
+        read = next(one for one in loop if reads_memory(one)).where()
+        copies = batch.copies
+        return f"{text}: {f'waits for {copies.told(copies.asked)}; ' if copies.asked >= 0 else ''}{read}"
     access, value = listener.seen[-1]
     address = int(access.addresses[0])
     place = space.describe(address - space.base(rank), address)

@@ -181,6 +181,41 @@ class Space(Heaps):
             self.version += 1
         return spans
 
+    # Bulk copies
+
+    def resolve_bulk(self, rank: int, address: int, size_bytes: int, instruction: Instruction, action: str) -> int:
+        """Check a bulk copy's range of global memory, as one lane of rank sees it; gives its index.
+
+        action: "load" or "store". What it does with the bytes comes later: read_bulk and write_bulk.
+        """
+        view, addresses = View(self.base(rank), rank), np.array([address], np.uint64)
+        index = np.array([address - self.base(rank)], np.int64)
+        start = int(index[0])
+        if start < 0 or start >= self.world_size * self.capacity:
+            self._wrong_window(view, addresses, index, size_bytes, action)
+        found = self._one_allocation(start, start + size_bytes)
+        if found is None:
+            self._bounds(index, addresses, size_bytes, action)
+            raise AssertionError("bounds are right, and there is no allocation")
+        if self.observers:
+            self._observe(Access(instruction, action, size_bytes, 1, rank, found.rank, addresses))
+        return start
+
+    def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+        """A copy of the bytes. Raises LaneFault for poison."""
+        good = self.written[index : index + size_bytes]
+        found = self._one_allocation(index, index + size_bytes)
+        if found is not None and found.unwritten and not good.all():
+            first = index + int(np.argmin(good))
+            place = self.describe(first, self.base(found.rank) + first)
+            raise LaneFault(0, f"bulk copy of {size_bytes} bytes: never written (poison) from {place}")
+        return self.memory[index : index + size_bytes].copy()
+
+    def write_bulk(self, index: int, data: npt.NDArray[np.uint8]) -> None:
+        self.memory[index : index + len(data)] = data
+        self.written[index : index + len(data)] = 1
+        self.version += 1
+
     def _observe(self, access: Access) -> None:
         for observer in self.observers:
             observer.access(access)

@@ -1,6 +1,6 @@
 """PTX instructions on lanes: one table, filled by one file a family."""
 
-from simulator.isa import arithmetic, atomic, control, convert, floats, memory, multimem, switch
+from simulator.isa import arithmetic, atomic, bulk, control, convert, floats, memory, multimem, switch
 from simulator.isa.registry import TABLE, Frame, Operation, UnknownInstruction, find, key_of
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "UnknownInstruction",
     "arithmetic",
     "atomic",
+    "bulk",
     "control",
     "convert",
     "find",

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
+import simulator_vectors_bulk as bulk
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
 import simulator_vectors_float as floats
@@ -29,11 +30,12 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "shared": memory.family_shared,
     "atomic": atomic.family,
     "control": control.family,
+    "bulk": bulk.family,
     "ret": lambda: control.endings()["ret"],
     "exit": lambda: control.endings()["exit"],
     "parameter": control.parameters,
 }
-SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED}
+SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
 
 
 @lru_cache(maxsize=32)

@@ -1,0 +1,226 @@
+"""The matrix of all that the catalogue could be asked, as cases: whole, or a sample that covers every pair of its axes.
+
+A cell is a kernel with a dtype, an accumulator and a reduction that belong together (kernels/dtypes.py); each is run on
+every world size with every kind of input, placement, shape and root. What a kernel refuses is a cell, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+
+from kernels import catalogue
+from kernels.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
+from kernels.spec import Case, KernelSpec, refuses
+from memory.fabric import Traits
+
+WORLD_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 16, 72)
+INPUTS = ("exact", "normal", "edge")
+PLACEMENTS = ("out_of_place", "in_place")
+SHAPES = ("whole", "odd", "few", "none", "long")
+ROOTS = ("first", "middle", "last")
+ARCHS = ("sm_90a", "sm_100a")
+"""Where a cell is run: on the first, or on the first that has it."""
+
+DRAWN = 60
+"""Rows that are drawn for a pair; the one with the most pairs that are missing is taken."""
+
+LARGEST_LONG_WORLD = 8
+"""Longer buffers, of several turns of a loop, only up to here: 72 ranks of them take the simulator minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A kernel, by its name, and what it computes with."""
+
+    name: str
+    dtype: str
+    accumulator: str
+    reduction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One point of the matrix, by its axes."""
+
+    name: str
+    dtype: str
+    accumulator: str
+    reduction: str
+    world_size: int
+    inputs: str
+    placement: str
+    shape: str
+    root: str
+
+
+def cells() -> Iterator[Cell]:
+    """All of them, refused ones too, in the catalogue's order."""
+    for spec in catalogue.SPECS:
+        if catalogue.collective(spec.op).reduces:
+            for dtype in ARITHMETIC:
+                for reduction in reductions_of(dtype):
+                    for accumulator in accumulators_of(dtype, reduction):
+                        yield Cell(spec.name, dtype, accumulator, reduction)
+        else:
+            for dtype in ALL:
+                yield Cell(spec.name, dtype, NONE, NONE)
+
+
+def rows(cell: Cell, world_size: int) -> Iterator[Row]:
+    """What a cell is run with in a world: every kind of input, placement, shape and root, in few rows."""
+    spec = catalogue.find(cell.name)
+    first, last = spec.placements[0], spec.placements[-1]
+    plan = [
+        ("odd", "normal", first, "last"),
+        ("whole", "edge", last, "first"),
+        ("few", "exact", first, "middle"),
+        ("odd", "edge", first, "first"),
+        ("none", "normal", last, "first"),
+        ("long", "exact", last, "last"),
+        ("long", "normal", first, "middle"),
+    ]
+    refused = next((where for where in PLACEMENTS if where not in spec.placements), None)
+    if refused:
+        plan.append(("whole", "normal", refused, "first"))
+    for shape, inputs, placement, root in plan:
+        if shape != "long" or world_size <= LARGEST_LONG_WORLD:
+            yield Row(*_values(cell), world_size, inputs, placement, shape, root)
+
+
+def case_of(row: Row) -> Case:
+    """The case of a row."""
+    spec, collective = catalogue.find(row.name), catalogue.collective(row.name.split("/")[0])
+    itemsize, n = ITEMSIZES[row.dtype], row.world_size
+    chunks = n if collective.chunked else 1
+    per_vector = 16 // itemsize
+    numel, offset = {
+        "whole": (3 * n * per_vector, 0),
+        "odd": (chunks * (2 * per_vector + 3), 1),
+        "few": (chunks if collective.chunked else max(1, n - 1), per_vector - 1),
+        "none": (0, 0),
+        "long": (n * (((20 << 10) // itemsize) // n + 1), 0),
+    }[row.shape]
+    if spec.op == "barrier":
+        numel, offset = (0 if row.shape == "none" else 1), 0
+    root = {"first": 0, "middle": n // 2, "last": n - 1}[row.root] if collective.rooted else 0
+    return Case(
+        spec.op,
+        spec.algorithm,
+        row.dtype,
+        row.accumulator,
+        row.reduction,
+        numel * itemsize,
+        n,
+        placement=row.placement,
+        inputs=row.inputs,
+        root=root,
+        offset=offset,
+    )
+
+
+@cache
+def arch_of(cell: Cell) -> str:
+    """The first architecture whose instructions the cell needs nothing beyond; the first where none has it."""
+    spec = catalogue.find(cell.name)
+    numel = 1 if spec.op == "barrier" else 0
+    case = Case(spec.op, spec.algorithm, cell.dtype, cell.accumulator, cell.reduction, numel * ITEMSIZES[cell.dtype], 1)
+    return next((arch for arch in ARCHS if refusal(case, arch) is None), ARCHS[0])
+
+
+def refusal(case: Case, arch: str) -> str | None:
+    """Why the kernel refuses a case on a machine that has everything else."""
+    traits = Traits("any", arch, case.world_size, 1 << 30, multicast=True)
+    return refuses(catalogue.find(case.name), catalogue.collective(case.op), case, traits)
+
+
+def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD_SIZES) -> list[Row]:
+    """The whole matrix of these kernels; rows whose cases are the same (a barrier has one size) stand once."""
+    names = {spec.name for spec in specs}
+    found: dict[str, Row] = {}
+    for cell in cells():
+        if cell.name in names:
+            for world_size in world_sizes:
+                for row in rows(cell, world_size):
+                    found.setdefault(case_of(row).id, row)
+    return list(found.values())
+
+
+Pair = tuple[str, object, str, object]
+"""Two axes with a value each, the axes in alphabetical order."""
+
+
+def pairs(row: Row) -> set[Pair]:
+    """Every pair of values of two axes in a row."""
+    values = sorted((one.name, getattr(row, one.name)) for one in fields(row))
+    return {(*one, *other) for one, other in itertools.combinations(values, 2)}
+
+
+def axes(cell: Cell) -> dict[str, tuple[object, ...]]:
+    """The values that each axis can have where the cell's kernel takes it."""
+    spec, collective = catalogue.find(cell.name), catalogue.collective(cell.name.split("/")[0])
+    values: dict[str, tuple[object, ...]] = {name: (getattr(cell, name),) for name in Cell.__slots__}
+    return values | {
+        "world_size": WORLD_SIZES,
+        "inputs": INPUTS,
+        "placement": spec.placements,
+        "shape": ("few",) if spec.op == "barrier" else SHAPES,
+        "root": ROOTS if collective.rooted else ROOTS[:1],
+    }
+
+
+def sample(seed: int = 0) -> list[Row]:
+    """Few rows that hold every pair of values of two axes that any row of the matrix holds, made greedily.
+
+    Pairs whose rows a kernel all refuses (a misaligned bulk copy) stay out: the whole matrix has them.
+    """
+    draw = random.Random(seed)
+    taken = {}
+    for cell in cells():
+        spec = catalogue.find(cell.name)
+        plain = Row(*_values(cell), 1, "exact", spec.placements[0], "few", "first")
+        if refusal(case_of(plain), arch_of(cell)) is None:
+            taken[cell] = axes(cell)
+    having: dict[Pair, list[Cell]] = {}
+    for cell, values in taken.items():
+        for one, other in itertools.combinations(sorted(values), 2):
+            for left, right in itertools.product(values[one], values[other]):
+                having.setdefault((one, left, other, right), []).append(cell)
+    chosen: list[Row] = []
+    missing = set(having)
+    for pair in sorted(having, key=str):
+        if pair not in missing:
+            continue
+        fitting = [row for row in _drawn(draw, pair, having[pair], taken) if _is_run(row)]
+        if fitting:
+            best = max(fitting, key=lambda row: len(pairs(row) & missing))
+            chosen.append(best)
+            missing -= pairs(best)
+    return chosen
+
+
+def _drawn(
+    draw: random.Random, pair: Pair, having: list[Cell], taken: dict[Cell, dict[str, tuple[object, ...]]]
+) -> Iterator[Row]:
+    """Rows with a pair, drawn by lot."""
+    fixed = {pair[0]: pair[1], pair[2]: pair[3]}
+    for _ in range(DRAWN):
+        values = {name: draw.choice(options) for name, options in taken[draw.choice(having)].items()}
+        yield Row(**{**values, **fixed})  # type: ignore[arg-type]
+
+
+def _is_run(row: Row) -> bool:
+    if row.shape == "long" and row.world_size > LARGEST_LONG_WORLD:
+        return False
+    return refusal(case_of(row), arch_of(_cell(row))) is None
+
+
+def _values(cell: Cell) -> tuple[str, str, str, str]:
+    return cell.name, cell.dtype, cell.accumulator, cell.reduction
+
+
+def _cell(row: Row) -> Cell:
+    return Cell(row.name, row.dtype, row.accumulator, row.reduction)
