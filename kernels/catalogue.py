@@ -24,6 +24,7 @@ OPS: tuple[str, ...] = (
 
 NAMES: tuple[str, ...] = (
     "all_reduce/one_shot",
+    "all_reduce/one_shot_rotated",
     "all_reduce/two_shot",
     "all_reduce/lamport",
     "all_reduce/ll",
