@@ -41,7 +41,7 @@ def body(frame: Frame) -> None:
     from kernels.inbox import Inbox, Sentinel, Turn, exchange
 
     if frame.world_size == 1:
-        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     turn = Turn(frame, frame.choice("banks"))
     form = Sentinel(frame.itemsize, frame.choice("safe_zeros", True))

@@ -40,7 +40,7 @@ def body(frame: Frame) -> None:
     from kernels.inbox import Flagged, Inbox, Turn, exchange
 
     if frame.world_size == 1:
-        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     turn = Turn(frame, frame.choice("banks"))
     exchange(frame, Inbox(frame, "inbox", frame.world_size, turn, Flagged(frame.epoch), DATA))
