@@ -31,15 +31,17 @@ the switch narrows is its own. Where the interval goes beyond the largest number
 permitted both; so they are where a contribution is infinite. In native float8 an infinity among the contributions
 may have been made finite by any addition: nothing is demanded.
 
-*avg by multimem.* The kernel makes the result from V (of the dtype, from low to high as above) by one rounded
-product and one rounding (numerics.average_of_sum), which are monotone: the results go from that of the least V to
-that of the greatest.
+*avg before the sum.* Libraries, and kernels for the few elements that they fold beside the switch, may multiply each
+contribution by 1/n in the accumulator's type. Let g be (n-1) u (or what stands for it), c the 1/n that is farthest off,
+a = (1 + u) (1 + |n c - 1|) - 1 the error of such a product and t the accumulator's smallest subnormal. The products y_i
+obey |y_i - x_i / n| <= a |x_i| / n + 0.51 t (t / 2, and a little for native float8's second rounding), and their sum
+errs by g sum |y_i|; altogether by E = (g (1 + a) + a) M / n + 0.51 (1 + g) n t. With A = S / n the results go from
+min(A - E, down(A)) to max(A + E, up(A)), with an accumulator wider than the dtype from down(A - E) to up(A + E).
 
-*avg by a library* may multiply before the sum or after it, by 1/n as any of its types has it. Let g be (n-1) u (or what
-stands for it), c the 1/n that is farthest off, a = (1 + u) (1 + |n c - 1|) - 1 the error of such a product and t the
-smallest subnormal. Before: the products y_i obey |y_i - x_i / n| <= a |x_i| / n + t / 2, and their sum errs by g sum
-|y_i|; altogether E = (g (1 + a) + a) M / n + (1 + g) n t / 2. After: (g + a (1 + g)) M / n + t / 2, which is no more.
-So from min(A - E, down(A)) to max(A + E, up(A)), A = S / n.
+*avg after the sum.* A multimem kernel makes the result from V (of the dtype, from low to high as above) by one rounded
+product and one rounding (numerics.average_of_sum), which are monotone: the results go from that of the least V to that
+of the greatest. For accumulators of the dtype's own precision, a library's among them, this needs no room of its own:
+its error is at most (g + a (1 + g)) M / n + t / 2. Otherwise the interval spans both.
 
 *min and max by multimem.* PTX says nothing of NaN and of zeros' signs: right is the min or max of the contributions
 that are numbers, either zero for a zero, and NaN where any contribution is NaN; of e5m2 57344 for infinity, too.
@@ -133,27 +135,60 @@ def bound(
     total = total or exact_sum(parts)
     if len(parts) == 1:
         return _of_one(parts, total)
-    if reduction == "sum":
-        return _of_sum(parts, total, wide)
-    return _of_library_average(parts, total) if accumulator == LIBRARY else _of_average(parts, total, wide)
+    return _of_sum(parts, total, wide) if reduction == "sum" else _of_average(parts, total, wide)
 
 
 def _of_sum(parts: Sequence[torch.Tensor], total: ExactSum, wide: Format) -> Bound:
     dtype = parts[0].dtype
     error = _error(dtype, wide, len(parts)) * total.magnitude
-    low, high = total.value - error, total.value + error
-    if wide is FORMATS[dtype]:
-        low = torch.minimum(low, on_grid(total.value, dtype, torch.floor))
-        high = torch.maximum(high, on_grid(total.value, dtype, torch.ceil))
-        formula = "min(S - E, down(S)) <= out <= max(S + E, up(S))"
-    else:
-        low, high = on_grid(low, dtype, torch.floor), on_grid(high, dtype, torch.ceil)
-        formula = "down(S - E) <= out <= up(S + E)"
+    ends, formula = _around(total.value, error, dtype, wide)
     formula += f", E = {_share(dtype, wide, len(parts))} * sum|x|"
-    return _limited(parts, total, wide, total.value, (low, high), formula)
+    return _limited(parts, total, wide, total.value, ends, formula)
+
+
+def _around(
+    value: torch.Tensor, error: torch.Tensor, dtype: torch.dtype, wide: Format
+) -> tuple[tuple[torch.Tensor, torch.Tensor], str]:
+    """The ends that an error leaves a result, before or after it was rounded, and that in words."""
+    low, high = value - error, value + error
+    if wide is not FORMATS[dtype]:
+        ends = on_grid(low, dtype, torch.floor), on_grid(high, dtype, torch.ceil)
+        return ends, "down(S - E) <= out <= up(S + E)"
+    low = torch.minimum(low, on_grid(value, dtype, torch.floor))
+    high = torch.maximum(high, on_grid(value, dtype, torch.ceil))
+    return (low, high), "min(S - E, down(S)) <= out <= max(S + E, up(S))"
 
 
 def _of_average(parts: Sequence[torch.Tensor], total: ExactSum, wide: Format) -> Bound:
+    before = _of_premultiplied(parts, total, wide)
+    if wide is FORMATS[parts[0].dtype]:
+        return before
+    after = _of_sum_times(parts, total, wide)
+    return Bound(
+        before.exact,
+        torch.minimum(before.low, after.low),
+        torch.maximum(before.high, after.high),
+        f"{before.formula}; or {after.formula}",
+        before.may_be_nan if after.may_be_nan is None else after.may_be_nan,  # what overflows before, does so after
+    )
+
+
+def _of_premultiplied(parts: Sequence[torch.Tensor], total: ExactSum, wide: Format) -> Bound:
+    dtype, count = parts[0].dtype, len(parts)
+    growth, unit = _growth(dtype, wide, count), _unit(dtype, wide)
+    factors = [averaging_factor(one, count) for one in FORMATS if FORMATS[one] is wide]
+    product = (1 + unit) * (1 + max(unit, *(abs(count * factor - 1) for factor in factors))) - 1
+    share = growth * (1 + product) + product
+    subnormals = 0.51 * (1 + growth) * count
+    average = exact_average(parts, total)
+    error = (share / count + 2.0**-50) * total.magnitude + subnormals * wide.smallest_subnormal
+    ends, formula = _around(average, error, dtype, wide)
+    formula = formula.replace("S", "A")
+    formula += f", A = S / {count}, E = {share:.4g} * sum|x| / {count} + {subnormals:.4g} subnormals"
+    return _limited(parts, total, wide, average, ends, formula)
+
+
+def _of_sum_times(parts: Sequence[torch.Tensor], total: ExactSum, wide: Format) -> Bound:
     """The switch's sum, from the least to the greatest, multiplied by the kernel."""
     dtype, count = parts[0].dtype, len(parts)
     form = FORMATS[dtype]
@@ -161,39 +196,17 @@ def _of_average(parts: Sequence[torch.Tensor], total: ExactSum, wide: Format) ->
     anything = (limit.low == -math.inf) & (limit.high == math.inf)
 
     def finished(end: torch.Tensor) -> torch.Tensor:
-        end = torch.where(end.abs() >= form.overflow, end * math.inf, end)
-        end = end if form.has_infinity else end.clamp(-form.largest, form.largest)
-        wide_end = end if dtype is torch.float64 else end.to(torch.float32)
-        return _real(average_of_sum(wide_end, count, dtype))
+        infinite = torch.where(end.abs() >= form.overflow, end * math.inf, end)
+        end = infinite if form.has_infinity else end.clamp(-form.largest, form.largest)
+        return _real(average_of_sum(end.to(torch.float32), count, dtype))
 
-    # What the switch gives is a number of the dtype: the ends move inwards to the nearest.
-    low, high = finished(on_grid(limit.low, dtype, torch.ceil)), finished(on_grid(limit.high, dtype, torch.floor))
     return Bound(
-        _on_line(exact_average(total, count), form),
-        torch.where(anything, limit.low, low),
-        torch.where(anything, limit.high, high),
-        f"round(low / {count}) <= out <= round(high / {count}) for {limit.formula.replace('out', 'sum')}",
+        limit.exact,
+        torch.where(anything, limit.low, finished(limit.low)),
+        torch.where(anything, limit.high, finished(limit.high)),
+        f"round(V / {count}), {limit.formula.replace('out', 'V')}",
         limit.may_be_nan,
     )
-
-
-def _of_library_average(parts: Sequence[torch.Tensor], total: ExactSum) -> Bound:
-    dtype, count = parts[0].dtype, len(parts)
-    form = FORMATS[dtype]
-    growth, unit = _growth(dtype, form, count), _unit(dtype, form)
-    off = max([abs(averaging_factor(wide, count) * count - 1) for wide in (dtype, torch.float32, torch.float64)])
-    off = off if dtype is not torch.float64 else form.unit_roundoff
-    product = (1 + unit) * (1 + max(off, unit)) - 1
-    average = exact_average(total, count)
-    error = ((growth * (1 + product) + product) / count + 2.0**-50) * total.magnitude
-    error = error + (1 + growth) * count * form.smallest_subnormal / 2
-    low = torch.minimum(average - error, on_grid(average, dtype, torch.floor))
-    high = torch.maximum(average + error, on_grid(average, dtype, torch.ceil))
-    formula = (
-        f"min(A - E, down(A)) <= out <= max(A + E, up(A)), A = S / {count}, "
-        f"E = {growth * (1 + product) + product:.3g} * sum|x| / {count} + {(1 + growth) * count / 2:.3g} subnormals"
-    )
-    return _limited(parts, total, form, average, (low, high), formula)
 
 
 def _of_one(parts: Sequence[torch.Tensor], total: ExactSum) -> Bound:
@@ -234,38 +247,37 @@ def _limited(
     dtype = parts[0].dtype
     form = FORMATS[dtype]
     low, high = (end.clamp(-form.overflow, form.overflow) for end in ends)
-    low, high = _with_saturation(dtype, low, high)
-    may_be_nan = None if form.has_infinity else (high > form.largest) | (low < -form.largest)
     boundless = total.magnitude * (1 + _error(dtype, wide, len(parts))) > wide.largest
+    may_be_nan = None
     given = ~total.magnitude.isfinite()
     if bool(given.any()):
         given &= ~finite_parts(parts)
-        boundless &= ~given
-        nan_only, anything, nan_too = _of_given(parts, total, wide)
-        boundless |= given & anything
-        low, high = torch.where(given & nan_only, math.nan, low), torch.where(given & nan_only, math.nan, high)
-        nan_too = given & (nan_too | nan_only)
-        may_be_nan = nan_too if may_be_nan is None else torch.where(given, nan_too, may_be_nan)
+        special = exact.clamp(-form.overflow, form.overflow)  # infinity's place on the line, or NaN
+        low, high = torch.where(given, special, low), torch.where(given, special, high)
+        anything, nan_too = _of_given(parts, total, wide)
+        boundless = torch.where(given, anything, boundless)
+        may_be_nan = given & nan_too
+    low, high = _with_saturation(dtype, low, high)
+    if not form.has_infinity:
+        beyond = (high > form.largest) | (low < -form.largest)
+        may_be_nan = beyond if may_be_nan is None else may_be_nan | beyond
     low, high = torch.where(boundless, -math.inf, low), torch.where(boundless, math.inf, high)
     if bool(boundless.any()):
         may_be_nan = boundless if may_be_nan is None else may_be_nan | boundless
     return Bound(_on_line(exact, form), low, high, formula, may_be_nan)
 
 
-def _of_given(
-    parts: Sequence[torch.Tensor], total: ExactSum, wide: Format
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of elements with NaN or infinities among the contributions: where only NaN is right, where anything is, and where
-    NaN is right, too (a finite sum may overflow on its way, and meet an infinity of the other sign)."""
+def _of_given(parts: Sequence[torch.Tensor], total: ExactSum, wide: Format) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of elements with NaN or infinities among the contributions: where anything is right (an infinity that native
+    float8 may have made finite), and where NaN is: a finite sum may overflow on its way to an infinity of the other
+    sign."""
     values = [to_float64(part) for part in parts]
-    finite = sum(torch.where(value.isfinite(), value, 0.0).abs() for value in values)
-    assert isinstance(finite, torch.Tensor)
-    holds_nan = values[0].isnan()
-    for value in values[1:]:
-        holds_nan = holds_nan | value.isnan()
-    if wide is FORMATS[torch.float8_e5m2]:
-        return holds_nan, ~holds_nan, torch.zeros_like(holds_nan)
-    return total.value.isnan(), torch.zeros_like(holds_nan), finite > wide.largest
+    holds_nan, finite = torch.zeros_like(values[0], dtype=torch.bool), torch.zeros_like(values[0])
+    for value in values:
+        holds_nan |= value.isnan()
+        finite += torch.where(value.isfinite(), value.abs(), 0.0)
+    anything = ~holds_nan if wide is FORMATS[torch.float8_e5m2] else torch.zeros_like(holds_nan)
+    return anything, total.value.isnan() | (finite > wide.largest)
 
 
 def _with_saturation(dtype: torch.dtype, low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,80 +1,59 @@
-"""All kernels and collectives, listed by hand: what is not here does not exist, and importing this compiles nothing."""
+"""All kernels and collectives, listed by hand: what is not here does not exist, and importing this compiles nothing.
+
+A name is the path of a file: "all_reduce/one_shot" is kernels/all_reduce/one_shot.py, which has a SPEC; what an op means
+is in its collective.py, which has a COLLECTIVE.
+"""
 
 from __future__ import annotations
 
 import difflib
+from importlib import import_module
 
-import kernels.all_gather.collective
-import kernels.all_gather.multimem
-import kernels.all_gather.pull
-import kernels.all_gather.push
-import kernels.all_reduce.collective
-import kernels.all_reduce.multimem_one_shot
-import kernels.all_reduce.multimem_two_shot
-import kernels.all_reduce.one_shot
-import kernels.all_reduce.two_shot
-import kernels.all_to_all.collective
-import kernels.all_to_all.pull
-import kernels.all_to_all.push
-import kernels.barrier.collective
-import kernels.barrier.multimem
-import kernels.barrier.peers
-import kernels.broadcast.collective
-import kernels.broadcast.multimem
-import kernels.broadcast.pull
-import kernels.broadcast.push
-import kernels.broadcast.two_shot
-import kernels.reduce.collective
-import kernels.reduce.multimem
-import kernels.reduce.pull
-import kernels.reduce.two_shot
-import kernels.reduce_scatter.collective
-import kernels.reduce_scatter.multimem
-import kernels.reduce_scatter.pull
-import kernels.reduce_scatter.push
-import kernels.send_recv.collective
-import kernels.send_recv.pull
-import kernels.send_recv.push
 from kernels.spec import Collective, KernelSpec
 
-SPECS: tuple[KernelSpec, ...] = (
-    kernels.all_reduce.one_shot.SPEC,
-    kernels.all_reduce.two_shot.SPEC,
-    kernels.all_reduce.multimem_one_shot.SPEC,
-    kernels.all_reduce.multimem_two_shot.SPEC,
-    kernels.reduce_scatter.pull.SPEC,
-    kernels.reduce_scatter.push.SPEC,
-    kernels.reduce_scatter.multimem.SPEC,
-    kernels.all_gather.pull.SPEC,
-    kernels.all_gather.push.SPEC,
-    kernels.all_gather.multimem.SPEC,
-    kernels.broadcast.pull.SPEC,
-    kernels.broadcast.push.SPEC,
-    kernels.broadcast.two_shot.SPEC,
-    kernels.broadcast.multimem.SPEC,
-    kernels.reduce.pull.SPEC,
-    kernels.reduce.two_shot.SPEC,
-    kernels.reduce.multimem.SPEC,
-    kernels.all_to_all.pull.SPEC,
-    kernels.all_to_all.push.SPEC,
-    kernels.send_recv.pull.SPEC,
-    kernels.send_recv.push.SPEC,
-    kernels.barrier.peers.SPEC,
-    kernels.barrier.multimem.SPEC,
+OPS: tuple[str, ...] = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "send_recv",
+    "barrier",
 )
 
-COLLECTIVES: tuple[Collective, ...] = (
-    kernels.all_reduce.collective.COLLECTIVE,
-    kernels.reduce_scatter.collective.COLLECTIVE,
-    kernels.all_gather.collective.COLLECTIVE,
-    kernels.broadcast.collective.COLLECTIVE,
-    kernels.reduce.collective.COLLECTIVE,
-    kernels.all_to_all.collective.COLLECTIVE,
-    kernels.send_recv.collective.COLLECTIVE,
-    kernels.barrier.collective.COLLECTIVE,
+NAMES: tuple[str, ...] = (
+    "all_reduce/one_shot",
+    "all_reduce/two_shot",
+    "all_reduce/lamport",
+    "all_reduce/ll",
+    "all_reduce/two_shot_lamport",
+    "all_reduce/multimem_one_shot",
+    "all_reduce/multimem_two_shot",
+    "reduce_scatter/pull",
+    "reduce_scatter/push",
+    "reduce_scatter/multimem",
+    "all_gather/pull",
+    "all_gather/push",
+    "all_gather/multimem",
+    "broadcast/pull",
+    "broadcast/push",
+    "broadcast/two_shot",
+    "broadcast/multimem",
+    "reduce/pull",
+    "reduce/two_shot",
+    "reduce/multimem",
+    "all_to_all/pull",
+    "all_to_all/push",
+    "send_recv/pull",
+    "send_recv/push",
+    "barrier/peers",
+    "barrier/multimem",
 )
 
-OPS: tuple[str, ...] = tuple(collective.op for collective in COLLECTIVES)
+SPECS: tuple[KernelSpec, ...] = tuple(import_module(f"kernels.{name.replace('/', '.')}").SPEC for name in NAMES)
+
+COLLECTIVES: tuple[Collective, ...] = tuple(import_module(f"kernels.{op}.collective").COLLECTIVE for op in OPS)
 
 
 def find(name: str) -> KernelSpec:

@@ -179,6 +179,26 @@ def load_address(table: Any, index: Any, *, loc: Any = None, ip: Any = None) -> 
     return Int64(assemble("ld.global.b64 $0, [$1];", "=l,l", [entry], T.i64(), memory=True, loc=loc, ip=ip))
 
 
+# Payload that is its own flag: kernels/inbox.py says why this is sound.
+
+
+@dsl_user_op
+def load_halves(address: Any, *, loc: Any = None, ip: Any = None) -> tuple[Any, Any]:
+    """Relaxed load, system scope, of 16 bytes at a 16-byte aligned address: two Int64, each of them atomic."""
+    pair = ir.Type.parse("!llvm.struct<(i64,i64)>")
+    text = "ld.relaxed.sys.global.v2.b64 {$0, $1}, [$2];"
+    result = assemble(text, "=l,=l,l", [Int64(address)], pair, memory=True, loc=loc, ip=ip)
+    lower, upper = (Int64(llvm.extractvalue(T.i64(), result, [i], loc=loc, ip=ip)) for i in range(2))
+    return lower, upper
+
+
+@dsl_user_op
+def store_halves(address: Any, halves: Sequence[Any], *, loc: Any = None, ip: Any = None) -> None:
+    """Relaxed store, system scope, of 16 bytes at a 16-byte aligned address: two Int64, each of them atomic."""
+    text = "st.relaxed.sys.global.v2.b64 [$0], {$1, $2};"
+    assemble(text, "l,l,l", [Int64(address), *map(Int64, halves)], None, memory=True, loc=loc, ip=ip)
+
+
 # Signals.
 
 

@@ -69,29 +69,37 @@ def _sum_with_care(parts: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.T
     value, residue = two_sum(value, error)
     rest = (unsure | ~value.isfinite()).nonzero().squeeze(1)
     if rest.numel():
-        rows = torch.stack([part[rest] for part in parts], dim=1).tolist()
-        exact = [sum(map(Fraction, row)) for row in rows]
-        nearest = [_nearest(one) for one in exact]
-        left = [
-            float(one - Fraction(near)) if math.isfinite(near) else 0.0
-            for one, near in zip(exact, nearest, strict=True)
-        ]
-        value[rest] = torch.tensor(nearest, dtype=torch.float64, device=value.device)
-        residue[rest] = torch.tensor(left, dtype=torch.float64, device=value.device)
+        value[rest], residue[rest] = _by_fractions([part[rest] for part in parts], 1)
     return value, residue
 
 
-def exact_average(total: ExactSum, count: int) -> torch.Tensor:
-    """The exact sums divided by count, in float64: the nearest number, but where the quotient comes within some
-    2**-100 of its size of a tie. (A sum that is too large for float64 has an infinite average, too.)"""
-    value = total.value
+def _by_fractions(parts: Sequence[torch.Tensor], divisor: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value and residue of sums of finite float64 parts, divided by divisor."""
+    device = parts[0].device
+    exact = [sum(map(Fraction, row), Fraction()) / divisor for row in torch.stack(list(parts), dim=1).tolist()]
+    nearest = [_nearest(one) for one in exact]
+    pairs = zip(exact, nearest, strict=True)
+    left = [float(one - Fraction(near)) if math.isfinite(near) else 0.0 for one, near in pairs]
+    value = torch.tensor(nearest, dtype=torch.float64, device=device)
+    return value, torch.tensor(left, dtype=torch.float64, device=device)
+
+
+def exact_average(parts: Sequence[torch.Tensor], total: ExactSum) -> torch.Tensor:
+    """The exact sums of the parts, total, divided by their number, in float64: the nearest number, but where the
+    quotient comes within some 2**-100 of its size of a tie."""
+    value, count = total.value, len(parts)
     quotient = value / count
     # The remainder is a float64, and each step to it is exact: quotient in halves of 26 and 27 bits, count of few bits.
     upper = (quotient.view(torch.int64) & -(1 << 27)).view(torch.float64)
     remainder = (value - upper * count) - (quotient - upper) * count
     if total.residue is not None:
         remainder = remainder + total.residue
-    return torch.where(quotient.isfinite(), quotient + remainder / count, quotient)
+    average = torch.where(quotient.isfinite(), quotient + remainder / count, quotient)
+    if parts[0].dtype is torch.float64:
+        again = (finite_parts(parts) & ~value.isfinite()).nonzero().squeeze(1)
+        if again.numel():
+            average[again], _ = _by_fractions([part[again] for part in parts], count)
+    return average
 
 
 def two_sum(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,12 +117,12 @@ def finite_parts(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     return finite
 
 
-def _nearest(exact: Fraction | int) -> float:
+def _nearest(exact: Fraction) -> float:
     """A fraction rounded to float64, infinity for what is too large."""
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _fits_float64(parts: Sequence[torch.Tensor]) -> bool:

@@ -112,10 +112,11 @@ class Frame(Work):
 
     def _barrier(self) -> OverPeers | OverMulticast:
         signals = self.address("signals")
+        thread = self.threads - 1 - self.thread if self.choice("last_threads_signal") else self.thread
         if ("multicast", "signals") in self._addresses:
-            return OverMulticast(self.thread, self.watch, self.multicast("signals"), signals, self.world_size)
+            return OverMulticast(thread, self.watch, self.multicast("signals"), signals, self.world_size)
         orders = (self.choice("entry_signal", "release"), self.choice("exit_signal", "release"))
-        return OverPeers(self.thread, self.watch, self.table("signals"), signals, self.world_size, *orders)
+        return OverPeers(thread, self.watch, self.table("signals"), signals, self.world_size, *orders)
 
     def choice(self, name: str, default: Any = None) -> Any:
         """An option of the tuning, or of the algorithm."""

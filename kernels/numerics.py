@@ -24,7 +24,8 @@ NaN, as IEEE 754 says; with the accumulator native an infinity of e5m2 is infini
 **avg** as nccl-tests means it. Floats: every contribution, after widening, is multiplied by c = 1/n before it is added,
 rounded to the accumulator's type (native float8: as float16, then to float8, like its sums); c is float32(1/n) rounded
 once to the accumulator's type, float64(1/n) for float64. Integers: the wrapping sum divided by n, towards zero, as a
-signed number where the type is signed. multimem: average_of_sum(), the switch's sum multiplied once.
+signed number where the type is signed. multimem: average_of_sum(), the switch's sum multiplied once; the few elements
+at a buffer's edges that such a kernel folds itself are multiplied before, like all that is folded.
 
 **min, max.** Floats: NaN when any contribution is NaN; -0 is less than +0. float8 is compared in float16 and narrowed
 once, so that an infinity of e5m2 becomes 57344. By multimem, of which PTX says nothing for NaN nor for zeros' signs: a

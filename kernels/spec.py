@@ -125,12 +125,22 @@ class Workspace:
     """Symmetric memory that a kernel keeps between launches.
 
     Flags and epochs are zeroed once before the first launch; scratch, which a kernel writes before it reads, is not.
+    fill, where given, is written over and over instead of zeros: the bytes that a kernel takes for "nothing yet".
     """
 
     name: str
     numel: int
     dtype: str = "int32"
     zeroed: bool = True
+    fill: bytes = b""
+
+    def initial(self, size_bytes: int) -> bytes | None:
+        """What size_bytes of it hold before the first launch; None: anything."""
+        pattern = self.fill or (b"\0" if self.zeroed else b"")
+        if not pattern:
+            return None
+        assert size_bytes % len(pattern) == 0, f"{self.name}: {size_bytes} bytes are no multiple of {len(pattern)}"
+        return pattern * (size_bytes // len(pattern))
 
 
 @dataclass(frozen=True, slots=True)

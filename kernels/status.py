@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 STATUS_WORDS = 9
-"""Words of the workspace: state, rank, block, phase, peer, expected, seen, nanoseconds waited (lower half, upper)."""
+"""Words of the workspace: state, rank, block, phase, peer, expected, seen, nanoseconds waited (lower half, upper).
+
+expected is an epoch; seen is what the flag held instead, or for DATA and RESULT the first byte that was not there.
+"""
 
 NOTHING, CLAIMED, COMPLETE = 0, 1, 2
 """The state: nobody gave up; somebody did and is writing; the other words are all there."""
 
-PHASES = ("entry barrier", "exit barrier", "middle barrier")
-ENTRY, EXIT, MIDDLE = range(len(PHASES))
+PHASES = ("entry barrier", "exit barrier", "middle barrier", "data of a peer", "result of a peer")
+ENTRY, EXIT, MIDDLE, DATA, RESULT = range(len(PHASES))
+"""DATA and RESULT are waits without a flag, for what a peer stores into an inbox (kernels/inbox.py)."""
 
 ALL_RANKS = -1
 """As the peer waited for: a barrier through the switch counts arrivals, and can't tell whose are missing."""
@@ -39,6 +43,8 @@ def describe(words: Sequence[int]) -> str:
     where = f"rank {rank}, block {block}: {PHASES[phase]}: waited {_duration(waited_ms)} for"
     if peer == ALL_RANKS:
         return f"{where} all ranks: expected {expected} arrivals, saw {seen}"
+    if phase in (DATA, RESULT):
+        return f"{where} rank {peer}: epoch {expected}, nothing at byte {seen}"
     return f"{where} rank {peer}: expected epoch {expected}, saw {seen}"
 
 

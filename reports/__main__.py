@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from reports import bundle, table
+from reports import bundle, study, table
 from reports.record import Record
 
 FORMATS = ("text", "markdown", "csv", "json")
@@ -68,6 +68,10 @@ def _parser() -> argparse.ArgumentParser:
         "--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's folder (%(default)s)"
     )
     four.add_argument("--check", action="store_true", help="write nothing; say what is not as it would be made")
+    five = _command(commands, "study", _study, "what accumulators cost: errors over world sizes, for each algorithm")
+    five.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    five.add_argument("--format", choices=("text", "markdown"), default="text", help="(%(default)s)")
+    five.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw the curves, too: a .svg or .png")
     return parser
 
 
@@ -108,6 +112,22 @@ def _published(options: argparse.Namespace) -> None:
     from reports import publish
 
     publish.refresh(options.root, is_check=options.check)
+
+
+def _study(options: argparse.Namespace) -> None:
+    records = _read(options)
+    curves = study.studied(records, least=2)
+    if not curves:
+        raise ValueError("none of these records is of a sum that was checked on two world sizes or more: no curve")
+    if options.format == "markdown":
+        print(study.markdown(curves), end="")
+    else:
+        print(study.text(curves))
+    if options.output is not None:
+        from reports.figures import draw_study
+
+        draw_study(curves, records, options.output)
+        print(f"{options.output}: written")
 
 
 def _read(options: argparse.Namespace) -> list[Record]:

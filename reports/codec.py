@@ -45,10 +45,15 @@ def plain(value: Any, where: str) -> Any:
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
+LATER = {"later": True}
+"""Metadata of a field that came later: None is not written, so that a record without it stays as it was to the byte."""
+
+
 def encoded(value: Any) -> Any:
     """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
     if dataclasses.is_dataclass(value):
-        return {member.name: encoded(getattr(value, member.name)) for member in dataclasses.fields(value)}
+        items = [(member, getattr(value, member.name)) for member in dataclasses.fields(value)]
+        return {one.name: encoded(item) for one, item in items if item is not None or not one.metadata.get("later")}
     if isinstance(value, dict):
         return value
     if isinstance(value, (tuple, list)):

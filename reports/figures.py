@@ -1,4 +1,5 @@
-"""Pictures of what was timed: time and bus bandwidth over bytes, all contenders, the measured limit of the link.
+"""Pictures of what was timed: time and bus bandwidth over bytes, all contenders, the measured limit of the link. And of
+studies: errors over ranks, for each accumulator.
 
 A row of two axes for each section (op, dtype, world size, setup). An algorithm has one colour, marker and line style
 everywhere; ours are solid, baselines dashed. Where there are several worlds, lines are their median and bands reach
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from reports.bundle import digest, write_file
 from reports.compare import Row, Section, device_text, limits, rows, setup_text, split
 from reports.record import Record
+from reports.study import MEASURES, Measure, Series
 from reports.text import size_text
 
 SUFFIXES = (".svg", ".png")
@@ -68,24 +70,40 @@ def draw(records: Sequence[Record], path: Path | str) -> None:
     ValueError, in one line, for another suffix, for records without timings, and where it can't be written.
     """
     path = Path(path)
+    write_file(path, picture(records, kind_of(path)))
+
+
+def draw_study(curves: Sequence[Series], records: Sequence[Record], path: Path | str) -> None:
+    """Write the picture of a study, made of these records. ValueError as for draw."""
+    path = Path(path)
+    write_file(path, _file(lambda: _study(curves), kind_of(path), digest(records)))
+
+
+def kind_of(path: Path) -> str:
+    """A picture's kind by its name. ValueError for a name that is none's."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path}: a picture's name ends in {' or '.join(SUFFIXES)}")
-    write_file(path, picture(records, path.suffix.removeprefix(".")))
+    return path.suffix.removeprefix(".")
 
 
 def picture(records: Sequence[Record], kind: str = "svg") -> bytes:
     """The picture as a file's bytes; kind is "svg" or "png". ValueError for records without timings."""
     sections = drawable(records)
+    return _file(lambda: _figure(sections), kind, digest(records))
+
+
+def _file(make: Callable[[], Figure], kind: str, identifier: str) -> bytes:
+    """The file of a figure that is made in our style."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
         parameters: Any = matplotlib.rcParams
         parameters.update(_STYLE)
-        figure = _figure(sections)
+        figure = make()
         file = io.BytesIO()
         # Without a date: the same records give the same file.
         metadata: dict[str, str | None] = {"Software": "symlab"}
         if kind == "svg":
-            metadata = {"Date": None, "Creator": "symlab", "Identifier": digest(records)}
+            metadata = {"Date": None, "Creator": "symlab", "Identifier": identifier}
         figure.savefig(file, format=kind, dpi=130, metadata=metadata)
     return file.getvalue()
 
@@ -194,3 +212,53 @@ def _binary_ticks(axes: Axes, sizes: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size_text(round(value))))
     axes.tick_params(axis="x", labelsize=7)
+
+
+_DASHES: dict[str, Any] = {"native": "-", "float32": (0, (4, 2)), "float16": (0, (1, 1.5))}
+"""How an accumulator's curves are drawn."""
+
+
+def _study(curves: Sequence[Series]) -> Figure:
+    """A row for each op, reduction and data type, an axis for each measure that is there."""
+    rows = dict.fromkeys((one.op, one.reduction, one.inputs, one.dtype) for one in curves)
+    measures = [
+        one for one in MEASURES if any(one.value(point) is not None for line in curves for point in line.points)
+    ]
+    figure = Figure(figsize=(4.2 * len(measures), 1.1 + 2.9 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(rows), len(measures), squeeze=False)
+    shown: dict[str, Any] = {}
+    for row, line in zip(rows, axes, strict=True):
+        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.dtype) == row]
+        for measure, place in zip(measures, line, strict=True):
+            shown |= _errors(place, own, measure)
+        line[0].set_title(f"{row[0]} {row[3]}, {row[1]}, {row[2]} inputs", loc="left", fontsize=9)
+    figure.suptitle("errors against the exact sum rounded once, over ranks", fontsize=11, fontweight="bold")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=min(len(shown), 4))
+    return figure
+
+
+def _errors(axes: Axes, curves: Sequence[Series], measure: Measure) -> dict[str, Any]:
+    """The curves of one measure. Gives the legend. An error of 0, on a logarithmic axis, is drawn at its lower end."""
+    handles: dict[str, Any] = {}
+    for one in curves:
+        points = [(point.world_size, value) for point in one.points if (value := measure.value(point)) is not None]
+        (handles[f"{one.algorithm}, {one.accumulator}"],) = axes.plot(
+            [size for size, _ in points],
+            [value for _, value in points],
+            **look(one.algorithm),
+            linestyle=_DASHES.get(one.accumulator, "-"),
+            linewidth=1.5,
+            markersize=4,
+        )
+    sizes = sorted({size for one in curves for size in one.world_sizes})
+    largest = max((measure.value(point) or 0.0 for one in curves for point in one.points), default=0.0)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(sizes))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if largest > 0:
+        axes.set_yscale("symlog", linthresh=max(largest * 1e-4, 1e-12))
+    axes.set_xlabel("ranks")
+    axes.set_ylabel(measure.title, fontsize=8)
+    return handles

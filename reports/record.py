@@ -27,7 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from reports.codec import decoded, encoded, plain
+from reports.codec import LATER, decoded, encoded, plain
 from reports.timing import LinkLimit as LinkLimit
 from reports.timing import Timing as Timing
 
@@ -41,11 +41,10 @@ as if it had been written today:
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
 
-METHODS = ("bitwise", "bitwise_fold", "bound", "extremum")
-"""How outputs were compared. bitwise: the bits that data was moved with, or those that exact inputs give in any order.
-bitwise_fold: against the accumulator's own fold in the algorithm's order. bound: within a derived error bound of the
-exact sum, where no order is promised. extremum: the smallest or largest contribution, where nobody promises what
-becomes of NaN and of the zeros' signs."""
+METHODS = ("bytes", "bitwise", "bitwise_fold", "bound")
+"""How outputs were compared. bytes: the raw bits that were moved. bitwise: the bits that any order gives (integers,
+exact inputs, minima and maxima). bitwise_fold: against the accumulator's own fold in the algorithm's order. bound:
+within a derived error bound of the exact result, where no order is promised."""
 
 
 class Status(StrEnum):
@@ -86,10 +85,10 @@ class Check:
     """What the check of a case found, over all ranks and launches.
 
     elements were compared (ranks x launches x output elements; 0 of an empty message), wrong of them missed. Errors
-    are distances to R, the float64 reference (the exact sum of the inputs, rounded to float64) rounded once to the
+    are distances to R, the float64 reference (the exact result of the inputs, rounded to float64) rounded once to the
     output's dtype: an exact, rounded-once result has error 0. max_absolute_error is in the data's units (NaN or
     infinity where outputs hold them and R does not); max_ulp_error and rms_ulp_error count representable numbers of the
-    dtype between the two.
+    dtype between the two (at most 2**63 - 1; of integers, the difference).
 
     bound (method "bound" only) says the formula; bound_value is the largest error it permitted to any element, and
     bound_used the largest share of its own bound that an element used up: above 1 is wrong. There, errors are
@@ -97,6 +96,10 @@ class Check:
 
     ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
     guard_faults has one sentence for every guard zone that was written to.
+
+    Relative errors are shares of the sum of an element's contributions' magnitudes, over the elements where that is
+    finite and not 0; None where nothing was summed. results says how many different results the ranks had in all, where
+    all should have the same; else None.
     """
 
     method: str
@@ -115,6 +118,9 @@ class Check:
     bound_value: float | None = None
     bound_used: float | None = None
     guard_faults: tuple[str, ...] = ()
+    max_relative_error: float | None = field(default=None, metadata=LATER)
+    rms_relative_error: float | None = field(default=None, metadata=LATER)
+    results: int | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -263,6 +269,8 @@ class Record:
             return "a simulated fabric has no clock of real hardware, so there is no timing"
         if self.timing is not None and len(self.timing.samples_us) != self.case["world_size"]:
             return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case['world_size']}"
+        if self.check is not None and not self.check.elements and self.case["size_bytes"]:
+            return f"the check compared nothing, and the case has {self.case['size_bytes']} bytes"
         if self.status is Status.PASSED:
             if self.fabric is None or self.fabric.world_size != self.case["world_size"]:
                 return "PASSED needs the fabric it ran on, of the case's world size"

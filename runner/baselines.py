@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kernels.dtypes import DTYPES
 from kernels.spec import Case, Fold
@@ -49,8 +49,9 @@ class Baseline:
     max_world_size: int = 72
     uses_heap: bool = False
     fold: Fold = "unordered"
-    owner: Callable[[int, int, str], torch.Tensor] | None = None
+    owner: Callable[[Case, int], torch.Tensor] | None = None
     one_owner: bool = False
+    positive_zero: Literal["", "inputs", "results"] = ""
 
     @property
     def name(self) -> str:

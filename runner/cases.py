@@ -40,7 +40,7 @@ def resolved(request: Request) -> Request:
     - dtype: float32, or what the op's kernels have instead.
     - reduction: sum, or none for an op that only moves data.
     - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
-    - sizes: where none was given and every kernel of the op is for smaller ones only, the largest that it takes.
+    - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
 
     RequestError for an unknown op.
     """
@@ -62,22 +62,27 @@ def resolved(request: Request) -> Request:
         off = request.fabric.simulated and not request.fabric.multicast
         left_out = algorithms == AUTO and off
         algorithms = tuple(spec.algorithm for spec in specs if not (left_out and spec.needs_multicast))
-    return dataclasses.replace(
-        request,
-        algorithms=algorithms,
-        dtype=dtype,
-        reduction=reduction,
-        accumulator=accumulator,
-        sizes_bytes=_suitable(request, specs),
+    named = dataclasses.replace(
+        request, algorithms=algorithms, dtype=dtype, reduction=reduction, accumulator=accumulator
     )
+    return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
 
 
 def _suitable(request: Request, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
-    """The sizes as given; the usual ones, where none were, for an op that has no use for any of them, its largest."""
-    limits = [spec.max_size_bytes for spec in specs if spec.max_size_bytes is not None]
-    if request.sizes_given or len(limits) < len(specs) or max(limits, default=0) >= min(request.sizes_bytes):
+    """The sizes as given; the usual ones, where none were; for an op that takes none of those, one of one element."""
+    if request.sizes_given or request.dtype not in ITEMSIZES:
         return request.sizes_bytes
-    return (max(limits),) if limits else request.sizes_bytes
+    one = _step_bytes(request.op, request.dtype, request.world_size)
+    takes_usual = any(_takes(spec, request, size) for spec in specs for size in request.sizes_bytes)
+    return (one,) if not takes_usual and any(_takes(spec, request, one) for spec in specs) else request.sizes_bytes
+
+
+def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
+    """Whether nothing that a kernel says of itself is against a size."""
+    step = _step_bytes(request.op, request.dtype, request.world_size)
+    case = _case(request, spec.algorithm, size_bytes // step * step)
+    fits = spec.max_size_bytes is None or case.size_bytes <= spec.max_size_bytes
+    return fits and spec.refusal(case, request.fabric.arch) is None
 
 
 def names_of(request: Request) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record import Record, Status, Timing
+from reports.study import MEASURES, Series
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
 INCOMPLETE = "INCOMPLETE"
@@ -141,6 +142,24 @@ def _sizes(sizes: Any) -> str:
     if isinstance(sizes, dict):
         return " ".join(f"{key}={value}" for key, value in sizes.items() if value not in (None, []))
     return " ".join(map(str, sizes)) if isinstance(sizes, (list, tuple)) else str(sizes)
+
+
+def study_metrics(curve: Series) -> list[tuple[str, float, int]]:
+    """A study's curve as (name, value, step = world size); ranks_agree is 1 or 0. What is not finite stays out."""
+    found = []
+    for point in curve.points:
+        values = {measure.key: measure.value(point) for measure in MEASURES}
+        values |= {"ranks_agree": float(point.ranks_agree), "results": point.results}
+        for key, value in values.items():
+            if value is not None and math.isfinite(value):
+                found.append((f"study.{key}", float(value), point.world_size))
+    return found
+
+
+def study_parameters(curve: Series) -> dict[str, Any]:
+    """What a study's curve fixes."""
+    names = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
+    return {name: getattr(curve, name) for name in names} | {"world_sizes": " ".join(map(str, curve.world_sizes))}
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:

@@ -175,13 +175,14 @@ def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> B
 def bind_workspaces(
     fabric: Fabric, pool: SymmetricPool, case: Case, spec: KernelSpec, guard_bytes: int, prefix: str = ""
 ) -> tuple[Buffer, ...]:
-    """Allocate and zero what the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
+    """Allocate and fill what the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
     workspaces = []
     for wanted in spec.workspaces(case):
         size_bytes = wanted.numel * getattr(torch, wanted.dtype).itemsize
         workspace = replace(guarded(pool, prefix + wanted.name, size_bytes, guard_bytes), name=wanted.name)
-        if wanted.zeroed:
-            workspace.write(fabric, torch.zeros(size_bytes, dtype=torch.uint8))
+        initial = wanted.initial(size_bytes)
+        if initial is not None:
+            workspace.write(fabric, torch.frombuffer(bytearray(initial), dtype=torch.uint8))
         workspaces.append(workspace)
     return tuple(workspaces)
 

@@ -347,9 +347,9 @@ class _Session:
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""
         if self._records:
-            from reports.table import console_table
+            from reports.study import console_report
 
-            self._console.say(console_table(self._records))
+            self._console.say(console_report(self._records))
         self._console.say(summary(self._records, self._command.case_count))
         failed = failures(self._records)
         if failed:

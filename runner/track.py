@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reports.record import Status, load
+from reports.study import Series, studied
 from runner.config import check_uri
 from runner.database import database_path, make_ready
 from runner.entries import (
@@ -35,6 +36,8 @@ from runner.entries import (
     series_of,
     series_tags,
     status_tag,
+    study_metrics,
+    study_parameters,
 )
 from runner.environment import without_passwords
 from runner.manifest import MANIFEST_NAME, manifest_of
@@ -137,6 +140,8 @@ class CommandRun:
         if manifest is not None:
             times += [manifest.started] if manifest.end is None else [manifest.end.ended]
         ended_ms = max(map(_milliseconds, times))
+        for curve in studied(records):
+            self._send_curve(curve, min((record.started for record in records), key=_milliseconds), ended_ms)
         counts = {f"cases_{status.lower()}": sum(one.status is status for one in records) for status in Status}
         counts |= {"cases": len(records), "cases_requested": len(records) + missing, "cases_not_run": missing}
         tags = {"status": status_tag(records, missing), **origin_tags(records)}
@@ -158,14 +163,8 @@ class CommandRun:
 
     def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
         records = [one.record for one in kept]
-        found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = '{series}'")
-        if found is not None:
-            run_id = str(found.info.run_id)
-        else:
-            tags = {COMMAND_TAG: self._command, SERIES_TAG: series, "mlflow.parentRunId": self.run_id}
-            job = int(records[0].request.get("job", 0))
-            name = series_name(records[0], differing(self._overrides)[job])
-            run_id = self._create(name, tags, min((record.started for record in records), key=_milliseconds))
+        name = series_name(records[0], differing(self._overrides)[int(records[0].request.get("job", 0))])
+        run_id = self._child(series, name, min((record.started for record in records), key=_milliseconds))
         metrics = [
             (key, value, _milliseconds(record.ended), int(record.case["size_bytes"]))
             for record in records
@@ -177,6 +176,21 @@ class CommandRun:
         for path in sorted({path for one in kept if (path := _ptx_path(one)) is not None}):
             self._client.log_artifact(run_id, str(path), "ptx")
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
+
+    def _send_curve(self, curve: Series, started: str, ended_ms: int) -> None:
+        """A curve of a study, from several jobs, as an ended child run: metrics with step = world size."""
+        run_id = self._child(f"study/{curve.name}", f"study {curve.name}", started)
+        metrics = [(key, value, ended_ms, step) for key, value, step in study_metrics(curve)]
+        self._log(run_id, metrics, study_parameters(curve), {"status": "STUDY"})
+        self._end(run_id, "FINISHED", ended_ms)
+
+    def _child(self, series: str, name: str, started: str) -> str:
+        """The run of a series, found or made."""
+        found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = '{series}'")
+        if found is not None:
+            return str(found.info.run_id)
+        tags = {COMMAND_TAG: self._command, SERIES_TAG: series, "mlflow.parentRunId": self.run_id}
+        return self._create(name, tags, started)
 
     def _find(self, filter_string: str) -> Any:
         found = self._client.search_runs([self._experiment_id], filter_string, max_results=1)

@@ -1,7 +1,7 @@
 """The matrix of all that the catalogue could be asked, as cases: whole, or a sample that covers every pair of its axes.
 
 A cell is a kernel with a dtype, an accumulator and a reduction that belong together (kernels/dtypes.py); each is run on
-every world size with every kind of input, placement, shape of the buffer and root. What a kernel refuses is a cell, too.
+every world size with every kind of input, placement, shape and root. What a kernel refuses is a cell, too.
 """
 
 from __future__ import annotations

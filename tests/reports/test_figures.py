@@ -50,6 +50,13 @@ def test_the_same_records_are_the_same_svg_in_any_process() -> None:
     assert hashes[0] == hashes[1]
 
 
+def test_empty_messages_have_no_place_on_the_axis() -> None:
+    _, axes = drawn([*RECORDS, record(size_bytes=0, timing={"slot_bytes": 0, "checked_before": 0, "checked_after": 0})])
+    assert [list(line.get_xdata()) for line in lines_of(axes[0])] == [[KIB, 64 * KIB, 4 * MIB]] * 2
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.drawable([record(size_bytes=0)])
+
+
 def test_the_svg_names_its_records_and_no_date() -> None:
     text = figures.picture(RECORDS).decode()
     xml.etree.ElementTree.fromstring(text)

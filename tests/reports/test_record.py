@@ -209,6 +209,23 @@ def test_broken_checks(changes: dict[str, Any], message: str) -> None:
         dataclasses.replace(CHECK, **changes)
 
 
+def test_an_empty_message_has_a_check_of_no_elements() -> None:
+    empty = record(check=dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0))
+    assert from_json(empty.to_json()) == empty
+    assert empty.verified
+
+
+@pytest.mark.parametrize("method", ["bitwise", "bitwise_fold", "extremum"])
+def test_methods_without_a_bound(method: str) -> None:
+    assert dataclasses.replace(CHECK, method=method).faults == ()
+
+
+def test_a_case_may_have_root_and_offset_and_need_not() -> None:
+    placed = record(case=CASE | {"op": "broadcast", "root": 3, "offset": 1}, kernel=None)
+    assert from_json(placed.to_json()).case["root"] == 3
+    assert "root" not in from_json(record().to_json()).case
+
+
 def test_newer_schema_is_refused_naming_both() -> None:
     document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
     with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 2"):

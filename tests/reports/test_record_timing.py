@@ -43,6 +43,18 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     assert LinkLimit(1.0, 2.0, 1).gbps == 2.0
 
 
+def test_what_has_no_bandwidth_has_no_share_of_the_limit() -> None:
+    assert dataclasses.replace(TIMING, bus_factor=0.0).of_limit(1_000_000) is None  # a barrier
+    assert TIMING.of_limit(0) is None
+    assert TIMING.busbw_gbps(0) == 0
+
+
+def test_an_empty_message_has_nothing_to_compare() -> None:
+    empty = dataclasses.replace(TIMING, slot_bytes=0, checked_before=0, checked_after=0)
+    assert empty.median_us == TIMING.median_us
+    assert empty.fits_l2
+
+
 @pytest.mark.parametrize(
     ("count", "percent", "expected"),
     [(50, 95, 48), (50, 99, 50), (100, 95, 95), (100, 99, 99), (200, 99, 198), (20, 95, 19), (1, 99, 1), (7, 100, 7)],

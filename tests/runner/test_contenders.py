@@ -78,6 +78,47 @@ def test_each_slot_has_its_own_result(cache: Path, algorithm: str, placement: st
                 assert torch.equal(output, expected.to(torch.bfloat16))
 
 
+MOVED = [("push", "out_of_place", 0), ("push", "in_place", 0), ("pull", "in_place", 3), ("pull", "out_of_place", 1)]
+
+
+@pytest.mark.parametrize("size_bytes", [0, 36, 4032])
+@pytest.mark.parametrize(("algorithm", "placement", "offset"), MOVED)
+def test_slots_of_an_all_gather_begin_where_the_case_says(
+    cache: Path, algorithm: str, placement: str, offset: int, size_bytes: int
+) -> None:
+    wanted = entrant(
+        cache, algorithm, op="all_gather", accumulator="none", reduction="none", placement=placement,
+        offset=offset, size_bytes=size_bytes, world_size=3,
+    )  # fmt: skip
+    case, count = wanted.case, wanted.case.numel // 3
+
+    def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
+        assert wanted.executable is not None
+        with (
+            SymmetricPool(fabric) as pool,
+            kernel_contender(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contender,
+        ):
+            for slot in range(SLOTS):
+                contender.write(slot, data_of(fabric.rank, slot, count))
+                whole = contender.output(slot).clone()
+                if placement == "in_place":
+                    own = whole[count * fabric.rank :][:count]
+                    assert torch.equal(own, data_of(fabric.rank, slot, count))
+                    own.view(torch.uint8).fill_(0xFF)
+                assert set(whole.view(torch.uint8).tolist()) <= {0xFF}
+            fabric.synchronize()
+            fabric.barrier()
+            for slot in reversed(range(SLOTS)):
+                contender.launch(slot)
+            fabric.synchronize()
+            fabric.barrier()
+            return [contender.output(slot).clone() for slot in range(SLOTS)]
+
+    for outputs in ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, 60.0):
+        for slot, output in enumerate(outputs):
+            assert torch.equal(output, torch.cat([data_of(rank, slot, count) for rank in range(3)]))
+
+
 def test_two_contenders_live_side_by_side(cache: Path) -> None:
     wanted = [entrant(cache, "one_shot"), entrant(cache, "two_shot")]
 
@@ -155,3 +196,6 @@ def test_no_slots_are_an_error(cache: Path) -> None:
 def test_slot_bytes_are_input_and_output() -> None:
     assert slot_bytes(case_of("one_shot")) == 8192
     assert slot_bytes(case_of("two_shot", placement="in_place")) == 4096
+    assert slot_bytes(case_of("pull", op="all_gather")) == 4096 + 2048
+    assert slot_bytes(case_of("pull", op="all_gather", placement="in_place")) == 4096
+    assert slot_bytes(case_of("pull", size_bytes=0, offset=3)) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.entries import Kept, metrics_of, parameters_of, series_of, series_tags
+from runner.entries import Kept, metrics_of, parameters_of, series_name, series_of, series_tags
 from tests.reports.synthetic import KIB, record, refused
 
 SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
@@ -47,6 +47,25 @@ def test_tags_say_how_it_was_timed_and_by_whom() -> None:
 def test_parameters_say_what_was_asked_of_the_timing() -> None:
     assert parameters_of(record())["timing.l2"] == "rotate"
     assert not any(name.startswith("timing.") for name in parameters_of(refused()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "all_reduce/one_shot bfloat16/float32 n4"),
+        ({"reduction": "max", "accumulator": "native"}, "all_reduce/one_shot bfloat16/native max n4"),
+        ({"op": "all_gather", "algorithm": "pull", "reduction": "none"}, "all_gather/pull bfloat16 n4"),
+    ],
+)
+def test_a_series_is_called_after_what_it_does(changes: dict[str, str], name: str) -> None:
+    made = record()
+    assert series_name(record(case=made.case | changes)) == name
+    assert series_name(record(case=made.case | changes), ["seed=1"]) == f"{name} seed=1"
+
+
+def test_root_and_offset_are_parameters() -> None:
+    parameters = parameters_of(record(case=record().case | {"root": 3, "offset": 0}))
+    assert (parameters["root"], parameters["offset"]) == (3, 0)
 
 
 def test_a_baseline_is_a_series_of_its_own(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def timed_part(log: list[str]) -> list[str]:
         (16 << 20, None, 8),
         (256 << 20, None, 4),
         (1 << 20, 3, 3),
+        (0, None, 50),
         (1024, 900, 900),
     ],
 )
@@ -62,6 +63,8 @@ def test_calls_suit_the_size_or_are_as_given(size_bytes: int, given: int | None,
         (8 << 20, "rotate", 50, 33 << 20, 4),
         (8 << 20, "rotate", 50, 1 << 20, 1),
         (2 << 10, "hot", 50, 1 << 33, 1),
+        (0, "rotate", 50, 1 << 33, 50),
+        (0, "hot", 50, 1 << 33, 1),
     ],
 )
 def test_slots_fill_the_cache_twice_within_calls_and_heap(

@@ -1,0 +1,73 @@
+"""all_reduce/ll: like lamport, but each 4 bytes of data travel beside the number of the launch.
+
+When it wins: where lamport would, but for any data type and with every bit of the inputs kept: no value is spare, and
+nothing is set back. It moves twice the bytes.
+
+Memory: two inboxes of n rows in turn (kernels/inbox.py), 4 n times the message in symmetric memory. Each 16 bytes of the
+message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy atomic in
+the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not (it is four
+scalar ones), though NCCL's protocol of this name relies on it in hardware.
+
+Protocol: no barrier; kernels/inbox.py says why that is sound, and what orders a bank's next use. The flag is twice the
+launch's epoch plus 1: never zero, as the inboxes begin, and never what the launch two before this one wrote. In place
+is fine: a unit of the output is written by the thread that stored that unit of the input to all inboxes, and everything
+it reduces comes from there.
+
+Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits; nothing else is done to them. Precision and
+rounding: kernels/arithmetic.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels import slots
+from kernels.family import address, peers, spec_with
+from kernels.spec import Case, KernelSpec, Workspace
+from kernels.status import DATA
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.frame import Frame
+
+BANKS = 2
+
+TUNING = Tuning((Step(threads=512, blocks=32, loads_in_flight=8, reason="one_shot's up to 512 KiB, not measured yet"),))
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    from kernels.inbox import Flagged, Inbox, Turn, exchange
+
+    if frame.world_size == 1:
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        return
+    turn = Turn(frame, frame.choice("banks"))
+    exchange(frame, Inbox(frame, "inbox", frame.world_size, turn, Flagged(frame.epoch), DATA))
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+
+    def workspaces(case: Case) -> tuple[Workspace, ...]:
+        inbox = slots.inbox("inbox", slots.units(case), case.world_size, BANKS, slots=2)
+        return inbox, slots.turns(tuning.max_blocks)
+
+    return spec_with(
+        "all_reduce/ll",
+        body,
+        tuning,
+        summary="each rank stores its input, each word beside a flag, to all, polls, and folds in rank order",
+        placements=("out_of_place", "in_place"),
+        fold="rank_order",
+        max_size_bytes=256 << 10,
+        buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
+        vectors=slots.units,
+        loads_per_vector=lambda case: 2 * case.world_size,
+        options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
+        workspaces=workspaces,
+        sources=slots.SOURCES,
+    )
+
+
+SPEC = spec_of(TUNING)

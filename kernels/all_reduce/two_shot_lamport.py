@@ -1,0 +1,183 @@
+"""all_reduce/two_shot_lamport: two_shot with both halves pushed into inboxes that are polled, without barriers.
+
+When it wins: between lamport, whose traffic grows with the number of ranks, and two_shot, whose two barriers stop
+counting as the buffer grows. Each GPU sends and receives (n-1)/n of the buffer twice, like two_shot.
+
+Memory: the message's units of 16 bytes (kernels/inbox.py) are divided into contiguous slices in rank order, one unit
+longer for the first ranks if they do not divide evenly; the last unit may be cut short. Two inboxes, three banks each:
+"contributions" has a row for each other rank, of the longest slice; "results" one for the message. Together six times
+the message in symmetric memory. Results can't go into outputs straight away: what is there could be anything, and so
+says nothing of whether a result has come. Blocks are shared out among the ranks that they exchange slices with, so that
+all links are busy at once, each rank beginning with its next.
+
+Protocol: a rank stores its contribution to each other slice to the slice's owner. As an owner it polls for the others',
+reduces, stores the result to all others and into its own output. Then it polls for the other slices' results and copies
+them. A data half is its own flag; kernels/inbox.py says why that is sound, and what orders a bank's next use. While the
+first data is under way both inboxes' banks of the launch before are set back. Blocks wait for other blocks' stores, of
+this rank's launch, too, in a circle over ranks: all must be live at once, as for any barrier.
+In place is fine: a unit is overwritten with its result, which can't have come before this rank's contribution was read
+and stored; the own slice's by the thread that read it.
+
+Numerics: as two_shot: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner). One owner
+an element, so all ranks get the same bits. A contribution of -0.0 counts as +0.0, and so does a result that rounds to
+it, on its owner, too. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
+Precision and rounding: kernels/arithmetic.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kernels import shares, slots
+from kernels.dtypes import FLOAT_REDUCTIONS, FLOATS
+from kernels.family import address, peers, spec_with
+from kernels.spec import Case, KernelSpec, Workspace
+from kernels.status import DATA, RESULT
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.frame import Frame
+
+BANKS = 3
+
+MOST_GROUPS = 16
+"""Ranks that a launch's blocks are shared out among at the same time."""
+
+TUNING = Tuning((Step(threads=256, blocks=64, loads_in_flight=16, reason="two_shot's up to 2 MiB, not measured yet"),))
+
+
+class Halves:
+    """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
+
+    def __init__(self, frame: Frame) -> None:
+        from kernels.inbox import Inbox, Message, Sentinel, Turn
+
+        self.frame = frame
+        self.turn = turn = Turn(frame, frame.choice("banks"))
+        self.form = Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
+        self.others = frame.world_size - 1
+        self.parts = Inbox(frame, "contributions", self.others, turn, self.form, DATA, self.after)
+        self.results = Inbox(frame, "results", 1, turn, self.form, RESULT)
+        self.source, self.output = (Message(frame, frame.address(of)) for of in ("input", "output"))
+
+    def after(self, number: Any) -> Any:
+        """Numbers and rows begin with the next rank."""
+        return self.frame.after(self.frame.rank, number + 1)
+
+    def slice(self, rank: Any) -> tuple[Any, Any]:
+        from kernels.traverse import slice_of
+
+        return slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
+
+    def contribute(self, number: Any, index: Any, lanes: Any) -> None:
+        """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
+        from kernels.inbox import each_unit
+
+        owner = self.after(number)
+        begin, end = self.slice(owner)
+        inbox = self.frame.peer("contributions", owner)
+
+        def store(offsets: Sequence[Any], whole: bool) -> None:
+            for at, words in zip(offsets, [self.source.load(at, whole) for at in offsets], strict=True):
+                self.parts.at_peer(inbox, words, at - begin, self.others - 1 - number)
+
+        each_unit(self.frame, begin, end, index, lanes, store)
+
+    def reduce(self) -> None:
+        """The own slice: what the others contributed, then the own, to the others and into the output."""
+        from kernels.inbox import each_unit
+
+        frame = self.frame
+        inboxes = frame.peers("results", self.after(0))
+        begin, end = self.slice(frame.rank)
+
+        def store(offsets: Sequence[Any], whole: bool) -> None:
+            own = [self.form.safe_words(self.source.load(at, whole)) for at in offsets]
+            for at, words in zip(offsets, self.parts.fold([at - begin for at in offsets], own), strict=True):
+                self.results.at_peers(inboxes, words, at, 0)
+                self.output.store(at, self.form.safe_words(words), whole)
+
+        each_unit(frame, begin, end, frame.index, frame.lanes, store)
+
+    def collect(self, number: Any, index: Any, lanes: Any) -> None:
+        """The result of another rank's slice, into the output."""
+        from kernels.inbox import each_unit
+
+        owner = self.after(number)
+        begin, end = self.slice(owner)
+
+        def copy(offsets: Sequence[Any], whole: bool) -> None:
+            for at, (words,) in zip(offsets, self.results.take(offsets, 0, 1, lambda row: owner), strict=True):
+                self.output.store(at, words, whole)
+
+        each_unit(self.frame, begin, end, index, lanes, copy)
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    if frame.world_size == 1:
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        return
+    halves = Halves(frame)
+    turn, unit_bytes, ranks = halves.turn, slots.UNIT_BYTES, frame.world_size
+    frame.each_peer(halves.others, halves.contribute)
+    halves.parts.clear((turn.last_units + ranks - 1) // ranks * unit_bytes)
+    halves.results.clear(turn.last_units * unit_bytes)
+    turn.keep()
+    halves.reduce()
+    frame.each_peer(halves.others, halves.collect)
+    turn.end()
+
+
+def owner(case: Case, rank: int) -> torch.Tensor:
+    """Who reduces each element: int64[numel] of ranks."""
+    import torch
+
+    lengths = torch.tensor(shares.slice_vectors(slots.units(case), case.world_size)) * slots.UNIT_BYTES
+    return torch.repeat_interleave(torch.arange(case.world_size), lengths // case.itemsize)[: case.numel]
+
+
+def spec_of(tuning: Tuning) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+
+    def longest(case: Case) -> int:
+        return shares.longest_slice(slots.units(case), case.world_size)
+
+    def groups(case: Case) -> int:
+        return max(1, min(case.world_size - 1, MOST_GROUPS))
+
+    def workspaces(case: Case) -> tuple[Workspace, ...]:
+        inbox = partial(slots.inbox, banks=BANKS, fill=slots.sentinel(case.itemsize))
+        contributions = inbox("contributions", longest(case), max(case.world_size - 1, 1))
+        return contributions, inbox("results", slots.units(case), 1), slots.turns(tuning.max_blocks)
+
+    return spec_with(
+        "all_reduce/two_shot_lamport",
+        body,
+        tuning,
+        summary="two_shot with slices and results pushed and polled for instead of barriers",
+        placements=("out_of_place", "in_place"),
+        fold="from_next_rank",
+        owner=owner,
+        dtypes=FLOATS,
+        reductions=FLOAT_REDUCTIONS,
+        positive_zero="results",
+        max_size_bytes=4 << 20,
+        buffers=(
+            *(address("input"), address("output"), address("turns")),
+            *(address("contributions"), peers("contributions"), address("results"), peers("results")),
+        ),
+        vectors=lambda case: groups(case) * longest(case),
+        loads_per_vector=lambda case: max(case.world_size - 1, 1),
+        groups=groups,
+        options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
+        workspaces=workspaces,
+        sources=slots.SOURCES,
+    )
+
+
+SPEC = spec_of(TUNING)
