@@ -1,4 +1,4 @@
-"""What every kernel of the catalogue contains, read from its PTX: how memory is accessed, how ranks meet, what it takes."""
+"""What every kernel of the catalogue contains, read from its PTX: accesses to memory, how ranks meet, what it takes."""
 
 from __future__ import annotations
 
