@@ -68,7 +68,8 @@ class Halves:
     def slice(self, rank: Any) -> tuple[Any, Any]:
         from kernels.traverse import slice_of
 
-        return slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
+        begin, end = slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
+        return begin, end
 
     def contribute(self, number: Any, index: Any, lanes: Any) -> None:
         """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
