@@ -66,15 +66,6 @@ class Halves:
         """Numbers and rows begin with the next rank."""
         return self.frame.after(self.frame.rank, number + 1)
 
-<<<<<<< HEAD
-=======
-    def slice(self, rank: Any) -> tuple[Any, Any]:
-        from kernels.traverse import slice_of
-
-        begin, end = slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
-        return begin, end
-
->>>>>>> issue4
     def contribute(self, number: Any, index: Any, lanes: Any) -> None:
         """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
         owner = self.after(number)
