@@ -37,9 +37,9 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from kernels import device
-from kernels.arithmetic import Reduction, join, split
+from kernels.arithmetic import join, split
 from kernels.peers import BATCH, Peers, accumulate, reduced
-from kernels.signals import LOOK_EVERY, Watch, report
+from kernels.signals import LOOK_EVERY, report
 from kernels.slots import TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.status import ENTRY, EXIT
 from kernels.traverse import each_vector, when
@@ -366,9 +366,7 @@ def each_unit(
     The last unit of the message may not be.
     """
     full = cutlass.select_(end > frame.size, frame.size & -UNIT_BYTES, end)
-    each_vector(
-        begin + index * UNIT_BYTES, full, lanes * UNIT_BYTES, frame.unroll, lambda offsets: body(offsets, True)
-    )
+    each_vector(begin + index * UNIT_BYTES, full, lanes * UNIT_BYTES, frame.unroll, lambda offsets: body(offsets, True))
     free = (full - begin) >> 4  # the first lane without a unit, where there is one
     who = cutlass.select_(free < lanes, free, Int64(0))
     when((end > full) & (index == who), lambda: body([full], False))
@@ -402,5 +400,7 @@ def store_part(address: Any, words: Sequence[Any], present_bytes: Any, itemsize:
     """The other way: the elements that are there."""
     for at in range(0, UNIT_BYTES, itemsize):
         shift = 8 * (at % 4)
-        element = words[at // 4 : at // 4 + 2] if itemsize == 8 else [words[at // 4] >> shift if shift else words[at // 4]]
+        element = (
+            words[at // 4 : at // 4 + 2] if itemsize == 8 else [words[at // 4] >> shift if shift else words[at // 4]]
+        )
         when(at < present_bytes, partial(device.store_element, address + at, element, itemsize))
