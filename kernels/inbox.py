@@ -38,6 +38,10 @@ from cutlass import Int32, Int64
 
 from kernels import device
 from kernels.arithmetic import join, split
+<<<<<<< HEAD
+from kernels.messages import Message
+=======
+>>>>>>> issue4
 from kernels.peers import BATCH, Peers, accumulate, reduced
 from kernels.signals import LOOK_EVERY, report
 from kernels.slots import TILE_BYTES, UNIT_BYTES, sentinel
@@ -107,7 +111,6 @@ class Turn:
         self.frame = frame
         self.banks = banks
         self.clears = frame.choice("all_clear", True)
-        self.units = (frame.size + (UNIT_BYTES - 1)) >> 4
         self.address = frame.address("turns")
         frame.epoch += 1
         if self.clears:
@@ -117,11 +120,11 @@ class Turn:
         self.last_units = Int64(last >> 2)
         self.bank = cutlass.select_(self.last_bank >= banks - 1, Int32(0), self.last_bank + 1)
 
-    def keep(self) -> None:
-        """Write down bank, size and epoch for the next launch; after this no thread may read them."""
+    def keep(self, units: Any) -> None:
+        """Write down bank, epoch and the message's units for the next launch; all threads have read the last ones."""
         frame = self.frame
         cute.arch.sync_threads()
-        word = Int32(self.units) * 4 + self.bank
+        word = Int32(units) * 4 + self.bank
         keep_for_all(
             frame.thread, frame.block, frame.blocks, self.address, word, frame.address("epochs"), frame.epoch,
             frame.choice("max_blocks"), frame.threads,
@@ -281,11 +284,11 @@ def exchange(frame: Frame, inbox: Inbox) -> None:
         for at, words in zip(offsets, inbox.fold(offsets), strict=True):
             output.store(at, words, whole)
 
-    end = turn.units * UNIT_BYTES
-    each_unit(frame, Int64(0), end, frame.index, frame.lanes, push)
+    end = source.count * UNIT_BYTES
+    source.units(Int64(0), end, frame.index, frame.lanes, push)
     inbox.clear(turn.last_units * UNIT_BYTES)
-    turn.keep()
-    each_unit(frame, Int64(0), end, frame.index, frame.lanes, reduce)
+    turn.keep(source.count)
+    output.units(Int64(0), end, frame.index, frame.lanes, reduce)
     turn.end()
 
 
@@ -333,6 +336,8 @@ def fold_in_batches(
         state = accumulate(total, state, batch(number * BATCH, BATCH))
     rest = batch(batches * BATCH, count - batches * BATCH) if count % BATCH else []
     return total.finish(accumulate(total, state, [*rest, *last]))
+<<<<<<< HEAD
+=======
 
 
 class Message:
@@ -404,3 +409,4 @@ def store_part(address: Any, words: Sequence[Any], present_bytes: Any, itemsize:
             words[at // 4 : at // 4 + 2] if itemsize == 8 else [words[at // 4] >> shift if shift else words[at // 4]]
         )
         when(at < present_bytes, partial(device.store_element, address + at, element, itemsize))
+>>>>>>> issue4

@@ -1,8 +1,12 @@
 """all_reduce/lamport: every rank stores its input into all inboxes, polls its own, and reduces what came.
 
 When it wins: the smallest messages. Data takes one trip over the links, and that is all the time there is: nothing
+<<<<<<< HEAD
+waits for a barrier before or after. Every rank stores its whole input n times, so the others overtake it soon.
+=======
 waits for a barrier before or after. Every rank stores its whole input n times, so one_shot and two_shot overtake it
 soon.
+>>>>>>> issue4
 
 Memory: three inboxes of n rows in turn (kernels/inbox.py), 3 n times the message in symmetric memory. Each rank stores
 its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an element says that

@@ -3,10 +3,17 @@
 When it wins: where lamport would, but for any data type and with every bit of the inputs kept: no value is spare, and
 nothing is set back. It moves twice the bytes.
 
+<<<<<<< HEAD
+Memory: two inboxes of n rows in turn (kernels/inbox.py), 4 n times the message in symmetric memory. Each 16 bytes of
+the message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy atomic
+in the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not (it is
+four scalar ones), though NCCL's protocol of this name relies on it in hardware.
+=======
 Memory: two inboxes of n rows in turn (kernels/inbox.py), 4 n times the message in symmetric memory. 16 bytes of the
 message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy atomic in
 the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not (it is four
 scalar ones), though NCCL's protocol of this name relies on it in hardware.
+>>>>>>> issue4
 
 Protocol: no barrier; kernels/inbox.py says why that is sound, and what orders a bank's next use. The flag is twice the
 launch's epoch plus 1: never zero, as the inboxes begin, and never what the launch two before this one wrote. In place

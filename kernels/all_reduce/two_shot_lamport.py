@@ -44,14 +44,15 @@ if TYPE_CHECKING:
 
 BANKS = 3
 
-TUNING = Tuning((Step(threads=256, blocks=64, loads_in_flight=16, reason="two_shot's up to 2 MiB, not measured yet"),))
+TUNING = Tuning((Step(threads=256, blocks=64, loads_in_flight=8, reason="two_shot's up to 2 MiB, not measured yet"),))
 
 
 class Halves:
     """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
 
     def __init__(self, frame: Frame) -> None:
-        from kernels.inbox import Inbox, Message, Sentinel, Turn
+        from kernels.inbox import Inbox, Sentinel, Turn
+        from kernels.messages import Message
 
         self.frame = frame
         self.turn = turn = Turn(frame, frame.choice("banks"))
@@ -65,33 +66,32 @@ class Halves:
         """Numbers and rows begin with the next rank."""
         return self.frame.after(self.frame.rank, number + 1)
 
+<<<<<<< HEAD
+=======
     def slice(self, rank: Any) -> tuple[Any, Any]:
         from kernels.traverse import slice_of
 
         begin, end = slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
         return begin, end
 
+>>>>>>> issue4
     def contribute(self, number: Any, index: Any, lanes: Any) -> None:
         """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
-        from kernels.inbox import each_unit
-
         owner = self.after(number)
-        begin, end = self.slice(owner)
+        begin, end = self.source.slice(owner)
         inbox = self.frame.peer("contributions", owner)
 
         def store(offsets: Sequence[Any], whole: bool) -> None:
             for at, words in zip(offsets, [self.source.load(at, whole) for at in offsets], strict=True):
                 self.parts.at_peer(inbox, words, at - begin, self.others - 1 - number)
 
-        each_unit(self.frame, begin, end, index, lanes, store)
+        self.source.units(begin, end, index, lanes, store)
 
     def reduce(self) -> None:
         """The own slice: what the others contributed, then the own, to the others and into the output."""
-        from kernels.inbox import each_unit
-
         frame = self.frame
         inboxes = frame.peers("results", self.after(0), self.others)
-        begin, end = self.slice(frame.rank)
+        begin, end = self.source.slice(frame.rank)
 
         def store(offsets: Sequence[Any], whole: bool) -> None:
             own = [self.form.safe_words(self.source.load(at, whole)) for at in offsets]
@@ -99,20 +99,18 @@ class Halves:
                 self.results.at_peers(inboxes, words, at, 0)
                 self.output.store(at, self.form.safe_words(words), whole)
 
-        each_unit(frame, begin, end, frame.index, frame.lanes, store)
+        self.source.units(begin, end, frame.index, frame.lanes, store, beside=self.output)
 
     def collect(self, number: Any, index: Any, lanes: Any) -> None:
         """The result of another rank's slice, into the output."""
-        from kernels.inbox import each_unit
-
         owner = self.after(number)
-        begin, end = self.slice(owner)
+        begin, end = self.source.slice(owner)
 
         def copy(offsets: Sequence[Any], whole: bool) -> None:
             for at, (words,) in zip(offsets, self.results.take(offsets, 0, 1, lambda row: owner), strict=True):
                 self.output.store(at, words, whole)
 
-        each_unit(self.frame, begin, end, index, lanes, copy)
+        self.output.units(begin, end, index, lanes, copy)
 
 
 def body(frame: Frame) -> None:
@@ -125,7 +123,7 @@ def body(frame: Frame) -> None:
     frame.each_peer(halves.others, halves.contribute)
     halves.parts.clear((turn.last_units + ranks - 1) // ranks * unit_bytes)
     halves.results.clear(turn.last_units * unit_bytes)
-    turn.keep()
+    turn.keep(halves.source.count)
     halves.reduce()
     frame.each_peer(halves.others, halves.collect)
     turn.end()
