@@ -37,9 +37,9 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from kernels import device
-from kernels.arithmetic import Reduction, join, split
+from kernels.arithmetic import join, split
 from kernels.peers import BATCH, Peers, accumulate, reduced
-from kernels.signals import LOOK_EVERY, Watch, report
+from kernels.signals import LOOK_EVERY, report
 from kernels.slots import TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.status import ENTRY, EXIT
 from kernels.traverse import each_vector, when
