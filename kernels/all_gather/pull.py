@@ -36,7 +36,7 @@ def body(frame: Frame) -> None:
 
     def load(number: Any, index: Any, lanes: Any) -> None:
         peer = frame.after(frame.rank, number)
-        frame.copy(frame.peer("input", peer), output + chunk * peer, chunk, index, lanes, push=False)
+        frame.copy(frame.peer("input", peer), output + chunk * peer, chunk, (index, lanes), push=False)
 
     frame.wait()
     frame.each_peer(frame.world_size, load)

@@ -36,7 +36,7 @@ def body(frame: Frame) -> None:
 
     def store(number: Any, index: Any, lanes: Any) -> None:
         target = frame.peer("output", frame.after(frame.rank, number)) + chunk * frame.rank
-        frame.copy(source, target, chunk, index, lanes, push=True)
+        frame.copy(source, target, chunk, (index, lanes), push=True)
 
     frame.wait()
     frame.each_peer(frame.world_size, store)

@@ -1,7 +1,8 @@
 """all_reduce/lamport: every rank stores its input into all inboxes, polls its own, and reduces what came.
 
 When it wins: the smallest messages. Data takes one trip over the links, and that is all the time there is: nothing
-waits for a barrier before or after. Every rank stores its whole input n times, so one_shot and two_shot overtake it soon.
+waits for a barrier before or after. Every rank stores its whole input n times, so one_shot and two_shot overtake it
+soon.
 
 Memory: three inboxes of n rows in turn (kernels/inbox.py), 3 n times the message in symmetric memory. Each rank stores
 its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an element says that
@@ -41,7 +42,7 @@ def body(frame: Frame) -> None:
     from kernels.inbox import Inbox, Sentinel, Turn, exchange
 
     if frame.world_size == 1:
-        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     turn = Turn(frame, frame.choice("banks"))
     form = Sentinel(frame.itemsize, frame.choice("safe_zeros", True))

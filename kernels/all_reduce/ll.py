@@ -3,7 +3,7 @@
 When it wins: where lamport would, but for any data type and with every bit of the inputs kept: no value is spare, and
 nothing is set back. It moves twice the bytes.
 
-Memory: two inboxes of n rows in turn (kernels/inbox.py), 4 n times the message in symmetric memory. Each 16 bytes of the
+Memory: two inboxes of n rows in turn (kernels/inbox.py), 4 n times the message in symmetric memory. 16 bytes of the
 message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy atomic in
 the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not (it is four
 scalar ones), though NCCL's protocol of this name relies on it in hardware.
@@ -40,7 +40,7 @@ def body(frame: Frame) -> None:
     from kernels.inbox import Flagged, Inbox, Turn, exchange
 
     if frame.world_size == 1:
-        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     turn = Turn(frame, frame.choice("banks"))
     exchange(frame, Inbox(frame, "inbox", frame.world_size, turn, Flagged(frame.epoch), DATA))

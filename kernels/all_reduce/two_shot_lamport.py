@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 BANKS = 3
 
-MOST_GROUPS = 16
-"""Ranks that a launch's blocks are shared out among at the same time."""
-
 TUNING = Tuning((Step(threads=256, blocks=64, loads_in_flight=16, reason="two_shot's up to 2 MiB, not measured yet"),))
 
 
@@ -71,7 +68,8 @@ class Halves:
     def slice(self, rank: Any) -> tuple[Any, Any]:
         from kernels.traverse import slice_of
 
-        return slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
+        begin, end = slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
+        return begin, end
 
     def contribute(self, number: Any, index: Any, lanes: Any) -> None:
         """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
@@ -92,7 +90,7 @@ class Halves:
         from kernels.inbox import each_unit
 
         frame = self.frame
-        inboxes = frame.peers("results", self.after(0))
+        inboxes = frame.peers("results", self.after(0), self.others)
         begin, end = self.slice(frame.rank)
 
         def store(offsets: Sequence[Any], whole: bool) -> None:
@@ -120,7 +118,7 @@ class Halves:
 def body(frame: Frame) -> None:
     """The device half."""
     if frame.world_size == 1:
-        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     halves = Halves(frame)
     turn, unit_bytes, ranks = halves.turn, slots.UNIT_BYTES, frame.world_size
@@ -148,7 +146,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         return shares.longest_slice(slots.units(case), case.world_size)
 
     def groups(case: Case) -> int:
-        return max(1, min(case.world_size - 1, MOST_GROUPS))
+        return max(1, min(case.world_size - 1, shares.groups(case)))
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
         inbox = partial(slots.inbox, banks=BANKS, fill=slots.sentinel(case.itemsize))

@@ -37,7 +37,7 @@ def body(frame: Frame) -> None:
     def load(number: Any, index: Any, lanes: Any) -> None:
         peer = frame.after(frame.rank, number)
         source = frame.peer("input", peer) + chunk * frame.rank
-        frame.copy(source, output + chunk * peer, chunk, index, lanes, push=False)
+        frame.copy(source, output + chunk * peer, chunk, (index, lanes), push=False)
 
     frame.wait()
     frame.each_peer(frame.world_size, load)

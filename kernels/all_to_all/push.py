@@ -36,7 +36,7 @@ def body(frame: Frame) -> None:
     def store(number: Any, index: Any, lanes: Any) -> None:
         peer = frame.after(frame.rank, number)
         target = frame.peer("output", peer) + chunk * frame.rank
-        frame.copy(source + chunk * peer, target, chunk, index, lanes, push=True)
+        frame.copy(source + chunk * peer, target, chunk, (index, lanes), push=True)
 
     frame.wait()
     frame.each_peer(frame.world_size, store)

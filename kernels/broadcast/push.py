@@ -32,7 +32,7 @@ def body(frame: Frame) -> None:
 
     def store(number: Any, index: Any, lanes: Any) -> None:
         target = frame.peer("output", frame.after(frame.rank, number))
-        frame.copy(source, target, frame.size, index, lanes, push=True)
+        frame.copy(source, target, frame.size, (index, lanes), push=True)
 
     frame.wait()
     frame.when(frame.rank == frame.root, lambda: frame.each_peer(frame.world_size, store))

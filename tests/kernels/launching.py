@@ -149,10 +149,13 @@ class Bound:
         for workspace in spec.workspaces(case):
             self.sizes[workspace.name] = size_bytes = workspace.numel * getattr(torch, workspace.dtype).itemsize
             self._allocate(workspace.name, size_bytes)
-            if workspace.zeroed:
-                begin = {"epochs": epoch, "signals": arrived}.get(workspace.name, 0)
-                content = torch.full((size_bytes // 4,), begin, dtype=torch.int32)
-                fabric.write(self.regions[workspace.name], GUARD_BYTES, content.view(torch.uint8))
+            initial = workspace.initial(size_bytes)
+            if workspace.name in ("epochs", "signals"):
+                begin = epoch if workspace.name == "epochs" else arrived
+                initial = as_int32(begin).to_bytes(4, "little", signed=True) * (size_bytes // 4)
+            if initial is not None:
+                content = torch.frombuffer(bytearray(initial), dtype=torch.uint8)
+                fabric.write(self.regions[workspace.name], GUARD_BYTES, content)
 
     def _allocate(self, name: str, size_bytes: int) -> None:
         self.regions[name] = self.fabric.allocate(size_bytes + 2 * GUARD_BYTES, 256, name)

@@ -25,7 +25,12 @@ GUARD_BYTES = 64
 def sizes(itemsize: int) -> list[int]:
     """Elements: fewer than a vector, around one, and enough for all lanes to go round, with and without halves."""
     lap = 16 * probes.LANES // itemsize
-    return [*range(0, 6), *(n * 16 // itemsize + extra for n in (1, 2, 3) for extra in (-1, 0, 1)), lap + 1, 4 * lap - 1]
+    return [
+        *range(0, 6),
+        *(n * 16 // itemsize + extra for n in (1, 2, 3) for extra in (-1, 0, 1)),
+        lap + 1,
+        4 * lap - 1,
+    ]
 
 
 @pytest.mark.parametrize("itemsize", DTYPES)
@@ -61,16 +66,11 @@ def test_slices_on_the_device_are_those_of_the_host(compiled: Compiled, world_si
     spec = probes.probe("slices", probes.slices)
     found = compiled(spec, probes.case_of(world_size=world_size), "sm_90a")
     cases = [
-        (itemsize, offset, numel)
-        for itemsize in DTYPES
-        for offset in range(16)
-        for numel in (0, 1, 2, 7, 15, 16, 17, 100, 1000)
+        (itemsize, offset, numel) for itemsize in DTYPES for offset in range(16) for numel in (0, 1, 7, 16, 33, 1000)
     ]
-    table = torch.tensor([[offset * size, 0, numel * size] for size, offset, numel in cases])
+    table = torch.tensor([[offset * size, numel * size] for size, offset, numel in cases])
     output_bytes = len(cases) * world_size * 32
-    probed = probes.run(
-        found, spec, grid=len(cases), output_bytes=output_bytes, table=table, ranks=world_size
-    )
+    probed = probes.run(found, spec, grid=len(cases), output_bytes=output_bytes, table=table, ranks=world_size)
     ranges = probed.output.view(torch.int64).view(len(cases), world_size, 4)
     for (itemsize, offset, numel), rows in zip(cases, ranges, strict=True):
         first, last = rows[0, :2].tolist()
@@ -97,9 +97,7 @@ def test_numbers_are_shared_out_evenly_among_groups_of_blocks(compiled: Compiled
     found = compiled(spec, probes.case_of(), "sm_90a")
     for blocks_a_group in (1, 3):
         lanes = blocks_a_group * probes.THREADS
-        probed = probes.run(
-            found, spec, grid=groups * blocks_a_group, output_bytes=4 * count * lanes, numel=lanes
-        )
+        probed = probes.run(found, spec, grid=groups * blocks_a_group, output_bytes=4 * count * lanes, numel=lanes)
         assert probed.output.view(torch.int32).unique().tolist() == [lanes]
         assert np.unique(probed.stores["output"]).tolist() == [1]
 
