@@ -278,7 +278,8 @@ def test_every_bit_pattern_gives_the_bits_of_the_fold(
     case = case_of(algorithm, world_size=3, size_bytes=8 * 151, offset=1, **values)
 
     def inputs(launch: int, rank: int) -> torch.Tensor:
-        bits = torch.randint(0, 256, (case.size_bytes,), dtype=torch.uint8, generator=torch.manual_seed(5 * launch + rank))
+        seeded = torch.manual_seed(5 * launch + rank)
+        bits = torch.randint(0, 256, (case.size_bytes,), dtype=torch.uint8, generator=seeded)
         bits[: 8 * 21] = torch.frombuffer(bytearray(slots.sentinel(case.itemsize) * 21), dtype=torch.uint8)
         return bits.roll(24 * rank)
 
