@@ -1,6 +1,7 @@
 """all_to_all/bulk: every rank's chunks go through shared memory into the outputs of their ranks, by bulk copies.
 
-When it wins: large chunks: one thread a block keeps its link busy (kernels/bulk.py). On 4 H200 push was faster at every size.
+When it wins: large chunks: one thread a block keeps its link busy (kernels/bulk.py). On 4 H200 push was faster at every
+size.
 
 Memory: reads the own input, writes all outputs through peers' addresses. Blocks are shared out among the ranks that
 they write to, so that all links are busy at once, each rank beginning with its next, so that no GPU is everyone's first

@@ -1,4 +1,4 @@
-"""Inboxes that are polled: halves that come apart, launches of other sizes in between, banks, turns, and who never came.
+"""Inboxes that are polled: halves that come apart, launches of other sizes between, banks, turns, who never came.
 
 What holds for all kernels (results, launches in a row by many seeds) is tested with all kernels.
 """
