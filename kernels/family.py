@@ -33,6 +33,9 @@ DEVICE_SOURCES = tuple(
 )
 """The device code that all kernels stand on."""
 
+BULK_SOURCES = ("kernels/bulk.py",)
+"""What kernels of bulk copies stand on besides."""
+
 EVERY_ACCUMULATOR = tuple(dict.fromkeys(name for names in ACCUMULATORS.values() for name in names))
 
 

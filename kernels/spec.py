@@ -159,7 +159,8 @@ class KernelSpec:
     (owner+1, owner+2, .. owner, where owner(case, rank) is an int64 tensor with a rank for each element of the output
     of rank: who reduces it), or "unordered" (the switch decides: no bitwise promise). one_owner says that even then an
     element is summed once and stored to all ranks, so that they agree to the bit whatever the order was. For an op
-    that reduces nothing it is "rank_order".
+    that reduces nothing it is "rank_order". same_order False says that each rank adds in an order of its own: where all
+    should have the same result, they have it but for rounding.
 
     choices(case) is what the device half takes, by name: all that its code depends on beside the sources, so that cases
     with equal choices share a compiled kernel.
@@ -192,6 +193,7 @@ class KernelSpec:
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72
     one_owner: bool = False
+    same_order: bool = True
     choices: Callable[[Case], Mapping[str, Any]] = lambda case: {}
     positive_zero: Literal["", "inputs", "results"] = ""
     max_size_bytes: int | None = None

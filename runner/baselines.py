@@ -51,6 +51,7 @@ class Baseline:
     fold: Fold = "unordered"
     owner: Callable[[Case, int], torch.Tensor] | None = None
     one_owner: bool = False
+    same_order: bool = True
     positive_zero: Literal["", "inputs", "results"] = ""
 
     @property

@@ -9,7 +9,7 @@ summed in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +21,8 @@ from kernels.spec import Case, Collective, KernelSpec
 from reports.record import Check, Mismatch
 from runner.baselines import Baseline, find_baseline
 from runner.inputs import CPU
-from runner.reference import Comparison, Promise, Reference, has_reference, method_of, reference_of
+from runner.reference import Comparison, Reference, has_reference, method_of, reference_of
+from runner.reference import Promise as Promise
 from runner.reference import forget_references as forget_references
 
 
@@ -44,6 +45,8 @@ class RankCheck:
     bound: str = ""
     bound_value: float | None = None
     bound_used: float | None = None
+    max_relative_error: float | None = None
+    squared_relative_error: float | None = None
 
 
 def promise_of(case: Case) -> KernelSpec | Baseline:
@@ -100,6 +103,8 @@ def check_rank(
         bound=limit.formula if limit else "",
         bound_value=reference.bound_value,
         bound_used=max(one.bound_used or 0.0 for one in found) if limit else None,
+        max_relative_error=_over(max, (one.max_relative_error for one in found)),
+        squared_relative_error=_over(sum, (one.squared_relative_error for one in found)),
     )
 
 
@@ -118,6 +123,10 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
     checks = sorted(checks, key=lambda one: one.rank)
     promised = method_of(case, spec, collective) != "bound"
     same = collective.same_on_all_ranks
+    # In orders of their own, ranks get the same bits only where no order matters.
+    same_bits = promised and (spec.same_order or method_of(case, spec, collective) != "bitwise_fold")
+    results = len({one.digest for one in checks})
+    squared = _over(sum, (one.squared_relative_error for one in checks if one.elements))
     elements = sum(one.elements for one in checks)
     shares = [one.bound_used for one in checks if one.bound_used is not None]
     values = [one.bound_value for one in checks if one.bound_value is not None]
@@ -128,16 +137,19 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
         max_absolute_error=_largest(one.max_absolute_error for one in checks),
         max_ulp_error=max(one.max_ulp_error for one in checks),
         rms_ulp_error=math.sqrt(sum(one.squared_ulp_error for one in checks) / max(elements, 1)),
-        ranks_equal=not same or len({one.digest for one in checks}) == 1,
+        ranks_equal=not same or results == 1,
         launches=max(one.launches for one in checks),
         launches_equal=all(one.launches_equal for one in checks),
-        ranks_equal_promised=same and (promised or spec.one_owner),
+        ranks_equal_promised=same and (same_bits or spec.one_owner),
         launches_equal_promised=promised,
         first_mismatch=next((one.first_mismatch for one in checks if one.first_mismatch), None),
         bound=next((one.bound for one in checks if one.bound), ""),
         bound_value=max(values) if values else None,
         bound_used=max(shares) if shares else None,
         guard_faults=tuple(f"rank {one.rank}: {fault}" for one in checks for fault in one.guard_faults),
+        max_relative_error=_over(max, (one.max_relative_error for one in checks if one.elements)),
+        rms_relative_error=None if squared is None else math.sqrt(squared / elements),
+        results=results if same else None,
     )
 
 
@@ -159,6 +171,13 @@ def _mismatch(reference: Reference, rank: int, launch: int, index: int, output: 
 def _bit_text(value: torch.Tensor) -> str:
     width = 8 * value.dtype.itemsize
     return f"0x{int(bits_of(value)) & ((1 << width) - 1):0{width // 4}x}"
+
+
+def _over(combine: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
+    """The largest of, or the sum of values that are all there; None where one is missing or there are none."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return combine(known) if known and len(known) == len(listed) else None
 
 
 def _largest(values: Iterable[float]) -> float:

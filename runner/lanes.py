@@ -10,9 +10,10 @@ import torch
 from kernels.spec import Case
 from memory.fabric import Executable
 from runner.buffers import POISON, has_output
-from runner.check import Promise, RankCheck, check_rank
+from runner.check import RankCheck, check_rank
 from runner.contenders import Contender, slot_bytes
 from runner.layout import layout_of
+from runner.reference import Promise
 
 REPEATABLE = ("none", "min", "max", "and", "or")
 """Reductions (and none) of which a second call in place changes nothing more."""
@@ -83,9 +84,7 @@ class Lane:
         faults: list[str] = []
         if not self.has_output and self.entrant.executable is not None:
             touched = [slot for slot, output in enumerate(outputs) if not self.is_as_before(output)]
-            faults = [
-                f"rank {rank}: the output of a rank that is given none changed in slot {slot}" for slot in touched
-            ]
+            faults = [f"the output of a rank that is given none changed in slot {slot}" for slot in touched]
         return check_rank(self.entrant.case, self.promise, rank, outputs, faults)
 
     def times(self) -> EntrantTimes:

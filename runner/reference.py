@@ -64,12 +64,16 @@ class Promise(Protocol):
     def one_owner(self) -> bool: ...
 
     @property
+    def same_order(self) -> bool: ...
+
+    @property
     def positive_zero(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One output against its reference. first_index: of the first wrong element, -1 where there is none."""
+    """One output against its reference. first_index: of the first wrong element, -1 where there is none. Relative
+    errors: see reports.record.Check; None where nothing was summed."""
 
     wrong: int
     first_index: int
@@ -78,6 +82,8 @@ class Comparison:
     squared_ulp_error: float
     bound_used: float | None
     digest: str
+    max_relative_error: float | None = None
+    squared_relative_error: float | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +92,8 @@ class Reference:
     counted.
 
     expected holds the bits demanded by all methods but "bound", limit the interval of that one, and exact the exact
-    result in float64. chosen: the result is one of the contributions, so that what is permitted has no error.
+    result in float64. chosen: the result is one of the contributions, so that what is permitted has no error. magnitude
+    is the sum of the magnitudes of what was summed (float64), None where nothing was.
     """
 
     method: str
@@ -96,6 +103,7 @@ class Reference:
     exact: torch.Tensor | None = None
     bound_value: float | None = None
     chosen: bool = False
+    magnitude: torch.Tensor | None = None
     _seen: list[tuple[torch.Tensor, Comparison]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -155,10 +163,12 @@ def reference_of(
 
     def make() -> Reference:
         sums = _totals.get(data_here, total) if case.dtype in FLOATS and case.reduction in SUMS else None
-        return make_reference(case, spec, collective, owner, contributions(), sums)
+        return make_reference(case, spec, collective, owner if spec.same_order else rank, contributions(), sums)
 
     # Where and how a buffer lies may decide who owns which element.
-    order = (spec.fold, spec.owner, case.offset, case.placement) if spec.fold == "from_next_rank" else (spec.fold,)
+    order: tuple[Hashable, ...] = (spec.fold,)
+    if spec.fold == "from_next_rank":
+        order = (spec.fold, spec.owner, case.offset, case.placement, None if spec.same_order else rank)
     return _references.get((*data_here, case.accumulator, spec.positive_zero, *order), make)
 
 
@@ -182,15 +192,16 @@ def make_reference(
     total = total or exact_sum(parts)
     exact = total.value if case.reduction == "sum" else exact_average(parts, total)
     nearest = round_to(exact, parts[0].dtype) if len(parts) > 1 else parts[0].clone()
+    magnitude = total.magnitude if case.reduction == "sum" else total.magnitude / len(parts)
     if method == "bitwise":
         assert torch.equal(to_float64(nearest), exact), f"{case.id}: the exact inputs' results are not exact"
-        return Reference(method, nearest, nearest)
+        return Reference(method, nearest, nearest, magnitude=magnitude)
     if method == "bound":
         limit = bound(parts, case.accumulator, case.reduction, total)
-        return Reference(method, nearest, None, limit, exact, limit.largest_error)
+        return Reference(method, nearest, None, limit, exact, limit.largest_error, magnitude=magnitude)
     first = _first(case, spec, rank, parts[0].device)
     expected = fold(parts, case.accumulator, case.reduction, first, spec.positive_zero)
-    return Reference(method, nearest, expected)
+    return Reference(method, nearest, expected, magnitude=magnitude)
 
 
 def _exact_reference(case: Case, spec: Promise, method: str, parts: list[torch.Tensor]) -> Reference:
@@ -225,7 +236,8 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
     digest = hashlib.sha256(bits_of(output).contiguous().cpu().numpy().data).hexdigest()
     limit, expected, nearest = reference.limit, reference.expected, reference.nearest
     if not output.numel() or (expected is nearest and torch.equal(bits_of(output), bits_of(nearest))):
-        return Comparison(0, -1, 0.0, 0, 0.0, 0.0 if limit else None, digest)
+        none = None if reference.magnitude is None else 0.0
+        return Comparison(0, -1, 0.0, 0, 0.0, 0.0 if limit else None, digest, none, none)
     if limit is not None:
         right = limit.permits(output)
     else:
@@ -238,6 +250,10 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
         ulps[right] = 0
     error = (to_float64(output) - to_float64(nearest)).abs()
     error[ulps == 0] = 0.0  # equal infinities and NaN would give NaN
+    relative = None
+    if reference.magnitude is not None:
+        counts = reference.magnitude.isfinite() & (reference.magnitude > 0) & error.isfinite()
+        relative = torch.where(counts, error / reference.magnitude, 0.0)
     return Comparison(
         wrong=wrong,
         first_index=int(right.to(torch.uint8).argmin()) if wrong else -1,
@@ -246,6 +262,8 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
         squared_ulp_error=float(ulps.to(torch.float64).square().sum()),
         bound_used=limit.largest_share(output) if limit else None,
         digest=digest,
+        max_relative_error=None if relative is None else float(relative.max()),
+        squared_relative_error=None if relative is None else float(relative.square().sum()),
     )
 
 

@@ -32,7 +32,7 @@ has to answer for block b of all ranks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernels import shares
 from kernels.family import address, peers, spec_with
@@ -67,8 +67,13 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
+    reduce_all(frame, 0)
+
+
+def reduce_all(frame: Frame, first: Any) -> None:
+    """The reduction of all inputs to the own output, in an order that begins with rank first."""
     frame.arrive()
-    inputs = frame.peers("input")
+    inputs = frame.peers("input", first)
     source, output = frame.address("input"), frame.address("output")
     span = frame.span(source, frame.size)
     frame.wait()

@@ -188,13 +188,13 @@ class Bound:
         for workspace in spec.workspaces(case):
             self.sizes[workspace.name] = size_bytes = workspace.numel * getattr(torch, workspace.dtype).itemsize
             self._allocate(workspace.name, size_bytes)
-            content = workspace.initial(size_bytes)
+            initial = workspace.initial(size_bytes)
             if workspace.name in ("epochs", "signals"):
                 begin = epoch if workspace.name == "epochs" else arrived
-                content = begin.to_bytes(4, "little", signed=True) * workspace.numel
-            if content is not None:
-                made = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-                fabric.write(self.regions[workspace.name], GUARD_BYTES, made)
+                initial = as_int32(begin).to_bytes(4, "little", signed=True) * (size_bytes // 4)
+            if initial is not None:
+                content = torch.frombuffer(bytearray(initial), dtype=torch.uint8)
+                fabric.write(self.regions[workspace.name], GUARD_BYTES, content)
 
     def _allocate(self, name: str, size_bytes: int) -> None:
         self.regions[name] = self.fabric.allocate(size_bytes + 2 * GUARD_BYTES, 256, name)

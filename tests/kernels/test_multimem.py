@@ -274,3 +274,13 @@ def test_raw_stores_fill_their_width() -> None:
     assert store_form(16).instruction() == "multimem.st.relaxed.sys.global.v4.f32"
     assert not any(store_form(width).is_float8 for width in (16, 8, 4))
     assert {reduce_form(dtype, "native", "sum").runs_on("sm_90a") for dtype in FLOAT8} == {False}  # type: ignore[union-attr]
+
+
+def test_the_simulator_knows_just_these_forms() -> None:
+    import simulator.isa.multimem  # noqa: F401
+    from simulator.isa.registry import TABLE, canonical
+
+    known = {key for key in TABLE if key.startswith("multimem.")}
+    ours = {canonical(form.key.split("."), frozenset()) for form in FORMS}
+    assert sorted(known - ours) == []
+    assert sorted(ours - known) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -18,6 +19,7 @@ NAMES = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))
 NUMBERS = {"two": 2, "three": 3, "four": 4, "six": 6, "twenty": 20}
 
 
+@cache
 def expanded(*arguments: str) -> list[tuple[ComposedJob, tuple[Case, ...]]]:
     """Each job of a command with its cases, checked as before a run. The fabric is what its file names."""
     with hydra_over():
