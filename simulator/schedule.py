@@ -108,11 +108,13 @@ class Scheduler:
         return True
 
     def _some_copies(self, batch: Batch) -> list[Copy]:
-        """A copy at random; or all of its block, its rank, or of everybody."""
+        """A copy at random; or all that go its way, load or store, of its block, its rank, or of everybody."""
         copies = batch.copies.under_way
         one = copies[int(self.random.integers(len(copies)))]
         unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
-        return [copy for copy in copies if copy.lane // unit == one.lane // unit] if unit else [one]
+        if not unit:
+            return [one]
+        return [copy for copy in copies if copy.lane // unit == one.lane // unit and copy.is_load == one.is_load]
 
     def _check_budget(self, batches: list[Batch]) -> None:
         if self.aborted is not None:

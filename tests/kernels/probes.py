@@ -128,7 +128,7 @@ def copy(frame: Frame) -> None:
     source, target, size = row(frame, 3)
     index, lanes = cutlass.Int64(frame.thread), cutlass.Int64(LANES)
     ends = frame.address("input") + source, frame.address("output") + target
-    frame.when(frame.thread < LANES, lambda: frame.copy(*ends, size, index, lanes, push=frame.choice("push")))
+    frame.when(frame.thread < LANES, lambda: frame.copy(*ends, size, (index, lanes), push=frame.choice("push")))
 
 
 def slices(frame: Frame) -> None:
