@@ -24,6 +24,7 @@ DEVICE_SOURCES = tuple(
         "frame",
         "multimem",
         "peers",
+        "shares",
         "signals",
         "status",
         "traverse",

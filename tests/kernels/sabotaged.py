@@ -43,23 +43,27 @@ BARRIERS: dict[str, Callable[[Any], None]] = {
 
 
 PUSHED = replace(
-    two_shot.spec_of(Tuning((Step(threads=128, blocks=8, loads_in_flight=8, push=True, reason="small data, too"),))),
+    two_shot.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=8, push=True, reason="small data, too"),))),
     algorithm="two_shot_pushed",
 )
-"""No defect: two_shot as the catalogue has it for large buffers, for tests with small ones."""
+"""No defect: two_shot as the catalogue has it for large buffers."""
 
 
-def small(spec: KernelSpec) -> KernelSpec:
+def _small(spec: KernelSpec) -> KernelSpec:
     """The same algorithm with three small blocks, so that a few KB of data go round more than once."""
-    if spec is PUSHED:
-        return spec
     module = sys.modules[f"kernels.{spec.op}.{spec.algorithm}"]
     made: KernelSpec = module.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=4, reason="small data"),)))
     return made
 
 
+KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
+"""All of the catalogue, and the pushed two_shot, with small launches: what loses barriers, and is right with them."""
+
 OTHER_BARRIERS = {
     "all_reduce/two_shot_pushed": ("middle", "exit"),
+    "all_reduce/lamport": (),
+    "all_reduce/ll": (),
+    "all_reduce/two_shot_lamport": (),
     "reduce_scatter/push": ("middle", "exit"),
     "barrier/peers": ("middle",),
     "barrier/multimem": ("middle",),
@@ -109,14 +113,26 @@ def _drops_last_rank(kernel: Any) -> None:
     kernel.choices["contributors"] = kernel.choices["world_size"] - 1
 
 
+POLLED: dict[str, list[dict[str, Any]]] = {
+    "all_reduce/lamport": [{"clears": False}, {"banks": 2}, {"safe_zeros": False}, {"all_clear": False}],
+    "all_reduce/ll": [{"banks": 1}, {"all_clear": False}],
+    "all_reduce/two_shot_lamport": [{"clears": False}, {"banks": 2}, {"safe_zeros": False}, {"all_clear": False}],
+}
+"""Kernels that poll inboxes instead: the choices that break them, each alone."""
+
 SABOTAGED: dict[str, KernelSpec] = {
     spec.name: spec
     for spec in (
         PUSHED,
-        *(_without_barrier(spec, barrier) for spec in (*SPECS, PUSHED) for barrier in barriers_of(spec)),
+        *(_without_barrier(spec, barrier) for spec in KERNELS for barrier in barriers_of(spec)),
+        *(
+            _sabotaged(spec, "_".join(map(str, *one.items())), _with_choices(**one))
+            for spec in KERNELS
+            for one in POLLED.get(spec.name, ())
+        ),
         _sabotaged(one_shot.SPEC, "drops_last_rank", _drops_last_rank),
         _sabotaged(one_shot.SPEC, "accumulates_natively", _with_choices(accumulator="native")),
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),
     )
 }
-"""By name: "all_reduce/one_shot_no_entry_barrier" and so on."""
+"""By name: "all_reduce/one_shot_no_entry_barrier", "all_reduce/ll_banks_1" and so on; by SMALL's launches the barriers'."""

@@ -1,4 +1,4 @@
-"""What every kernel of the catalogue contains, read from its PTX: accesses to memory, how ranks meet, what it takes."""
+"""What every kernel of the catalogue contains, read from its PTX: accesses of memory, barriers, parameters."""
 
 from __future__ import annotations
 
@@ -132,6 +132,9 @@ def test_parameters_are_as_declared(fit_case: FitCase, compiled: Compiled, name:
     assert found == [(type_, str(i)) for i, type_ in enumerate(types)]
     assert executable.entry == f"{spec.op}_{spec.algorithm}_0"
     assert f".visible .entry {executable.entry}(" in executable.ptx
+    files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', executable.ptx, flags=re.MULTILINE)
+    assert f"kernels/{spec.op}/{spec.algorithm}.py" in files
+    assert set(files) <= set(spec.sources)
     assert f".reqntid {spec.launch(case).block}, 1, 1" in executable.ptx
 
 
