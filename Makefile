@@ -5,13 +5,17 @@ PYTHON ?= python3
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-all check bench clean
 
 demo: $(INSTALLED)
 	@$(RUN) runner +exp=allreduce_bf16
 
 test: $(INSTALLED)
 	@$(RUN) pytest -q --durations=5
+
+# The suite, and every cell of the matrix of kernels, data types, reductions and worlds: an hour on two cores.
+test-all: test
+	@$(RUN) tests.matrix
 
 check: $(INSTALLED)
 	@$(RUN) ruff check .

@@ -50,7 +50,8 @@ that are numbers, either zero for a zero, and NaN where any contribution is NaN;
 bfloat16 and a dropped contribution fall out of it; so with float8 and a float16 accumulator. With a native
 accumulator the room grows as n: a dropped contribution of standard normal data in bfloat16 shows in 87 % of the
 elements at 8 ranks, 46 % at 16, 0.2 % at 32, none at 72, where (n - 1) u = 0.28 and only the exact inputs can
-tell. Native float8 has u = 1/16 and 1/8: there 8 ranks are many already.
+tell. Averages have a little more room: 84 % at 8. Native float8, with u = 1/16 and 1/8, shows it in 56 % (e4m3fn) and
+16 % (e5m2) of the sums at 4 ranks, in 24 % and in none of the averages, and nowhere at 8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All kernels and collectives, listed by hand: what is not here does not exist, and importing this compiles nothing.
 
-A name is the path of a file: "all_reduce/one_shot" is kernels/all_reduce/one_shot.py, which has a SPEC; what an op means
-is in its collective.py, which has a COLLECTIVE.
+A name is the path of a file: "all_reduce/one_shot" is kernels/all_reduce/one_shot.py, which has a SPEC; what an op
+means is in its collective.py, which has a COLLECTIVE.
 """
 
 from __future__ import annotations
@@ -37,15 +37,18 @@ NAMES: tuple[str, ...] = (
     "all_gather/pull",
     "all_gather/push",
     "all_gather/multimem",
+    "all_gather/bulk",
     "broadcast/pull",
     "broadcast/push",
     "broadcast/two_shot",
     "broadcast/multimem",
+    "broadcast/bulk",
     "reduce/pull",
     "reduce/two_shot",
     "reduce/multimem",
     "all_to_all/pull",
     "all_to_all/push",
+    "all_to_all/bulk",
     "send_recv/pull",
     "send_recv/push",
     "barrier/peers",

@@ -1,4 +1,5 @@
-"""Device primitives on global memory: payload, signals, multimem. The only place where kernels write PTX for memory.
+"""Device primitives on global memory: payload, signals, multimem. The only place where kernels write PTX for memory,
+beside kernels/bulk.py.
 
 Everything is inline PTX with side effects and a memory clobber, so that the text is what is written here: no access
 becomes `ld.global.nc` (outside the memory model, never right on symmetric memory), none is hoisted out of a loop or

@@ -79,7 +79,7 @@ def _by_fractions(parts: Sequence[torch.Tensor], divisor: int) -> tuple[torch.Te
     exact = [sum(map(Fraction, row), Fraction()) / divisor for row in torch.stack(list(parts), dim=1).tolist()]
     nearest = [_nearest(one) for one in exact]
     pairs = zip(exact, nearest, strict=True)
-    left = [float(one - Fraction(near)) if math.isfinite(near) else 0.0 for one, near in pairs]
+    left = [_towards_zero(one - Fraction(near)) if math.isfinite(near) else 0.0 for one, near in pairs]
     value = torch.tensor(nearest, dtype=torch.float64, device=device)
     return value, torch.tensor(left, dtype=torch.float64, device=device)
 
@@ -123,6 +123,12 @@ def _nearest(exact: Fraction) -> float:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
+
+
+def _towards_zero(exact: Fraction) -> float:
+    """A fraction as float64, and never half a step where it is less: that would look like a tie."""
+    found = float(exact)
+    return math.nextafter(found, 0.0) if abs(Fraction(found)) > abs(exact) else found
 
 
 def _fits_float64(parts: Sequence[torch.Tensor]) -> bool:

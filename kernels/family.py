@@ -24,6 +24,7 @@ DEVICE_SOURCES = tuple(
         "frame",
         "multimem",
         "peers",
+        "shares",
         "signals",
         "status",
         "traverse",
@@ -31,6 +32,9 @@ DEVICE_SOURCES = tuple(
     )
 )
 """The device code that all kernels stand on."""
+
+BULK_SOURCES = ("kernels/bulk.py",)
+"""What kernels of bulk copies stand on besides."""
 
 EVERY_ACCUMULATOR = tuple(dict.fromkeys(name for names in ACCUMULATORS.values() for name in names))
 

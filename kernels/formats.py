@@ -116,7 +116,8 @@ def to_float64(value: torch.Tensor) -> torch.Tensor:
     """Numbers of any type as float64: exact but for 64-bit integers, which are rounded."""
     if value.dtype is torch.uint64:
         bits = bits_of(value)
-        return torch.where(bits < 0, bits.to(torch.float64) + 2.0**64, bits.to(torch.float64))
+        high, low = (bits >> 32) & 0xFFFFFFFF, bits & 0xFFFFFFFF
+        return high.to(torch.float64) * 2.0**32 + low.to(torch.float64)
     if value.dtype is torch.uint32:
         return (bits_of(value).to(torch.int64) & 0xFFFFFFFF).to(torch.float64)
     return value.to(torch.float32).to(torch.float64) if value.dtype in FLOAT8 else value.to(torch.float64)

@@ -37,9 +37,10 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from kernels import device
-from kernels.arithmetic import Reduction, join, split
+from kernels.arithmetic import join, split
+from kernels.messages import Message
 from kernels.peers import BATCH, Peers, accumulate, reduced
-from kernels.signals import LOOK_EVERY, Watch, report
+from kernels.signals import LOOK_EVERY, report
 from kernels.slots import TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.status import ENTRY, EXIT
 from kernels.traverse import each_vector, when
@@ -107,7 +108,6 @@ class Turn:
         self.frame = frame
         self.banks = banks
         self.clears = frame.choice("all_clear", True)
-        self.units = (frame.size + (UNIT_BYTES - 1)) >> 4
         self.address = frame.address("turns")
         frame.epoch += 1
         if self.clears:
@@ -117,11 +117,11 @@ class Turn:
         self.last_units = Int64(last >> 2)
         self.bank = cutlass.select_(self.last_bank >= banks - 1, Int32(0), self.last_bank + 1)
 
-    def keep(self) -> None:
-        """Write down bank, size and epoch for the next launch; after this no thread may read them."""
+    def keep(self, units: Any) -> None:
+        """Write down bank, epoch and the message's units for the next launch; all threads have read the last ones."""
         frame = self.frame
         cute.arch.sync_threads()
-        word = Int32(self.units) * 4 + self.bank
+        word = Int32(units) * 4 + self.bank
         keep_for_all(
             frame.thread, frame.block, frame.blocks, self.address, word, frame.address("epochs"), frame.epoch,
             frame.choice("max_blocks"), frame.threads,
@@ -281,11 +281,11 @@ def exchange(frame: Frame, inbox: Inbox) -> None:
         for at, words in zip(offsets, inbox.fold(offsets), strict=True):
             output.store(at, words, whole)
 
-    end = turn.units * UNIT_BYTES
-    each_unit(frame, Int64(0), end, frame.index, frame.lanes, push)
+    end = source.count * UNIT_BYTES
+    source.units(Int64(0), end, frame.index, frame.lanes, push)
     inbox.clear(turn.last_units * UNIT_BYTES)
-    turn.keep()
-    each_unit(frame, Int64(0), end, frame.index, frame.lanes, reduce)
+    turn.keep(source.count)
+    output.units(Int64(0), end, frame.index, frame.lanes, reduce)
     turn.end()
 
 
@@ -333,74 +333,3 @@ def fold_in_batches(
         state = accumulate(total, state, batch(number * BATCH, BATCH))
     rest = batch(batches * BATCH, count - batches * BATCH) if count % BATCH else []
     return total.finish(accumulate(total, state, [*rest, *last]))
-
-
-class Message:
-    """A rank's input or output as units, the last of which may be cut short. Made while a kernel is traced."""
-
-    def __init__(self, frame: Frame, address: Any) -> None:
-        self.frame = frame
-        self.address = address
-        self.aligned = frame.aligned(address, Int64(0))
-
-    def load(self, at: Any, whole: bool) -> list[Any]:
-        """The words of the unit at a byte offset; where it is cut short, zeros beyond its end."""
-        address = self.address + at
-        if whole:
-            return list(self.frame.load_where(self.aligned, address))
-        return load_part(address, self.frame.size - at, self.frame.itemsize)
-
-    def store(self, at: Any, words: Sequence[Any], whole: bool) -> None:
-        address = self.address + at
-        if whole:
-            self.frame.store_where(self.aligned, address, words)
-        else:
-            store_part(address, words, self.frame.size - at, self.frame.itemsize)
-
-
-def each_unit(
-    frame: Frame, begin: Any, end: Any, index: Any, lanes: Any, body: Callable[[Sequence[Any], bool], None]
-) -> None:
-    """Call body with byte offsets of units in [begin, end), for lane index of lanes, and whether they are whole.
-
-    The last unit of the message may not be.
-    """
-    full = cutlass.select_(end > frame.size, frame.size & -UNIT_BYTES, end)
-    each_vector(
-        begin + index * UNIT_BYTES, full, lanes * UNIT_BYTES, frame.unroll, lambda offsets: body(offsets, True)
-    )
-    free = (full - begin) >> 4  # the first lane without a unit, where there is one
-    who = cutlass.select_(free < lanes, free, Int64(0))
-    when((end > full) & (index == who), lambda: body([full], False))
-
-
-def load_part(address: Any, present_bytes: Any, itemsize: int) -> list[Any]:
-    """A unit's words, of which only the first bytes are there, elements all; zeros for the others."""
-    words = [Int32(0)] * 4
-    for at in range(0, UNIT_BYTES, itemsize):
-        lower, upper = element_or_zero(address + at, at < present_bytes, itemsize)
-        words[at // 4] = words[at // 4] | (lower << (8 * (at % 4)) if at % 4 else lower)
-        if itemsize == 8:
-            words[at // 4 + 1] = upper
-    return words
-
-
-@cute.jit
-def element_or_zero(
-    address: cutlass.Int64, there: cutlass.Boolean, itemsize: cutlass.Constexpr
-) -> tuple[cutlass.Int32, cutlass.Int32]:
-    lower, upper = cutlass.Int32(0), cutlass.Int32(0)
-    if there:
-        if cutlass.const_expr(itemsize == 8):
-            lower, upper = device.load_pair(address)
-        else:
-            lower = device.load_element(address, itemsize)[0]
-    return lower, upper
-
-
-def store_part(address: Any, words: Sequence[Any], present_bytes: Any, itemsize: int) -> None:
-    """The other way: the elements that are there."""
-    for at in range(0, UNIT_BYTES, itemsize):
-        shift = 8 * (at % 4)
-        element = words[at // 4 : at // 4 + 2] if itemsize == 8 else [words[at // 4] >> shift if shift else words[at // 4]]
-        when(at < present_bytes, partial(device.store_element, address + at, element, itemsize))

@@ -13,7 +13,7 @@ UNIT_BYTES = 16
 TILE_BYTES = 512
 """The first slots of 32 units, one a thread of a warp; where units have second slots, those lie behind them."""
 
-SOURCES = ("kernels/inbox.py", "kernels/slots.py")
+SOURCES = ("kernels/inbox.py", "kernels/messages.py", "kernels/slots.py")
 """What kernels with inboxes depend on beside what all do."""
 
 

@@ -16,7 +16,7 @@ import cutlass.cute as cute
 from kernels import device
 from kernels.multimem import Form
 from kernels.peers import Peers, Rows
-from kernels.traverse import Span, slice_of, when
+from kernels.traverse import Span, either, slice_of, when
 
 PUSHED_IN_FLIGHT = 8
 """Vectors of its own memory that a thread loads before it stores the first to another rank's."""
@@ -85,55 +85,89 @@ class Work:
         """Its other half."""
         device.store_element(address, words, self.itemsize)
 
-    def store_where(self, aligned: Any, address: Any, vector: Sequence[Any]) -> None:
+    def load_near(self, address: Any, aligned: bool) -> Any:
+        """16 bytes of own memory; aligned to 16 bytes, or only to an element."""
+        return device.load_vector(address) if aligned else device.load_elements(address, self.itemsize)
+
+    def store_near(self, address: Any, vector: Sequence[Any], aligned: bool) -> None:
         """16 bytes to an address that is aligned to 16 bytes, or only to an element."""
-        if aligned is True:
+        if aligned:
             device.store_vector(address, tuple(vector))
         else:
-            store_either(aligned, address, tuple(vector), self.itemsize)
+            device.store_elements(address, vector, self.itemsize)
 
-    def store_to_switch(self, address: Any, vector: Sequence[Any]) -> None:
-        """16 bytes to all ranks, at a 16-byte aligned multicast address."""
-        device.multimem_store_vector(address, tuple(vector))
+    def load_where(self, aligned: Any, address: Any) -> Any:
+        """load_near where only the device knows."""
+        return load_either(aligned, address, self.itemsize)
+
+    def store_where(self, aligned: Any, address: Any, vector: Sequence[Any]) -> None:
+        """store_near where only the device knows."""
+        store_either(aligned, address, tuple(vector), self.itemsize)
 
     def store_word_to_switch(self, address: Any, word: Any) -> None:
         """4 bytes to all ranks, at a 4-byte aligned multicast address."""
         device.multimem_store_word(address, word)
 
-    def load_where(self, aligned: Any, address: Any) -> Any:
-        """16 bytes from an address that is aligned to 16 bytes, or only to an element."""
-        return load_either(aligned, address, self.itemsize)
+    # Loops.
+
+    def each_vector(
+        self,
+        span: Span,
+        aligned: Any,
+        body: Callable[[bool, Sequence[Any]], None],
+        place: tuple[Any, Any] | None = None,
+    ) -> None:
+        """Call body(aligned, offsets) for this thread's vectors of a span, several at a time.
+
+        aligned says whether the near side has the span's boundaries; where it hasn't, one vector at a time: that is
+        decided once, not for each vector. place is the thread's lane and the number of lanes, the grid's unless given.
+        """
+        index, lanes = place or (self.index, self.lanes)
+        either(
+            aligned,
+            lambda: span.vectors(index, lanes, self.unroll, partial(body, True)),
+            lambda: span.vectors(index, lanes, 1, partial(body, False)),
+        )
 
     # Copies.
 
-    def copy(self, source: Any, target: Any, size: Any, index: Any = None, lanes: Any = None, *, push: bool) -> None:
-        """Copy size bytes; this thread is lane index of lanes, of the whole grid unless given. The far side is accessed
-        by vectors: push says that it is the target. In place, where both are one, nothing is done."""
-        index, lanes = (self.index, self.lanes) if index is None else (index, lanes)
+    def copy(self, source: Any, target: Any, size: Any, place: tuple[Any, Any] | None = None, *, push: bool) -> None:
+        """Copy size bytes; place is as in each_vector. The far side is accessed by vectors: push says that it is the
+        target. In place, where both are one, nothing is done."""
         anchor, near = (target, source) if push else (source, target)
         span = self.span(anchor, size)
-        each = partial(_copy_vectors, self, source, target, self.aligned(anchor, near), push)
+        index, _ = place or (self.index, self.lanes)
+
+        def each(aligned: bool, offsets: Sequence[Any]) -> None:
+            vectors = [self.load_near(source + at, aligned) if push else self.load(source + at) for at in offsets]
+            for at, vector in zip(offsets, vectors, strict=True):
+                self.store_near(target + at, vector, aligned or push)
 
         def work() -> None:
-            span.vectors(index, lanes, self.unroll, each)
+            self.each_vector(span, self.aligned(anchor, near), each, place)
             span.edges(index, self.itemsize, lambda at: self.store_element(target + at, self.load_element(source + at)))
 
         when(source != target, work)
 
     def push_vectors(self, span: Span, source: Any, target: Any) -> None:
         """The vectors of a span from own memory to a place with the same boundaries."""
-        each = partial(_copy_vectors, self, source, target, True, False)
+
+        def each(offsets: Sequence[Any]) -> None:
+            vectors = [device.load_vector(source + at) for at in offsets]
+            for at, vector in zip(offsets, vectors, strict=True):
+                device.store_vector(target + at, vector)
+
         span.vectors(self.index, self.lanes, PUSHED_IN_FLIGHT, each)
 
     def copy_to_all(self, span: Span, source: Any, targets: Peers, aligned: Any) -> None:
-        """The vectors of a span of source to the same bytes of all targets."""
+        """The vectors of a span of source to the same bytes of all targets; aligned: targets' boundaries."""
 
-        def each(offsets: Sequence[Any]) -> None:
+        def each(aligned: bool, offsets: Sequence[Any]) -> None:
             vectors = [self.load(source + at) for at in offsets]
             for at, vector in zip(offsets, vectors, strict=True):
-                targets.store(at, vector, partial(self.store_where, aligned))
+                targets.store(at, vector, partial(self.store_near, aligned=aligned))
 
-        span.vectors(self.index, self.lanes, self.unroll, each)
+        self.each_vector(span, aligned, each)
 
     def copy_edges_to_all(self, span: Span, source: Any, targets: Peers) -> None:
         """The edges of a span of source to the same bytes of all targets."""
@@ -143,27 +177,26 @@ class Work:
             lambda at: targets.store(at, self.load_element(source + at), self.store_element),
         )
 
-    def broadcast_vectors(self, span: Span, source: Any, target: Any) -> None:
+    def copy_to_switch(self, span: Span, source: Any, target: Any) -> None:
         """The vectors of a span of a multicast target, from source, through the switch to all ranks."""
-        aligned = self.aligned(source, target)
 
-        def each(offsets: Sequence[Any]) -> None:
-            vectors = [self.load_where(aligned, source + at) for at in offsets]
+        def each(aligned: bool, offsets: Sequence[Any]) -> None:
+            vectors = [self.load_near(source + at, aligned) for at in offsets]
             for at, vector in zip(offsets, vectors, strict=True):
                 device.multimem_store_vector(target + at, vector)
 
-        span.vectors(self.index, self.lanes, self.unroll, each)
+        self.each_vector(span, self.aligned(source, target), each)
 
     # Reductions.
 
     def reduce(self, span: Span, inputs: Peers, outputs: Peers, aligned: Any) -> None:
         """The reduction of each vector of a span over all inputs, to all outputs; aligned: outputs' boundaries."""
 
-        def each(offsets: Sequence[Any]) -> None:
+        def each(aligned: bool, offsets: Sequence[Any]) -> None:
             for at, words in zip(offsets, inputs.fold(self.reduction, offsets, self.load), strict=True):
-                outputs.store(at, words, partial(self.store_where, aligned))
+                outputs.store(at, words, partial(self.store_near, aligned=aligned))
 
-        span.vectors(self.index, self.lanes, self.unroll, each)
+        self.each_vector(span, aligned, each)
 
     def reduce_edges(self, span: Span, inputs: Peers, outputs: Peers) -> None:
         """The same for the elements at a span's edges."""
@@ -174,30 +207,26 @@ class Work:
 
         span.edges(self.index, self.itemsize, each)
 
-    def reduce_by_switch(self, span: Span, source: Any, store: Callable[[Any, Sequence[Any]], None]) -> None:
-        """The switch's reduction of each vector of a span at the multicast address source; all loads come first.
+    def reduce_by_switch(self, span: Span, source: Any, output: Any) -> None:
+        """The switch's reduction of each vector of a span at the multicast address source, to this rank's output; all
+        loads come first."""
 
-        store(offset, words) says where to.
-        """
+        def each(aligned: bool, offsets: Sequence[Any]) -> None:
+            loaded = [self.load_from_switch(source + at) for at in offsets]
+            for at, words in zip(offsets, loaded, strict=True):
+                self.store_near(output + at, self.reduction.scale(words), aligned)
+
+        self.each_vector(span, self.aligned(source, output), each)
+
+    def reduce_through_switch(self, span: Span, source: Any, target: Any) -> None:
+        """The same to all ranks, at a multicast address with the same boundaries."""
 
         def each(offsets: Sequence[Any]) -> None:
             loaded = [self.load_from_switch(source + at) for at in offsets]
             for at, words in zip(offsets, loaded, strict=True):
-                store(at, self.reduction.scale(words))
+                device.multimem_store_vector(target + at, tuple(self.reduction.scale(words)))
 
         span.vectors(self.index, self.lanes, self.unroll, each)
-
-
-def _copy_vectors(frame: Work, source: Any, target: Any, aligned: Any, push: bool, offsets: Sequence[Any]) -> None:
-    """Vectors at byte offsets: all loads come first."""
-    if push:
-        vectors = [frame.load_where(aligned, source + at) for at in offsets]
-        for at, vector in zip(offsets, vectors, strict=True):
-            device.store_vector(target + at, vector)
-        return
-    vectors = [frame.load(source + at) for at in offsets]
-    for at, vector in zip(offsets, vectors, strict=True):
-        frame.store_where(aligned, target + at, vector)
 
 
 @cute.jit

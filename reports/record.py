@@ -200,8 +200,8 @@ class Record:
     id is the case's id; case has all fields of the Case (without root and offset, which came later, both are 0).
     library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel describes.
     counters holds the fabric's counts of executed instructions and bytes by kind. request holds the command line, the
-    overrides and the resolved configuration. started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by
-    a monotonic one.
+    overrides, the configuration, and the names of what that left open. started and ended are ISO 8601 in UTC, by the
+    wall clock; duration_s is by a monotonic one.
     """
 
     id: str

@@ -106,7 +106,7 @@ def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch
 
 
 def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int) -> list[str]:
-    """A line for each guard of a buffer that a launch wrote to. where: the rank and the buffer, in words."""
+    """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words."""
     content = fabric.inspect(buffer.tensor.region)
     start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes
     byte = GUARD_PATTERN if launch else POISON

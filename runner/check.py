@@ -21,7 +21,8 @@ from kernels.spec import Case, Collective, KernelSpec
 from reports.record import Check, Mismatch
 from runner.baselines import Baseline, find_baseline
 from runner.inputs import CPU
-from runner.reference import Comparison, Promise, Reference, Scale, has_reference, method_of, reference_of
+from runner.reference import Comparison, Reference, Scale, has_reference, method_of, reference_of
+from runner.reference import Promise as Promise
 from runner.reference import forget_references as forget_references
 
 

@@ -84,9 +84,7 @@ class Lane:
         faults: list[str] = []
         if not self.has_output and self.entrant.executable is not None:
             touched = [slot for slot, output in enumerate(outputs) if not self.is_as_before(output)]
-            faults = [
-                f"rank {rank}: the output of a rank that is given none changed in slot {slot}" for slot in touched
-            ]
+            faults = [f"the output of a rank that is given none changed in slot {slot}" for slot in touched]
         return check_rank(self.entrant.case, self.promise, rank, outputs, faults)
 
     def times(self) -> EntrantTimes:

@@ -274,7 +274,7 @@ def _faults(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -
     """What a launch changed that was not its to change, a line each: guards, and what is kept of the payloads."""
     faults: list[str] = []
     for number, buffer in enumerate((*binding.payloads, *binding.workspaces)):
-        where = f"rank {fabric.rank}: {buffer.name}"
+        where = buffer.name
         faults += changed_guards(fabric, buffer, where, launch)
         if number >= len(binding.payloads):
             continue

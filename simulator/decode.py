@@ -32,7 +32,7 @@ CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
-SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid"}
+SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid", "%smid"}
 _UNIFORM = {
     "%tid.y",
     "%tid.z",
@@ -44,6 +44,8 @@ _UNIFORM = {
     "%nctaid.x",
     "%nctaid.y",
     "%nctaid.z",
+    "%nwarpid",
+    "%nsmid",
 }
 
 
@@ -52,7 +54,7 @@ class Exit:
     """How a block ends.
 
     kind: "jump" (to taken), "branch" (by predicate slot), "barrier" or "wait" (for copies; then taken), "return" (where
-    the predicate holds).
+    the predicate holds). unit: whose lanes meet at a barrier, "block" or "warp".
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Exit:
     predicate: int = -1
     negated: bool = False
     instruction: Instruction | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -270,9 +273,7 @@ class _Decoder:
             kind = "jump" if end.guard is None else "branch"
             return Exit(kind, taken, following, predicate, negated, end)
         if end.opcode in ("bar", "barrier"):
-            if end.operands != (Immediate(0),) or end.guard is not None:
-                raise UnknownInstruction(f"the simulator has barrier 0 for all threads only; {end.where()}")
-            return Exit("barrier", following, instruction=end)
+            return Exit("barrier", following, instruction=end, unit=_unit_of(end))
         if end.is_group_wait:
             if end.guard is not None or len(end.operands) != 1 or not isinstance(end.operands[0], Immediate):
                 raise UnknownInstruction(f"the simulator has wait_group for a number, unguarded; {end.where()}")
@@ -303,6 +304,18 @@ class _Decoder:
                 if last_use[name] == position and name in number_of:
                     free[_CLASS_DTYPE[self.kernel.registers[name]]].append(number_of[name])
         return out
+
+
+def _unit_of(end: Instruction) -> str:
+    """Whose lanes meet: all of the block, or all of the warp; other barriers nobody wrote."""
+    operand = end.operands[0] if len(end.operands) == 1 and end.guard is None else None
+    if "warp" in end.qualifiers:
+        if isinstance(operand, Immediate) and operand.bits & 0xFFFFFFFF == 0xFFFFFFFF:
+            return "warp"
+        raise UnknownInstruction(f"the simulator has bar.warp.sync of whole warps (-1) only; {end.where()}")
+    if operand != Immediate(0):
+        raise UnknownInstruction(f"the simulator has barrier 0 for all threads only; {end.where()}")
+    return "block"
 
 
 def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:

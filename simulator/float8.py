@@ -2,8 +2,8 @@
 
 Widening is exact. Narrowing is what cvt.rn.satfinite does: to nearest even; what is larger than the largest finite
 value (448, or 57344), and infinity, becomes that value with its sign; NaN stays NaN, as the canonical code 0x7f.
-Both are tables: a float32 is looked up by its upper 16 bits, the lowest of which says whether the others were zero;
-that is enough, for a result has 4 significant bits at most.
+All are tables. A float32 is looked up by its upper 16 bits, with their last one set where the lower 16 are not zero:
+that is enough, for a result has 4 significant bits at most. No index is out of range; take is fastest in mode "clip".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import numbers
-from simulator.numbers import Bits, Doubles, Floats
+from simulator.numbers import Bits, Doubles, Floats, Words
 
 Codes = npt.NDArray[np.uint8]
 
@@ -23,10 +23,11 @@ NAN8 = np.uint8(0x7F)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Float8:
-    """A format. Codes from infinity on (sign aside) are not finite; those beyond it are NaN."""
+    """A format. Codes beyond infinity (sign aside) are NaN. exact_f32: of so many values float32 holds every sum."""
 
     name: str
     infinity: int
+    exact_f32: int
     f32: Floats
     f64: Doubles
     f16: Bits
@@ -35,22 +36,27 @@ class Float8:
 
     def to_f16(self, codes: Codes) -> Bits:
         """Exact; NaN becomes f16's canonical one."""
-        out: Bits = self.f16.take(codes)
+        out: Bits = self.f16.take(codes, mode="clip")
+        return out
+
+    def to_f32(self, codes: Codes) -> Floats:
+        """Exact."""
+        out: Floats = self.f32.take(codes, mode="clip")
         return out
 
     def to_f64(self, codes: Codes) -> Doubles:
         """Exact."""
-        out: Doubles = self.f64.take(codes)
+        out: Doubles = self.f64.take(codes, mode="clip")
         return out
 
     def from_f32(self, values: Floats) -> Codes:
         """Nearest even, saturating (cvt.rn.satfinite)."""
-        out: Codes = self.from_words.take(_upper(values))
+        out: Codes = self.from_words.take(_upper(values), mode="clip")
         return out
 
     def from_f16(self, bits: Bits) -> Codes:
         """Nearest even, saturating (cvt.rn.satfinite)."""
-        out: Codes = self.from_halves.take(bits)
+        out: Codes = self.from_halves.take(bits, mode="clip")
         return out
 
     def from_f64(self, values: Doubles) -> Codes:
@@ -58,10 +64,11 @@ class Float8:
         return self.from_f32(numbers.to_odd_f32(values))
 
 
-def _upper(values: Floats) -> Bits:
+def _upper(values: Floats) -> Words:
     """The upper half of float32 patterns, its last bit set where the lower half was not zero."""
-    halves = np.ascontiguousarray(values).view(np.uint16).reshape(*values.shape, 2)
-    upper: Bits = halves[..., 1] | (halves[..., 0] != 0)
+    words = values.view(np.uint32)
+    upper: Words = words >> np.uint32(16)
+    upper |= (words & np.uint32(0xFFFF)) != 0
     return upper
 
 
@@ -80,7 +87,8 @@ def _format(name: str, mantissa_bits: int, finite: int, infinity: int) -> Float8
     f32 = numbers.canonical_f32(f64.astype(np.float32))
     from_words = _narrowing((np.arange(65536, dtype=np.uint32) << np.uint32(16)).view(np.float32), positive)
     halves = numbers.f16_to_f32(np.arange(65536, dtype=np.uint16))
-    return Float8(name, infinity, f32, f64, numbers.f32_to_f16(f32), from_words, from_words.take(_upper(halves)))
+    exact = int(2**24 * positive[1] / positive[-1])  # from the smallest step up to the largest sum: 24 bits
+    return Float8(name, infinity, exact, f32, f64, numbers.f32_to_f16(f32), from_words, from_words.take(_upper(halves)))
 
 
 def _narrowing(values: Floats, positive: Doubles) -> Codes:

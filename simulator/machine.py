@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from memory.fabric import DeviceFault, Executable
+from simulator.barriers import Barrier
 from simulator.copies import Copies, Waiting
 from simulator.decode import CHUNK_LANES, Program, Step, decode
 from simulator.groups import Group, Ids, ids_of, merge, split
@@ -23,6 +24,8 @@ from simulator.space import LaneFault, Space, View
 
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
+MAX_WARPS = 64
+"""Warps of a multiprocessor: what %nwarpid reads."""
 
 
 @dataclass(slots=True)
@@ -80,9 +83,9 @@ class Batch:
         self.constants = list(self.program.constants)
         self._specials()
         self.ready: dict[int, list[Group]] = {0: [range(self.lanes)]}
-        self.at_barrier: list[tuple[int, Group]] = []
         self.asleep: list[tuple[int, Group, int]] = []
-        self.alive = np.full(len(ranks) * grid, block, np.int64)  # threads by block
+        units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
+        self.barriers = {unit: Barrier(unit, block, self.lanes) for unit in sorted(units)}
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
@@ -110,12 +113,15 @@ class Batch:
         uniform = {
             "%nctaid.x": self.grid,
             "%ntid.x": self.block,
+            "%nwarpid": MAX_WARPS,
+            "%nsmid": self.grid,  # every block has a multiprocessor of its own
             **dict.fromkeys(("%nctaid.y", "%nctaid.z", "%ntid.y", "%ntid.z"), 1),
         }
         thread = np.arange(self.threads, dtype=np.uint32)
         values = {
             "%tid.x": thread % np.uint32(self.block),
             "%ctaid.x": thread // np.uint32(self.block),
+            "%smid": thread // np.uint32(self.block),
             "%laneid": thread % np.uint32(self.block) % np.uint32(32),
             "%warpid": thread % np.uint32(self.block) // np.uint32(32),
         }
@@ -126,6 +132,11 @@ class Batch:
                 self.constants.append((slot, np.array([uniform.get(name, 0)], np.uint32)))
 
     # Lanes
+
+    @property
+    def alive(self) -> Ids:
+        """Threads by block that haven't returned."""
+        return self.barriers["block"].alive
 
     def blocks_of(self, ids: Any) -> Lanes:
         """The number of each lane's block within the batch (rank position * grid + block)."""
@@ -176,7 +187,7 @@ class Batch:
             if no is not None:
                 self.arrive(way_out.fallthrough, no, back=False)
         elif way_out.kind == "barrier":
-            self._barrier(way_out.taken, group)
+            self._go_on(self.barriers[way_out.unit].arrive(way_out.taken, group))
         elif way_out.kind == "wait":
             assert way_out.instruction is not None
             self.copies.wait(_waiting(way_out.taken, group, way_out.instruction))
@@ -308,38 +319,17 @@ class Batch:
             self.ready.setdefault(index, []).append(group)
         return True
 
-    def _barrier(self, following: int, group: Group) -> None:
-        aligned = isinstance(group, range) and group.start % self.block == 0 and group.stop % self.block == 0
-        if aligned and not self.at_barrier and self.lanes == int(self.alive.sum()):
-            self.arrive(following, group, back=False)
-            return
-        self.at_barrier.append((following, group))
-        self._release()
-
-    def _release(self) -> None:
-        """Let blocks go on whose living threads have all arrived."""
-        counts = np.zeros(len(self.alive), np.int64)
-        for _, group in self.at_barrier:
-            counts += np.bincount(self.blocks_of(group), minlength=len(counts))
-        full = (counts == self.alive) & (counts > 0)
-        if not full.any():
-            return
-        waiting, self.at_barrier = self.at_barrier, []
-        for following, group in waiting:
-            yes, no = split(group, [full[self.blocks_of(group)]])
-            if yes is not None:
-                self.arrive(following, yes, back=False)
-            if no is not None:
-                self.at_barrier.append((following, no))
+    def _go_on(self, released: list[tuple[int, Group]]) -> None:
+        for following, group in released:
+            self.arrive(following, group)
 
     def _done(self, group: Group) -> None:
         counts = np.bincount(self.blocks_of(group), minlength=len(self.alive))
-        self.alive -= counts
         by_rank = counts.reshape(len(self.ranks), self.grid).sum(axis=1)
         for rank, count in zip(self.ranks, by_rank.tolist(), strict=True):
             self.rank_alive[rank] -= count
-        if self.at_barrier:
-            self._release()
+        for barrier in self.barriers.values():
+            self._go_on(barrier.leave(group))
         if self.copies.under_way:
             self.copies.ended(group)
 

@@ -258,6 +258,8 @@ class _Body:
             return Immediate(int(text[2:], 16), 64)
         if _NUMBER.match(text):
             return Immediate(_integer(text))
+        if text == "WARP_SZ":
+            return Immediate(32)
         name = self.name(text)
         return Register(name) if name.startswith("%") or name == "_" or name in self.registers else Symbol(name)
 

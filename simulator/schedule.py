@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
+from simulator.barriers import Barrier
 from simulator.copies import Copy
 from simulator.dataflow import reads_memory
 from simulator.groups import Group, compact, ids_of
@@ -107,11 +108,13 @@ class Scheduler:
         return True
 
     def _some_copies(self, batch: Batch) -> list[Copy]:
-        """A copy at random; or all of its block, its rank, or of everybody."""
+        """A copy at random; or all that go its way, load or store, of its block, its rank, or of everybody."""
         copies = batch.copies.under_way
         one = copies[int(self.random.integers(len(copies)))]
         unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
-        return [copy for copy in copies if copy.lane // unit == one.lane // unit] if unit else [one]
+        if not unit:
+            return [one]
+        return [copy for copy in copies if copy.lane // unit == one.lane // unit and copy.is_load == one.is_load]
 
     def _check_budget(self, batches: list[Batch]) -> None:
         if self.aborted is not None:
@@ -201,17 +204,22 @@ def waiting_report(space: Space, batches: list[Batch]) -> str:
         chosen = _spread(batch, sleepers)
         more += len(sleepers) - len(chosen)
         lines += [_spinning(space, batch, index, lane) for index, lane in chosen]
-        for following, group in batch.at_barrier:
-            blocks = batch.blocks_of(group)
-            for block in np.unique(blocks)[:REPORTED_THREADS].tolist():
-                rank, number = batch.ranks[block // batch.grid], block % batch.grid
-                count = int((blocks == block).sum())
-                where = batch.program.steps[following - 1].exit.instruction
-                lines.append(
-                    f"rank {rank}, block {number}: {count} of {int(batch.alive[block])} threads wait at "
-                    f"{where.where() if where else 'a barrier'}"
-                )
+        for barrier in batch.barriers.values():
+            for following, group in barrier.waiting:
+                lines += _at_barrier(batch, barrier, following, group)
     return "\n  ".join(lines + ([f"and {more} more threads that spin likewise"] if more else []))
+
+
+def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) -> list[str]:
+    units = barrier.units_of(group)
+    found = batch.program.steps[following - 1].exit.instruction
+    lines = []
+    for unit in np.unique(units)[:REPORTED_THREADS].tolist():
+        rank, block, thread = batch.place(barrier.first_lane(unit))
+        who = f"rank {rank}, block {block}" + (f", warp {thread // 32}" if barrier.unit == "warp" else "")
+        count = f"{int((units == unit).sum())} of {int(barrier.alive[unit])} threads"
+        lines.append(f"{who}: {count} wait at {found.where() if found else 'a barrier'}")
+    return lines
 
 
 def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -28,14 +28,16 @@ from simulator.world import SimulatedWorld, SimulatorOptions
 
 WAIT_S = 20.0
 
-SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world")
-"""Modules of tests/memory that tests import by these names whatever the import mode, in the order of their imports."""
+SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
+"""Modules of tests/memory and tests/kernels that tests import by these names whatever the import mode, in the order of
+their imports."""
 
 
 def _load(name: str) -> None:
     if name in sys.modules:
         return
-    path = Path(__file__).parent / "memory" / f"{name.removeprefix('memory_')}.py"
+    folder, _, file = name.partition("_")
+    path = Path(__file__).parent / folder / f"{file}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -335,13 +337,6 @@ def interrupted() -> type[InterruptedFabric]:
 
 @pytest.fixture(scope="session")
 def sabotaged() -> dict[str, KernelSpec]:
-    """The specs of tests/kernels/sabotaged.py, by algorithm."""
-    path = Path(__file__).parent / "kernels" / "sabotaged.py"
-    spec = importlib.util.spec_from_file_location("sabotaged", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sabotaged"] = module
-    spec.loader.exec_module(module)
-    specs: dict[str, KernelSpec] = module.SABOTAGED
+    """The specs of tests/kernels/sabotaged.py, by name."""
+    specs: dict[str, KernelSpec] = sys.modules["kernels_sabotaged"].SABOTAGED
     return specs

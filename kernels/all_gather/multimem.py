@@ -39,7 +39,7 @@ def body(frame: Frame) -> None:
     source, target = frame.address("input"), frame.multicast("output") + chunk * frame.rank
     span = frame.span(target, chunk)
     frame.wait()
-    frame.broadcast_vectors(span, source, target)
+    frame.copy_to_switch(span, source, target)
     frame.copy_edges_to_all(span, source, frame.peers("output").shifted(chunk * frame.rank))
     frame.leave()
 

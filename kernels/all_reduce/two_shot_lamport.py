@@ -44,17 +44,40 @@ if TYPE_CHECKING:
 
 BANKS = 3
 
-MOST_GROUPS = 16
-"""Ranks that a launch's blocks are shared out among at the same time."""
-
-TUNING = Tuning((Step(threads=256, blocks=64, loads_in_flight=16, reason="two_shot's up to 2 MiB, not measured yet"),))
+# Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
+# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.
+TUNING = Tuning(
+    (
+        Step(
+            threads=256,
+            blocks=32,
+            loads_in_flight=8,
+            up_to_bytes=64 << 10,
+            reason="64 KiB takes 5.0 us (512 threads: 5.5)",
+        ),
+        Step(
+            threads=512,
+            blocks=64,
+            loads_in_flight=8,
+            up_to_bytes=512 << 10,
+            reason="512 KiB takes 6.3 us (128 blocks: 7.1, 32: 7.6)",
+        ),
+        Step(
+            threads=512,
+            blocks=128,
+            loads_in_flight=8,
+            reason="2 MiB takes 15.5 us (64 blocks: 16.8)",
+        ),
+    )
+)
 
 
 class Halves:
     """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
 
     def __init__(self, frame: Frame) -> None:
-        from kernels.inbox import Inbox, Message, Sentinel, Turn
+        from kernels.inbox import Inbox, Sentinel, Turn
+        from kernels.messages import Message
 
         self.frame = frame
         self.turn = turn = Turn(frame, frame.choice("banks"))
@@ -68,32 +91,23 @@ class Halves:
         """Numbers and rows begin with the next rank."""
         return self.frame.after(self.frame.rank, number + 1)
 
-    def slice(self, rank: Any) -> tuple[Any, Any]:
-        from kernels.traverse import slice_of
-
-        return slice_of(0, self.turn.units * slots.UNIT_BYTES, rank, self.frame.world_size)
-
     def contribute(self, number: Any, index: Any, lanes: Any) -> None:
         """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
-        from kernels.inbox import each_unit
-
         owner = self.after(number)
-        begin, end = self.slice(owner)
+        begin, end = self.source.slice(owner)
         inbox = self.frame.peer("contributions", owner)
 
         def store(offsets: Sequence[Any], whole: bool) -> None:
             for at, words in zip(offsets, [self.source.load(at, whole) for at in offsets], strict=True):
                 self.parts.at_peer(inbox, words, at - begin, self.others - 1 - number)
 
-        each_unit(self.frame, begin, end, index, lanes, store)
+        self.source.units(begin, end, index, lanes, store)
 
     def reduce(self) -> None:
         """The own slice: what the others contributed, then the own, to the others and into the output."""
-        from kernels.inbox import each_unit
-
         frame = self.frame
-        inboxes = frame.peers("results", self.after(0))
-        begin, end = self.slice(frame.rank)
+        inboxes = frame.peers("results", self.after(0), self.others)
+        begin, end = self.source.slice(frame.rank)
 
         def store(offsets: Sequence[Any], whole: bool) -> None:
             own = [self.form.safe_words(self.source.load(at, whole)) for at in offsets]
@@ -101,33 +115,31 @@ class Halves:
                 self.results.at_peers(inboxes, words, at, 0)
                 self.output.store(at, self.form.safe_words(words), whole)
 
-        each_unit(frame, begin, end, frame.index, frame.lanes, store)
+        self.source.units(begin, end, frame.index, frame.lanes, store, beside=self.output)
 
     def collect(self, number: Any, index: Any, lanes: Any) -> None:
         """The result of another rank's slice, into the output."""
-        from kernels.inbox import each_unit
-
         owner = self.after(number)
-        begin, end = self.slice(owner)
+        begin, end = self.source.slice(owner)
 
         def copy(offsets: Sequence[Any], whole: bool) -> None:
             for at, (words,) in zip(offsets, self.results.take(offsets, 0, 1, lambda row: owner), strict=True):
                 self.output.store(at, words, whole)
 
-        each_unit(self.frame, begin, end, index, lanes, copy)
+        self.output.units(begin, end, index, lanes, copy)
 
 
 def body(frame: Frame) -> None:
     """The device half."""
     if frame.world_size == 1:
-        frame.copy(frame.address("input"), frame.address("output"), frame.size, frame.index, frame.lanes, push=True)
+        frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     halves = Halves(frame)
     turn, unit_bytes, ranks = halves.turn, slots.UNIT_BYTES, frame.world_size
     frame.each_peer(halves.others, halves.contribute)
     halves.parts.clear((turn.last_units + ranks - 1) // ranks * unit_bytes)
     halves.results.clear(turn.last_units * unit_bytes)
-    turn.keep()
+    turn.keep(halves.source.count)
     halves.reduce()
     frame.each_peer(halves.others, halves.collect)
     turn.end()
@@ -148,7 +160,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         return shares.longest_slice(slots.units(case), case.world_size)
 
     def groups(case: Case) -> int:
-        return max(1, min(case.world_size - 1, MOST_GROUPS))
+        return max(1, min(case.world_size - 1, shares.groups(case)))
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
         inbox = partial(slots.inbox, banks=BANKS, fill=slots.sentinel(case.itemsize))

@@ -39,7 +39,7 @@ def body(frame: Frame) -> None:
     frame.wait()
 
     def store() -> None:
-        frame.broadcast_vectors(span, source, target)
+        frame.copy_to_switch(span, source, target)
         frame.copy_edges_to_all(span, source, frame.peers("output"))
 
     frame.when(frame.rank == frame.root, store)

@@ -39,11 +39,10 @@ def body(frame: Frame) -> None:
     frame.arrive()
     source, output = frame.multicast("input"), frame.address("output")
     span = frame.span(source, frame.size)
-    aligned = frame.aligned(source, output)
     frame.wait()
 
     def reduce() -> None:
-        frame.reduce_by_switch(span, source, lambda at, words: frame.store_where(aligned, output + at, words))
+        frame.reduce_by_switch(span, source, output)
         frame.reduce_edges(span, frame.peers("input"), frame.at(output))
 
     frame.when(frame.rank == frame.root, reduce)

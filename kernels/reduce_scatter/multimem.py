@@ -41,10 +41,9 @@ def body(frame: Frame) -> None:
     begin = chunk * frame.rank
     source, output = frame.multicast("input") + begin, frame.address("output")
     span = frame.span(source, chunk)
-    aligned = frame.aligned(source, output)
     inputs = frame.peers("input").shifted(begin)
     frame.wait()
-    frame.reduce_by_switch(span, source, lambda at, words: frame.store_where(aligned, output + at, words))
+    frame.reduce_by_switch(span, source, output)
     frame.reduce_edges(span, inputs, frame.at(output))
     frame.leave()
 

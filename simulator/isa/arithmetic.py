@@ -160,7 +160,7 @@ def comparison(function: Any, kind: str) -> Any:
     return build
 
 
-@operation(*(f"selp.{name}" for name in ("b16", "b32", "b64", "u32", "s32", "u64", "s64", "f32", "f64")))
+@operation(*(f"selp.{name}" for name in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64")))
 def _select(instruction: Instruction, bind: Binder) -> Run:
     target = bind.write(instruction.operands[0])
     kind = bind.register_dtype(instruction.operands[0])
@@ -252,5 +252,63 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
+def _low_bits(count: Any, kind: str) -> Any:
+    """So many ones at the bottom: all from the width on. NumPy's shifts by the width give 0."""
+    bits = np.dtype(kind).itemsize * 8
+    return ~np.left_shift(np.array(~0 & ((1 << bits) - 1), kind), np.minimum(count, bits).astype(kind))
+
+
+def _extract(name: str) -> Any:
+    """bfe: a field of c bits from bit b on (both modulo 256). What lies beyond the top is 0, or the field's sign."""
+    kind = f"u{np.dtype(DTYPES[name]).itemsize}"
+    bits = np.dtype(kind).itemsize * 8
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        start, length = b & np.uint32(255), c & np.uint32(255)
+        there = np.minimum(length, np.where(start < bits, bits - start, 0))
+        field = np.right_shift(a, np.minimum(start, bits).astype(kind)) & _low_bits(there, kind)
+        if name[0] == "u":
+            return field
+        top = np.minimum(start + length - np.where(length > 0, 1, 0), bits - 1).astype(kind)
+        negative = (length > 0) & (np.right_shift(a, top) & np.array(1, kind)).astype(np.bool_)
+        return np.where(negative, field | ~_low_bits(there, kind), field)
+
+    return value_builder(function, (kind, "u4", "u4"))
+
+
+def _insert(kind: str) -> Any:
+    """bfi: the low d bits of a into b from bit c on (both modulo 256); what goes beyond the top is dropped."""
+    bits = np.dtype(kind).itemsize * 8
+
+    def function(a: Any, b: Any, c: Any, d: Any) -> Any:
+        start = np.minimum(c & np.uint32(255), bits).astype(kind)
+        mask = np.left_shift(_low_bits(d & np.uint32(255), kind), start)
+        return (b & ~mask) | (np.left_shift(a, start) & mask)
+
+    return value_builder(function, (kind, kind, "u4", "u4"))
+
+
+def _funnel(left: bool, wrap: bool) -> Any:
+    """shf: 64 bits, a the lower half and b the upper, shifted; the upper half comes out (left) or the lower."""
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        count = (c & np.uint32(31) if wrap else np.minimum(c, np.uint32(32))).astype(np.uint64)
+        both = a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)
+        return ((both << count) >> np.uint64(32) if left else both >> count).astype(np.uint32)
+
+    return value_builder(function, ("u4", "u4", "u4"))
+
+
+def _register_fields() -> None:
+    for name in ("u32", "s32", "u64", "s64"):
+        operation(f"bfe.{name}")(_extract(name))
+    for name in ("b32", "b64"):
+        operation(f"bfi.{name}")(_insert(DTYPES[name]))
+    for way in ("l", "r"):
+        for mode in ("wrap", "clamp"):
+            operation(f"shf.{way}.{mode}.b32")(_funnel(way == "l", mode == "wrap"))
+
+
 _register_integers()
+_register_fields()
 _register_comparisons()

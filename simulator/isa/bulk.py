@@ -72,10 +72,10 @@ def _copy(instruction: Instruction, bind: Binder, is_load: bool) -> Run:
     if (spaces[0] == "global") == is_load:
         raise UnknownInstruction(f"the simulator has no such direction of cp.async.bulk; {instruction.where()}")
     target, source, size, *rest = instruction.operands
+    assert len(rest) == (1 if is_load else 0)
     outside, inside = (source, target) if is_load else (target, source)
     addresses, places, sizes = address_reader(outside, bind), shared_reader(inside, bind), _values(size, bind)
     keys = _barrier_reader(rest[0], bind) if is_load else None
-    assert len(rest) == (1 if is_load else 0)
 
     def run(frame: Frame) -> None:
         copies = frame.batch.copies

@@ -9,7 +9,9 @@ from simulator.ir import Instruction
 from simulator.isa.registry import Binder, Frame, Run, operation
 
 
-@operation("bra", "ret", "exit", "bar.sync", "barrier.sync", "nanosleep.u32", neutral="uni aligned cta")
+@operation(
+    "bra", "ret", "exit", "bar.sync", "bar.warp.sync", "barrier.sync", "nanosleep.u32", neutral="uni aligned cta"
+)
 def _control(instruction: Instruction, bind: Binder) -> Run:
     def run(frame: Frame) -> None:
         return None

@@ -50,15 +50,15 @@ def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
 
 
 def make_fit_case(spec: KernelSpec, **changes: object) -> Case:
-    """A case that a spec takes, of 8 ranks unless changed. What has to fit does: no accumulator where nothing is
-    added, a size that divides by the ranks (rounded down)."""
+    """A case that a spec takes, of 3 ranks and 8,016 bytes unless changed. What has to fit does: no accumulator where
+    nothing is added, a size that divides by the ranks (rounded down), a barrier's token."""
     op = collective(spec.op)
     dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
-    values: dict[str, object] = {"op": spec.op, "dtype": dtype}
+    values: dict[str, object] = {"op": spec.op, "dtype": dtype, "world_size": 3, "size_bytes": 8_016}
     if not op.reduces:
         values |= {"accumulator": NONE, "reduction": NONE}
-    if spec.max_size_bytes is not None:
-        values["size_bytes"] = min(1 << 14, spec.max_size_bytes)
+    if spec.op == "barrier":
+        values["size_bytes"] = 4
     case = make_case(spec.algorithm, **{**values, **changes})
     unit = case.itemsize * (case.world_size if op.chunked else 1)
     assert spec.max_size_bytes is None or case.size_bytes <= spec.max_size_bytes

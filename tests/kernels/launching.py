@@ -6,6 +6,8 @@ guards, begin where the case says, and every store can be counted, byte by byte.
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from kernels import catalogue
+from kernels.dtypes import DTYPES, FLOATS
 from kernels.spec import Case, Collective, KernelSpec, Parameter
 from memory.fabric import Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
@@ -26,7 +29,12 @@ GUARD_BYTES = 256
 PATTERN = 0xA5
 """What guards hold, and outputs before each launch."""
 
-HEAP_BYTES = 1 << 20
+HEAP_BYTES = 1 << 18
+"""What there is beside buffers and workspaces: guards and tables of addresses."""
+
+LARGEST = 80
+"""Sums of three integers up to it are exact in bfloat16, on the way, too."""
+
 JOIN_S = 120.0
 
 Inputs = Callable[[int, int], torch.Tensor]
@@ -50,17 +58,16 @@ class Found:
 class Launches:
     """Launches of a case, count of them, on all ranks; epoch is the last one that earlier launches used.
 
-    executables: one for all, or one a rank (None: that rank never launches).
+    executables: one for all, or one a rank (None: that rank never launches). inputs: numbers() unless given.
     """
 
     spec: KernelSpec
     case: Case
     executables: Executable | Sequence[Executable | None]
-    inputs: Inputs
+    inputs: Inputs | None = None
     count: int = 1
     epoch: int = 0
     patience: int = 0
-    heap_bytes: int = HEAP_BYTES
     count_stores: bool = False
     found: dict[int, Found] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
@@ -72,7 +79,8 @@ class Launches:
 
     def run(self, **options: Any) -> SimulatedWorld:
         """On a new world with these options; what ranks raise is in errors."""
-        world = SimulatedWorld(self.case.world_size, SimulatorOptions(heap_bytes=self.heap_bytes, **options))
+        heap_bytes = 1 << self._needed_bytes().bit_length()
+        world = SimulatedWorld(self.case.world_size, SimulatorOptions(heap_bytes=heap_bytes, **options))
         if self.count_stores:
             self.stores = StoreCounts(world.space)
             world.space.observers.append(self.stores)
@@ -91,6 +99,36 @@ class Launches:
         for error in sorted(self.errors.values(), key=lambda one: isinstance(one, PeerLost)):
             raise error
         return [self.found[rank] for rank in range(self.case.world_size)]
+
+    def seen(self) -> str:
+        """What a run came to: "right", "wrong", "changed" (what is not the kernel's to change), or an error's name."""
+        for error in self.errors.values():
+            return type(error).__name__
+        for rank, found in self.found.items():
+            if found.changed:
+                return "changed"
+            if not all(self.is_right(rank, launch) for launch in range(self.count)):
+                return "wrong"
+        return "right"
+
+    def is_right(self, rank: int, launch: int) -> bool:
+        """Whether a rank's output is what the op wants of numbers(): as numbers where it reduces, else bit by bit."""
+        case = self.case
+        inputs = [numbers(case, launch, one) for one in range(case.world_size)]
+        parts = self.collective.outputs(inputs, rank, case.root)
+        output = self.found[rank].outputs[launch].view(DTYPES[case.dtype])
+        if parts is None:
+            return True  # it had to stay as it was: see Found.changed
+        wanted = functools.reduce(operator.add, parts)
+        if self.collective.reduces:
+            return bool((output == wanted).all())
+        return torch.equal(output.view(torch.uint8), wanted.view(torch.uint8))
+
+    def _needed_bytes(self) -> int:
+        case = self.case
+        buffers = sum(self.collective.counts(case.numel, case.world_size)) * case.itemsize
+        workspaces = sum(one.numel * getattr(torch, one.dtype).itemsize for one in self.spec.workspaces(case))
+        return buffers + workspaces + HEAP_BYTES
 
     def _work(self, world: SimulatedWorld, fabric: SimulatorFabric) -> None:
         try:
@@ -112,7 +150,8 @@ class Launches:
         changed: dict[str, None] = {}
         fabric.barrier()
         for index in range(self.count):
-            data = self.inputs(index, fabric.rank).view(torch.uint8)
+            made = self.inputs(index, fabric.rank) if self.inputs else numbers(self.case, index, fabric.rank)
+            data = made.view(torch.uint8)
             bound.prepare(data)
             if executable is not None:
                 fabric.launch(executable, launch.grid, launch.block, arguments)
@@ -149,10 +188,13 @@ class Bound:
         for workspace in spec.workspaces(case):
             self.sizes[workspace.name] = size_bytes = workspace.numel * getattr(torch, workspace.dtype).itemsize
             self._allocate(workspace.name, size_bytes)
-            if workspace.zeroed:
-                begin = {"epochs": epoch, "signals": arrived}.get(workspace.name, 0)
-                content = torch.full((size_bytes // 4,), begin, dtype=torch.int32)
-                fabric.write(self.regions[workspace.name], GUARD_BYTES, content.view(torch.uint8))
+            initial = workspace.initial(size_bytes)
+            if workspace.name in ("epochs", "signals"):
+                begin = epoch if workspace.name == "epochs" else arrived
+                initial = as_int32(begin).to_bytes(4, "little", signed=True) * (size_bytes // 4)
+            if initial is not None:
+                content = torch.frombuffer(bytearray(initial), dtype=torch.uint8)
+                fabric.write(self.regions[workspace.name], GUARD_BYTES, content)
 
     def _allocate(self, name: str, size_bytes: int) -> None:
         self.regions[name] = self.fabric.allocate(size_bytes + 2 * GUARD_BYTES, 256, name)
@@ -259,6 +301,16 @@ def pattern(size_bytes: int) -> torch.Tensor:
 
 def as_int32(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def numbers(case: Case, launch: int, rank: int) -> torch.Tensor:
+    """Inputs for exact sums: integers from 1 to LARGEST, others for every launch and rank; of floats some are -0.0."""
+    count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
+    drawn = np.random.default_rng([launch, rank]).integers(1, LARGEST, count, endpoint=True)
+    made = torch.from_numpy(drawn).to(DTYPES[case.dtype])
+    if case.dtype in FLOATS:
+        made[64:128] = -0.0
+    return made
 
 
 def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:

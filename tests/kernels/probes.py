@@ -17,10 +17,12 @@ import torch
 from kernels_launching import StoreCounts, pattern
 
 from kernels import device
+from kernels.arithmetic import Reduction
+from kernels.dtypes import ACCUMULATORS, ARITHMETIC, accumulators_of, reductions_of
 from kernels.family import address, spec_with
 from kernels.frame import Frame
-from kernels.spec import Case, KernelSpec
 from kernels.peers import reduced
+from kernels.spec import Case, KernelSpec
 from kernels.status import STATUS_WORDS
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
@@ -126,13 +128,13 @@ def copy(frame: Frame) -> None:
     source, target, size = row(frame, 3)
     index, lanes = cutlass.Int64(frame.thread), cutlass.Int64(LANES)
     ends = frame.address("input") + source, frame.address("output") + target
-    frame.when(frame.thread < LANES, lambda: frame.copy(*ends, size, index, lanes, push=frame.choice("push")))
+    frame.when(frame.thread < LANES, lambda: frame.copy(*ends, size, (index, lanes), push=frame.choice("push")))
 
 
 def slices(frame: Frame) -> None:
-    """Thread r of a block stores the byte range of rank r's slice; row: the bytes before it, begin and end of a span."""
-    before, begin, end = row(frame, 3)
-    span = frame.span(frame.address("input") + before, end, begin)
+    """Thread r of a block stores the byte range of rank r's slice; row: the bytes before a span, and its size."""
+    before, size = row(frame, 2)
+    span = frame.span(frame.address("input") + before, size)
     parts = frame.sliced(span, frame.thread)
     values = [span.first, span.last, parts.first, parts.last]
     place = frame.address("output") + (cutlass.Int64(frame.block) * frame.world_size + frame.thread) * 32
@@ -154,19 +156,43 @@ def share_out(frame: Frame) -> None:
     frame.each_peer(frame.choice("count"), store)
 
 
+KINDS: dict[str, list[tuple[str, str]]] = {
+    dtype: [
+        (accumulator, reduction)
+        for reduction in reductions_of(dtype)
+        for accumulator in ACCUMULATORS[dtype]
+        if accumulator in accumulators_of(dtype, reduction)
+    ]
+    for dtype in ARITHMETIC
+}
+"""By data type, each (accumulator, reduction) that it has."""
+
+
 def reduce(frame: Frame) -> None:
-    """Fold world_size contributions of numel 16-byte vectors each, one after another in the input, to the output.
+    """world_size contributions of numel 16-byte vectors, one after another in the input, reduced in every way that the
+    data type has: output[kind][vector]."""
+    dtype: str = frame.choice("kind")
 
-    With the choice "scale" it is what one contribution, a sum made elsewhere, becomes.
-    """
-
-    def work(offsets: Any) -> None:
+    def work(offsets: Sequence[Any]) -> None:
         (at,) = offsets
         first = frame.address("input") + at
-        if frame.choice("scale"):
-            device.store_vector(frame.address("output") + at, frame.reduction.scale(device.load_vector(first)))
-            return
         vectors = [device.load_vector(first + frame.numel * (16 * i)) for i in range(frame.world_size)]
-        device.store_vector(frame.address("output") + at, reduced(frame.reduction, vectors))
+        for number, (accumulator, reduction) in enumerate(KINDS[dtype]):
+            total = Reduction(dtype, accumulator, reduction, frame.world_size)
+            device.store_vector(frame.address("output") + frame.numel * (16 * number) + at, reduced(total, vectors))
+
+    frame.span(frame.address("output"), frame.numel * 16).vectors(frame.index, frame.lanes, 1, work)
+
+
+def scale(frame: Frame) -> None:
+    """What avg makes of sums that were made elsewhere: numel vectors of one data type after another, as in scaled."""
+
+    def work(offsets: Sequence[Any]) -> None:
+        (at,) = offsets
+        for number, dtype in enumerate(ARITHMETIC):
+            place = frame.numel * (16 * number) + at
+            total = Reduction(dtype, "native", "avg", frame.world_size)
+            words = total.scale(device.load_vector(frame.address("input") + place))
+            device.store_vector(frame.address("output") + place, words)
 
     frame.span(frame.address("output"), frame.numel * 16).vectors(frame.index, frame.lanes, 1, work)

@@ -5,38 +5,79 @@ Each is a KernelSpec like the right one but for its algorithm's name and what it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
-from kernels.all_reduce.tuning import Step, Tuning
+from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
+from kernels.catalogue import SPECS
 from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
 
 HERE = "tests/kernels/sabotaged.py"
 
 
-def _without_entry_barrier(kernel: Any) -> None:
-    kernel.entry_barrier = False
+def _nothing(*_: object) -> None:
+    """What becomes of a barrier."""
 
 
-def _without_exit_barrier(kernel: Any) -> None:
-    kernel.exit_barrier = False
+def _without_entry(frame: Any) -> None:
+    frame.arrive = frame.wait = _nothing
 
 
-def _drops_last_rank(kernel: Any) -> None:
-    kernel.contributors = kernel.world_size - 1
+def _without_middle(frame: Any) -> None:
+    frame.meet = _nothing
 
 
-def _accumulates_natively(kernel: Any) -> None:
-    kernel.total = type(kernel.total)(kernel.dtype, "native")
+def _without_exit(frame: Any) -> None:
+    frame.leave = frame.keep_epoch
 
 
-def _without_wide_accumulator(kernel: Any) -> None:
-    kernel.accumulate_float32 = False
+BARRIERS: dict[str, Callable[[Any], None]] = {
+    "entry": _without_entry,
+    "middle": _without_middle,
+    "exit": _without_exit,
+}
+"""How a frame loses a barrier."""
+
+
+PUSHED = replace(
+    two_shot.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=8, push=True, reason="small data, too"),))),
+    algorithm="two_shot_pushed",
+)
+"""No defect: two_shot as the catalogue has it for large buffers."""
+
+
+def _small(spec: KernelSpec) -> KernelSpec:
+    """The same algorithm with three small blocks, so that a few KB of data go round more than once."""
+    module = sys.modules[f"kernels.{spec.op}.{spec.algorithm}"]
+    made: KernelSpec = module.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=4, reason="small data"),)))
+    return made
+
+
+KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
+"""All of the catalogue, and the pushed two_shot, with small launches: what loses barriers, and is right with them."""
+
+OTHER_BARRIERS = {
+    "all_reduce/two_shot_pushed": ("middle", "exit"),
+    "all_reduce/lamport": (),
+    "all_reduce/ll": (),
+    "all_reduce/two_shot_lamport": (),
+    "reduce_scatter/push": ("middle", "exit"),
+    "barrier/peers": ("middle",),
+    "barrier/multimem": ("middle",),
+}
+
+
+def barriers_of(spec: KernelSpec) -> tuple[str, ...]:
+    """A kernel's barriers over ranks in their order: one at entry and one at exit, unless it is listed."""
+    return OTHER_BARRIERS.get(spec.name, ("entry", "exit"))
 
 
 def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -> KernelSpec:
+    """sabotage is given the kernel that is built."""
+
     def build(case: Case) -> Any:
         kernel = spec.build(case)
         sabotage(kernel)
@@ -51,29 +92,47 @@ def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -
     )
 
 
-PUSHED = replace(
-    two_shot.spec_of(Tuning((Step(threads=128, blocks=8, loads_in_flight=8, push=True, reason="small data, too"),))),
-    algorithm="two_shot_pushed",
-)
-"""No defect: two_shot as the catalogue has it for large buffers, for tests with small ones."""
+def _without_barrier(spec: KernelSpec, barrier: str) -> KernelSpec:
+    def sabotage(kernel: Any) -> None:
+        whole = kernel.body
+
+        def body(frame: Any) -> None:
+            BARRIERS[barrier](frame)
+            whole(frame)
+
+        kernel.body = body
+
+    return _sabotaged(spec, f"no_{barrier}_barrier", sabotage)
+
+
+def _with_choices(**choices: Any) -> Callable[[Any], None]:
+    return lambda kernel: kernel.choices.update(choices)
+
+
+def _drops_last_rank(kernel: Any) -> None:
+    kernel.choices["contributors"] = kernel.choices["world_size"] - 1
+
+
+POLLED: dict[str, list[dict[str, Any]]] = {
+    "all_reduce/lamport": [{"clears": False}, {"banks": 2}, {"safe_zeros": False}, {"all_clear": False}],
+    "all_reduce/ll": [{"banks": 1}, {"all_clear": False}],
+    "all_reduce/two_shot_lamport": [{"clears": False}, {"banks": 2}, {"safe_zeros": False}, {"all_clear": False}],
+}
+"""Kernels that poll inboxes instead: the choices that break them, each alone."""
 
 SABOTAGED: dict[str, KernelSpec] = {
-    spec.algorithm: spec
+    spec.name: spec
     for spec in (
-        _sabotaged(one_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
-        _sabotaged(one_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
-        _sabotaged(one_shot.SPEC, "drops_last_rank", _drops_last_rank),
-        _sabotaged(one_shot.SPEC, "accumulates_natively", _accumulates_natively),
-        _sabotaged(two_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
-        _sabotaged(two_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
         PUSHED,
-        _sabotaged(PUSHED, "no_middle_barrier", _without_entry_barrier),
-        _sabotaged(PUSHED, "no_exit_barrier", _without_exit_barrier),
-        _sabotaged(multimem_one_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
-        _sabotaged(multimem_one_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
-        _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _without_wide_accumulator),
-        _sabotaged(multimem_two_shot.SPEC, "no_entry_barrier", _without_entry_barrier),
-        _sabotaged(multimem_two_shot.SPEC, "no_exit_barrier", _without_exit_barrier),
+        *(_without_barrier(spec, barrier) for spec in KERNELS for barrier in barriers_of(spec)),
+        *(
+            _sabotaged(spec, "_".join(map(str, *one.items())), _with_choices(**one))
+            for spec in KERNELS
+            for one in POLLED.get(spec.name, ())
+        ),
+        _sabotaged(one_shot.SPEC, "drops_last_rank", _drops_last_rank),
+        _sabotaged(one_shot.SPEC, "accumulates_natively", _with_choices(accumulator="native")),
+        _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),
     )
 }
-"""By algorithm: "one_shot_no_entry_barrier" and so on."""
+"""By name: "all_reduce/one_shot_no_entry_barrier", "all_reduce/ll_banks_1" and so on; by SMALL's launches the barriers'."""

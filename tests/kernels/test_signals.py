@@ -1,212 +1,159 @@
-"""The barriers over ranks at work: launches that follow each other, epochs that wrap, and ranks that never come."""
+"""Waits for other ranks at work: launches that follow each other, epochs that wrap, and ranks that never come."""
 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
+from kernels_launching import Launches, as_int32
+from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from kernels.all_reduce import one_shot, two_shot
-from kernels.all_reduce.tuning import Step, Tuning
-from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
-from kernels.status import describe
-from memory.fabric import Deadlock, Executable, Region
-from simulator.fabric import SimulatorFabric
-from simulator.world import SimulatedWorld, SimulatorOptions
+from kernels.status import STATUS_WORDS, describe
+from kernels.tuning import Step, Tuning
+from memory.fabric import Deadlock, Executable
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
+FitCase = Callable[..., Case]
 
-ALGORITHMS = [spec.algorithm for spec in SPECS]
+BY_NAME = {spec.name: spec for spec in KERNELS}
+WAITING = [
+    *(name for name in BY_NAME if name.startswith("all_reduce/")),
+    *("reduce_scatter/push", "all_gather/push", "broadcast/multimem", "barrier/peers", "barrier/multimem"),
+]
+"""A kernel for each way to wait; the others of the catalogue wait as some of these do."""
+
 RANKS = 3
 LAUNCHES = 3
 PATIENCE_NS = 3_000_000
 
 
-def as_int32(value: int) -> int:
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-@dataclass(slots=True)
-class Found:
-    """What a rank's launches left: the distinct sums, the distinct epochs, the status."""
-
-    sums: list[int]
-    epochs: list[int]
-    status: list[int]
-
-
-@dataclass(slots=True)
-class Launches:
-    """Launches back to back from an epoch, of each rank's own executable (None: that rank never launches)."""
-
-    spec: KernelSpec
-    case: Case
-    executables: list[Executable | None]
-    epoch: int = 0
-    patience: int = 0
-    count: int = LAUNCHES
-    heap_bytes: int = 1 << 20
-    found: dict[int, Found] = field(default_factory=dict)
-    errors: dict[int, BaseException] = field(default_factory=dict)
-
-    def run(self, **options: Any) -> SimulatedWorld:
-        world = SimulatedWorld(RANKS, SimulatorOptions(heap_bytes=self.heap_bytes, **options))
-        fabrics = [world.fabric(rank) for rank in range(RANKS)]
-        threads = [threading.Thread(target=self.work, args=(world, fabric)) for fabric in fabrics]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return world
-
-    def work(self, world: SimulatedWorld, fabric: SimulatorFabric) -> None:
-        try:
-            self.found[fabric.rank] = self.rank(fabric)
-        except BaseException as failure:
-            self.errors[fabric.rank] = failure
-        world.leave(fabric.rank, self.errors.get(fabric.rank))
-
-    def rank(self, fabric: SimulatorFabric) -> Found:
-        """On inputs of rank + 1."""
-        regions, arguments = self.bind(fabric)
-        fabric.barrier()
-        launch = self.spec.launch(self.case)
-        executable = self.executables[fabric.rank]
-        for _ in range(self.count if executable is not None else 0):
-            assert executable is not None
-            fabric.launch(executable, launch.grid, launch.block, arguments)
-        sums = fabric.read(regions["output"], 0, self.case.size_bytes).view(torch.bfloat16)
-        epochs = fabric.read(regions["epochs"], 0, 4 * launch.grid).view(torch.int32)
-        status = fabric.read(regions["status"], 0, regions["status"].size_bytes).view(torch.int32)
-        fabric.barrier()
-        return Found(sums.unique().int().tolist(), epochs.unique().tolist(), status.tolist())
-
-    def bind(self, fabric: SimulatorFabric) -> tuple[dict[str, Region], list[int]]:
-        """Buffers by name, and the kernel's arguments."""
-        regions: dict[str, Region] = {}
-
-        def place(name: str, content: torch.Tensor) -> int:
-            flat = content.view(torch.uint8)
-            regions[name] = fabric.allocate(flat.numel(), 256, name)
-            fabric.write(regions[name], 0, flat)
-            return regions[name].address
-
-        place("input", torch.full((self.case.numel,), fabric.rank + 1.0, dtype=torch.bfloat16))
-        place("output", torch.zeros(self.case.numel, dtype=torch.bfloat16))
-        # Earlier epochs have left their number, or where a barrier counts arrivals of all ranks, as many.
-        arrived = as_int32(self.epoch * RANKS) if self.spec.needs_multicast else self.epoch
-        begin = {"epochs": self.epoch, "signals": arrived, "status": 0, "scratch": -1}
-        for workspace in self.spec.workspaces(self.case):
-            place(workspace.name, torch.full((workspace.numel,), begin[workspace.name], dtype=torch.int32))
-        plain = {"numel": self.case.numel, "rank": fabric.rank, "patience": self.patience}
-        arguments = []
-        for parameter in self.spec.parameters:
-            if parameter.kind == "peers":
-                region = regions[parameter.of]
-                table = [fabric.peer_address(region, peer) for peer in range(RANKS)]
-                arguments.append(place(f"peers of {parameter.of}", torch.tensor(table, dtype=torch.int64)))
-            elif parameter.kind == "multicast":
-                arguments.append(fabric.multicast_address(regions[parameter.of]))
-            elif parameter.kind == "address":
-                arguments.append(regions[parameter.of].address)
-            else:
-                arguments.append(plain[parameter.kind])
-        return regions, arguments
+def last_epoch(spec: KernelSpec, launches: int, epoch: int = 0) -> int:
+    """After so many launches: a kernel that polls its inbox takes one number, others one a barrier."""
+    return as_int32(epoch + launches * (len(barriers_of(spec)) or 1))
 
 
 @pytest.fixture
-def launches(case_of: Callable[..., Case], compiled: Compiled) -> Callable[..., Launches]:
-    """launches(algorithm, ..): on all ranks, the kernel of the catalogue."""
+def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
+    """launches(name, ..): on all ranks, that kernel."""
 
-    def make(algorithm: str, **values: Any) -> Launches:
-        spec = find(f"all_reduce/{algorithm}")
-        case = case_of(algorithm, world_size=RANKS, size_bytes=2 * 20_003)
+    def make(name: str, **values: Any) -> Launches:
+        spec = BY_NAME[name]
+        case = fit_case(spec, world_size=RANKS)
         return Launches(spec, case, [compiled(spec, case, "sm_90a")] * RANKS, **values)
 
     return make
 
 
+def epochs(work: Launches, rank: int) -> list[int]:
+    """Of the blocks that ran, the distinct ones."""
+    grid = work.spec.launch(work.case).grid
+    found: list[int] = work.found[rank].workspaces["epochs"][:grid].unique().tolist()
+    return found
+
+
+def status(work: Launches, rank: int) -> list[int]:
+    found: list[int] = work.found[rank].workspaces["status"].tolist()
+    return found
+
+
 @pytest.mark.parametrize("epoch", [0, (1 << 31) - 4, -3])
 @pytest.mark.parametrize("patience", [0, 1 << 40])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", WAITING)
 def test_epochs_go_on_over_launches_and_over_the_wrap(
-    launches: Callable[..., Launches], algorithm: str, patience: int, epoch: int
+    launches: Callable[..., Launches], name: str, patience: int, epoch: int
 ) -> None:
-    work = launches(algorithm, epoch=epoch, patience=patience)
+    work = launches(name, epoch=epoch, patience=patience, count=LAUNCHES)
     work.run()
     assert work.errors == {}
-    expected = Found([1 + 2 + 3], [as_int32(epoch + 2 * LAUNCHES)], [0] * 9)
-    assert work.found == {rank: expected for rank in range(RANKS)}
+    assert work.seen() == "right"
+    for rank in range(RANKS):
+        assert epochs(work, rank) == [last_epoch(work.spec, LAUNCHES, epoch)]
+        assert status(work, rank) == [0] * STATUS_WORDS
+
+
+def missing_text(spec: KernelSpec, barrier: str, peer: str, expected: int, seen: int) -> str:
+    """What a report says of a rank that is missed at a barrier."""
+    if spec.needs_multicast:
+        arrivals = RANKS * expected
+        return f"{barrier} barrier: waited [3-5] ms for all ranks: expected {arrivals} arrivals, saw {arrivals - 1}"
+    return f"{barrier} barrier: waited [3-5] ms for rank {peer}: expected epoch {expected}, saw {seen}"
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 5}], ids=["fair", "random"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", WAITING)
 def test_a_rank_that_never_comes_is_reported_by_all_others(
-    launches: Callable[..., Launches], algorithm: str, options: dict[str, Any]
+    launches: Callable[..., Launches], name: str, options: dict[str, Any]
 ) -> None:
-    work = launches(algorithm, patience=PATIENCE_NS, count=1)
-    work.executables[2] = None
+    work = launches(name, patience=PATIENCE_NS)
+    work.executables[2] = None  # type: ignore[index]
     work.run(**options)
     assert work.errors == {}
-    missing = (
-        "all ranks: expected 3 arrivals, saw 2" if work.spec.needs_multicast else "rank 2: expected epoch 1, saw 0"
-    )
-    texts = [describe(work.found[rank].status) for rank in range(2)]
-    wanted = [rf"rank {rank}, block [0-9]+: entry barrier: waited [3-5] ms for {missing}" for rank in range(2)]
+    spec = work.spec
+    if spec.name in POLLED:
+        # In two halves a rank may miss another's result first, which lacks the missing rank's data.
+        what, whom = ("(data|result)", "[012]") if "two_shot" in name else ("data", "2")
+        text = f"{what} of a peer: waited [3-5] ms for rank {whom}: epoch 1, nothing at byte [0-9]+"
+    else:
+        text = missing_text(spec, barriers_of(spec)[0], "2", 1, 0)
+    texts = [describe(status(work, rank)) for rank in range(2)]
+    wanted = [f"rank {rank}, block [0-9]+: {text}" for rank in range(2)]
     matching = [bool(re.fullmatch(pattern, text)) for pattern, text in zip(wanted, texts, strict=True)]
     # Who gave up goes on to arrive at its exit, and counters can't tell that from the entry of the missing rank.
-    assert all(matching) or (work.spec.needs_multicast and any(matching) and all(texts)), texts
-    assert [work.found[rank].epochs for rank in range(2)] == [[2], [2]]
-    assert describe(work.found[2].status) == ""
+    assert all(matching) or (spec.needs_multicast and any(matching) and all(texts)), texts
+    assert [epochs(work, rank) for rank in range(2)] == [[last_epoch(spec, 1)]] * 2
+    assert describe(status(work, 2)) == ""
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in WAITING if not name.startswith("barrier/")])
 def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
-    launches: Callable[..., Launches], compiled: Compiled, sabotaged: dict[str, KernelSpec], algorithm: str
+    launches: Callable[..., Launches], compiled: Compiled, sabotaged: dict[str, KernelSpec], name: str
 ) -> None:
-    work = launches(algorithm, patience=PATIENCE_NS, count=1)
-    work.executables[1] = compiled(sabotaged[f"{algorithm}_no_exit_barrier"], work.case, "sm_90a")
+    """Of kernels that poll their inbox: no all-clear, which ranks wait for at their exit."""
+    work = launches(name, patience=PATIENCE_NS)
+    spec = work.spec
+    silent = sabotaged[f"{name}_all_clear_False" if name in POLLED else f"{name}_no_exit_barrier"]
+    work.executables[1] = compiled(silent, work.case, "sm_90a")  # type: ignore[index]
     work.run()
     assert work.errors == {}
-    missing = (
-        "all ranks: expected 6 arrivals, saw 5" if work.spec.needs_multicast else "rank 1: expected epoch 2, saw 1"
-    )
+    last = last_epoch(spec, 1)
     for rank in (0, 2):
-        text = describe(work.found[rank].status)
-        assert re.fullmatch(rf"rank {rank}, block [0-9]+: exit barrier: waited [3-5] ms for {missing}", text), text
-        assert work.found[rank].sums == [1 + 2 + 3]
-    assert describe(work.found[1].status) == ""
+        text = describe(status(work, rank))
+        wanted = f"rank {rank}, block [0-9]+: {missing_text(spec, 'exit', '1', last, last - 1)}"
+        assert re.fullmatch(wanted, text), text
+        assert work.is_right(rank, 0)
+    assert describe(status(work, 1)) == ""
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., Launches], algorithm: str) -> None:
+@pytest.mark.parametrize("name", WAITING)
+def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., Launches], name: str) -> None:
     steps, reports = [], []
     for count in (1, 5):
-        work = launches(algorithm, patience=6_000_000, count=count)
-        work.executables[2] = None
+        work = launches(name, patience=6_000_000, count=count)
+        work.executables[2] = None  # type: ignore[index]
         steps.append(work.run().counters()["steps"])
-        reports.append([work.found[rank].status for rank in range(2)])
-        assert work.found[0].epochs == [2 * count]
-    assert steps[1] - steps[0] < steps[0] / 2  # four more launches with two waits each
+        reports.append([status(work, rank) for rank in range(2)])
+        assert epochs(work, 0) == [last_epoch(work.spec, count)]
+    assert steps[1] - steps[0] < steps[0] / 2  # four more launches with all their waits
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", WAITING)
 def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
-    launches: Callable[..., Launches], algorithm: str
+    launches: Callable[..., Launches], name: str
 ) -> None:
-    work = launches(algorithm)
-    work.executables[2] = None
+    work = launches(name)
+    work.executables[2] = None  # type: ignore[index]
     work.run()
     assert isinstance(work.errors[0], Deadlock)
-    assert "kernels/signals.py" in str(work.errors[0])
-    assert re.search(r"rank 0, block 0, thread \d spins: sees \d at .*tensor 'signals'", str(work.errors[0]))
+    file, tensor = ("inbox.py", "inbox|contributions|results") if name in POLLED else ("signals.py", "signals")
+    assert f"kernels/{file}" in str(work.errors[0])
+    wanted = rf"rank 0, block \d, thread \d+ spins: sees .* at .*tensor '({tensor})'"
+    assert re.search(wanted, str(work.errors[0])), work.errors[0]
 
 
 @pytest.mark.parametrize(
@@ -224,11 +171,15 @@ def test_any_grid_and_block_gives_the_sum(
     case_of: Callable[..., Case], compiled: Compiled, module: Any, step: Step, options: dict[str, str]
 ) -> None:
     spec = module.spec_of(Tuning((step,), tuple(options.items())))
-    work = step.threads * step.blocks * (RANKS if module is two_shot else 1)
-    case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * work + 16 * 77 + 6)
+    vectors = step.threads * step.blocks * (RANKS if module is two_shot else 1)
+    case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * vectors + 16 * 77 + 6)
     assert spec.launch(case).grid == step.blocks
-    heap_bytes = 1 << (2 * case.size_bytes + (1 << 17)).bit_length()
-    launches = Launches(spec, case, [compiled(spec, case, "sm_90a")] * RANKS, count=2, heap_bytes=heap_bytes)
-    launches.run()
-    assert launches.errors == {}
-    assert launches.found == {rank: Found([1 + 2 + 3], [4], [0] * 9) for rank in range(RANKS)}
+    ones = torch.ones(case.numel, dtype=torch.bfloat16)
+    work = Launches(spec, case, compiled(spec, case, "sm_90a"), lambda launch, rank: ones * (launch + rank), count=2)
+    work.succeed()
+    for rank in range(RANKS):
+        sums = [output.view(torch.bfloat16).unique().tolist() for output in work.found[rank].outputs]
+        assert sums == [[0 + 1 + 2], [1 + 2 + 3]]
+        assert work.found[rank].changed == ()
+        assert epochs(work, rank) == [4]
+        assert status(work, rank) == [0] * STATUS_WORDS

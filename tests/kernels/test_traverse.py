@@ -66,12 +66,9 @@ def test_slices_on_the_device_are_those_of_the_host(compiled: Compiled, world_si
     spec = probes.probe("slices", probes.slices)
     found = compiled(spec, probes.case_of(world_size=world_size), "sm_90a")
     cases = [
-        (itemsize, offset, numel)
-        for itemsize in DTYPES
-        for offset in range(16)
-        for numel in (0, 1, 2, 7, 15, 16, 17, 100, 1000)
+        (itemsize, offset, numel) for itemsize in DTYPES for offset in range(16) for numel in (0, 1, 7, 16, 33, 1000)
     ]
-    table = torch.tensor([[offset * size, 0, numel * size] for size, offset, numel in cases])
+    table = torch.tensor([[offset * size, numel * size] for size, offset, numel in cases])
     output_bytes = len(cases) * world_size * 32
     probed = probes.run(found, spec, grid=len(cases), output_bytes=output_bytes, table=table, ranks=world_size)
     ranges = probed.output.view(torch.int64).view(len(cases), world_size, 4)

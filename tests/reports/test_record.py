@@ -194,7 +194,7 @@ def test_unchecked_is_not_verified() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "allclose"}, "none of bitwise"),
+        ({"method": "allclose"}, "none of bytes, bitwise"),
         ({"wrong": 1}, "first_mismatch"),
         ({"first_mismatch": MISMATCH}, "first_mismatch"),
         ({"launches": 0}, "at least one launch"),
@@ -210,12 +210,15 @@ def test_broken_checks(changes: dict[str, Any], message: str) -> None:
 
 
 def test_an_empty_message_has_a_check_of_no_elements() -> None:
-    empty = record(check=dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0))
+    none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
+    empty = record(check=none, case=CASE | {"size_bytes": 0})
+    with pytest.raises(ValueError, match="the check compared nothing, and the case has 1024 bytes"):
+        record(check=none)
     assert from_json(empty.to_json()) == empty
     assert empty.verified
 
 
-@pytest.mark.parametrize("method", ["bitwise", "bitwise_fold", "extremum"])
+@pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])
 def test_methods_without_a_bound(method: str) -> None:
     assert dataclasses.replace(CHECK, method=method).faults == ()
 

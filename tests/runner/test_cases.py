@@ -329,6 +329,15 @@ def test_all_that_is_timed_together_fits_the_heap() -> None:
     check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "check=false"))
 
 
+def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses() -> None:
+    """all_reduce/ll beside one_shot at 64 MiB: its inboxes would be 4 n times as large, and it is refused."""
+    asked = on_gpus("algorithms=[one_shot,ll]", "sizes=[64M]", "baselines=none", "world_size=8", "fabric.heap_bytes=1G")
+    check_against_catalogue(asked)
+    both, alone = cases_of(asked), cases_of(on_gpus("algorithms=[one_shot]", "sizes=[64M]", "baselines=none"))
+    assert heap_bytes_to_measure(both) - heap_bytes_to_measure(alone) < 1 << 20
+    assert heap_bytes_needed(both[1], find("all_reduce/ll")) > 1 << 30, "what it would take"
+
+
 def test_a_simulated_heap_has_its_own_limit() -> None:
     with pytest.raises(RequestError, match="a heap of 8G a rank .* give 4K to 4G"):
         check_against_catalogue(request("fabric.heap_bytes=8G"))

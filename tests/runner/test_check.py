@@ -11,53 +11,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels.catalogue import SPECS
-from kernels.numerics import FORMATS, ExactSum, exact_sum, fold, nan_distance, round_to
-from kernels.spec import DTYPES, Case, Collective, Fold, KernelSpec, Launch
+from kernels.catalogue import collective as find_collective
+from kernels.dtypes import DTYPES
+from kernels.exact import ExactSum, exact_sum
+from kernels.formats import FORMATS, nan_distance, round_to
+from kernels.numerics import fold
+from kernels.spec import Case, Fold
 from reports.record import Check
-from runner import check
+from runner import reference
 from runner.check import RankCheck, check_rank, merge
 from runner.inputs import make_input
+from tests.runner.promises import owner, spec
 
-ALL_REDUCE = Collective(
-    op="all_reduce",
-    counts=lambda numel, world_size: (numel, numel),
-    outputs=lambda inputs, rank: inputs,
-    bus_factor=lambda world_size: 2 * (world_size - 1) / world_size,
-    same_on_all_ranks=True,
-)
-REDUCE_SCATTER = Collective(
-    op="reduce_scatter",
-    counts=lambda numel, world_size: (numel, numel // world_size),
-    outputs=lambda inputs, rank: [part.chunk(len(inputs))[rank] for part in inputs],
-    bus_factor=lambda world_size: (world_size - 1) / world_size,
-    same_on_all_ranks=False,
-)
-COLLECTIVES = {"all_reduce": ALL_REDUCE, "reduce_scatter": REDUCE_SCATTER}
-
-
-def owner(numel: int, world_size: int, dtype: str) -> torch.Tensor:
-    return torch.arange(numel) * world_size // numel
-
-
-def spec(order: Fold = "rank_order", op: str = "all_reduce") -> KernelSpec:
-    return KernelSpec(
-        op=op,
-        algorithm="made_up",
-        summary="for tests",
-        dtypes=("float32", "float16", "bfloat16"),
-        accumulators=("float32", "native"),
-        reductions=("sum",),
-        placements=("out_of_place",),
-        needs_multicast=order == "unordered",
-        fold=order,
-        parameters=(),
-        workspaces=lambda case: (),
-        launch=lambda case: Launch(1, 32),
-        build=lambda case: None,
-        sources=(),
-        owner=owner if order == "from_next_rank" else None,
-    )
+ALL_REDUCE = find_collective("all_reduce")
+PLAIN = ["float32", "float16", "bfloat16"]
 
 
 def case(
@@ -80,28 +47,23 @@ def checked(
     one: Case, order: Fold, outputs: Callable[[int], list[torch.Tensor]], inputs: list[torch.Tensor] | None = None
 ) -> Check:
     """The merged check of what outputs(rank) gives."""
-    collective = COLLECTIVES[one.op]
     the_spec = spec(order, one.op)
-    checks = [
-        check_rank(one, the_spec, rank, outputs(rank), (), collective=collective, inputs=inputs)
-        for rank in range(one.world_size)
-    ]
+    checks = [check_rank(one, the_spec, rank, outputs(rank), (), inputs=inputs) for rank in range(one.world_size)]
     assert pickle.loads(pickle.dumps(checks)) == checks or any(math.isnan(c.max_absolute_error) for c in checks)
-    return merge(one, the_spec, checks[::-1], collective=collective)
+    return merge(one, the_spec, checks[::-1])
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> None:
-    check._totals._results.clear()
-    check._references._results.clear()
+    reference.forget_references()
 
 
 def right(one: Case, order: Fold) -> torch.Tensor:
-    first = (owner(one.numel, one.world_size, one.dtype) + 1) % one.world_size if order == "from_next_rank" else None
-    return fold(contributions(one), one.accumulator, first)
+    first = (owner(one, 0) + 1) % one.world_size if order == "from_next_rank" else None
+    return fold(contributions(one), one.accumulator, "sum", first)
 
 
-@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("dtype", PLAIN)
 @pytest.mark.parametrize("accumulator", ["float32", "native"])
 @pytest.mark.parametrize("inputs", ["exact", "normal"])
 @pytest.mark.parametrize("order", ["rank_order", "from_next_rank", "unordered"])
@@ -206,7 +168,7 @@ def test_ranks_that_differ() -> None:
     one = case()
     low = round_to(torch.stack([part.double() for part in contributions(one)]).sum(0), torch.bfloat16)
     step = torch.nextafter(low, torch.full_like(low, math.inf))
-    limit = check._make_reference(one, spec("unordered"), 0, contributions(one), None).limit
+    limit = reference.make_reference(one, spec("unordered"), ALL_REDUCE, 0, contributions(one)).limit
     assert limit is not None
     other = torch.where(limit.permits(step), step, low)
     assert not torch.equal(other, low)
@@ -225,11 +187,8 @@ def test_ranks_that_differ() -> None:
 def test_guard_faults_name_the_rank() -> None:
     one = case()
     result = right(one, "rank_order")
-    checks = [
-        check_rank(one, spec(), rank, [result], ["output: 2 bytes behind it"] * (rank == 1), collective=ALL_REDUCE)
-        for rank in range(8)
-    ]
-    assert merge(one, spec(), checks, collective=ALL_REDUCE).faults == ("rank 1: output: 2 bytes behind it",)
+    checks = [check_rank(one, spec(), rank, [result], ["output: 2 bytes behind it"] * (rank == 1)) for rank in range(8)]
+    assert merge(one, spec(), checks).faults == ("rank 1: output: 2 bytes behind it",)
 
 
 def special(dtype: torch.dtype) -> list[torch.Tensor]:
@@ -240,7 +199,7 @@ def special(dtype: torch.dtype) -> list[torch.Tensor]:
     return [torch.tensor(left, dtype=dtype), torch.tensor(right, dtype=dtype)]
 
 
-@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("dtype", PLAIN)
 @pytest.mark.parametrize("accumulator", ["float32", "native"])
 def test_special_payloads(dtype: str, accumulator: str) -> None:
     tiny = FORMATS[DTYPES[dtype]].smallest_subnormal
@@ -299,18 +258,18 @@ def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPa
         calls.append("sum")
         return exact_sum(parts)
 
-    def counted_fold(parts: list[torch.Tensor], accumulator: str, first: torch.Tensor | None) -> torch.Tensor:
+    def counted_fold(parts: list[torch.Tensor], *rest: object) -> torch.Tensor:
         calls.append("fold")
-        return fold(parts, accumulator, first)
+        return fold(parts, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(check, "exact_sum", counted_sum)
-    monkeypatch.setattr(check, "fold", counted_fold)
+    monkeypatch.setattr(reference, "exact_sum", counted_sum)
+    monkeypatch.setattr(reference, "fold", counted_fold)
     one = case()
     result = right(one, "rank_order")
     found: list[RankCheck] = []
 
     def run(order: Fold, rank: int) -> None:
-        found.append(check_rank(one, spec(order), rank, [result], (), collective=ALL_REDUCE))
+        found.append(check_rank(one, spec(order), rank, [result], ()))
 
     orders: tuple[Fold, ...] = ("rank_order", "unordered")
     for order in orders:
@@ -327,43 +286,19 @@ def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPa
 def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(numel: int) -> None:
         one = case(numel=numel)
-        check_rank(one, spec(), 0, [right(one, "rank_order")], (), collective=ALL_REDUCE)
+        check_rank(one, spec(), 0, [right(one, "rank_order")], ())
 
-    for numel in range(100, 110):
+    for numel in range(100, 120):
         look(numel)
-    assert len(check._references._results) == check.KEPT_REFERENCES
-    monkeypatch.setattr(check, "KEPT_ELEMENTS", 250)
-    look(110)
-    assert len(check._references._results) == 2
+    assert len(reference._references._results) == reference.KEPT_REFERENCES
+    monkeypatch.setattr(reference, "KEPT_ELEMENTS", 250)
+    look(120)
+    assert len(reference._references._results) == 2
     look(1000)
-    assert len(check._references._results) == len(check._totals._results) == 1
-
-
-@pytest.mark.parametrize("kernel", SPECS, ids=lambda one: one.name)
-@pytest.mark.parametrize("inputs", ["exact", "normal"])
-@pytest.mark.parametrize("numel", [1, 7, 1000])
-def test_every_spec_of_the_catalogue_can_be_checked(kernel: KernelSpec, inputs: str, numel: int) -> None:
-    for dtype in kernel.dtypes:
-        for accumulator in kernel.accumulators:
-            size_bytes = numel * DTYPES[dtype].itemsize
-            one = Case(kernel.op, kernel.algorithm, dtype, accumulator, "sum", size_bytes, 3, inputs=inputs)
-            parts = contributions(one)
-            first = (kernel.owner(numel, 3, dtype) + 1) % 3 if kernel.owner and "next" in kernel.fold else None
-            result = fold(parts, accumulator, first)
-            checks = [check_rank(one, kernel, rank, [result], ()) for rank in range(3)]
-            assert merge(one, kernel, checks).faults == ()
-            dropped = fold(parts[:2], accumulator)
-            wrong = check_rank(one, kernel, 0, [dropped], ()).wrong
-            assert wrong == numel if inputs == "exact" else wrong > 0.9 * numel  # tiny numbers drop out unseen
+    assert len(reference._references._results) == len(reference._totals._results) == 1
 
 
 def test_outputs_of_a_wrong_shape_are_our_own_error() -> None:
     one = case()
     with pytest.raises(AssertionError, match="rank 3: output is"):
-        check_rank(one, spec(), 3, [torch.zeros(7, dtype=torch.bfloat16)], (), collective=ALL_REDUCE)
-
-
-def test_a_reduction_that_the_check_does_not_know() -> None:
-    one = replace(case(), reduction="max")
-    with pytest.raises(ValueError, match="knows only sum"):
-        check_rank(one, spec(), 0, [torch.zeros(1000, dtype=torch.bfloat16)], (), collective=ALL_REDUCE)
+        check_rank(one, spec(), 3, [torch.zeros(7, dtype=torch.bfloat16)], ())

@@ -19,7 +19,7 @@ from runner.job import Job, Means, run_job, usual_means
 from runner.timed import Timed
 from runner.timing import measure
 from runner.world import WorldFailure
-from tests.runner.conftest import BAD, GOOD, Script
+from tests.runner.conftest import BAD, GOOD, TWO, Script
 
 LIMIT = LinkLimit(380.0, 370.0, 1 << 28)
 
@@ -105,7 +105,7 @@ class Shelf:
 
 def done(shelf: Shelf, script: Script, *arguments: str) -> Shelf:
     with hydra_over():
-        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", *arguments], multirun=False)
+        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, *arguments], multirun=False)
     request = composed.request
     job = Job(request, cases_of(request), {}, lambda: {}, {})
     means = script.tools().means

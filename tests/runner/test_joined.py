@@ -146,7 +146,7 @@ SCRIPT = """
     def compiled(spec, case, arch, cache_dir):
         return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")
 
-    means = Means(lambda spec, case, traits: None, compiled, ran)
+    means = Means(lambda spec, collective, case, traits: None, compiled, ran)
     code = main([*arguments, "algorithms=[one_shot]", "track=none"], Tools(means=means))
     sys.stdout.flush()
     os._exit(code)  # as runner.__main__.command() does: a rank's thread may be in the middle of something

@@ -89,7 +89,7 @@ def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch: pytest.M
     lane(of, untouched, touched, has_output=True).checked(1)
     lane(of, untouched, touched, has_output=False, is_kernel=False).checked(1)
     assert [found[4] for found in seen] == [
-        ["rank 1: the output of a rank that is given none changed in slot 1"],
+        ["the output of a rank that is given none changed in slot 1"],
         [],
         [],
     ]

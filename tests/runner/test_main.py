@@ -41,20 +41,6 @@ def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
     assert "\x1b" not in done.out
 
 
-def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:
-    done = symlab("op=all_gather", "algorithms=[push]", "world_size=3", "sizes=[12,13,1K]")
-    lines = done.out.splitlines()
-    assert lines[0] == "symlab: all_gather float32, moves data, 3 ranks, 2 sizes x 1 algorithm = 2 cases"
-    assert lines[1] == "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
-    assert "[2/2] push 1020 n3 PASSED" in lines
-    assert "all_gather float32, moves data, 3 ranks, normal inputs" in lines
-    record = done.records[0]
-    assert (record["case"]["accumulator"], record["case"]["root"], record["case"]["offset"]) == ("none", 0, 0)
-    assert record["request"]["configuration"]["accumulator"] == "auto"
-    assert record["request"]["resolved"] == {"dtype": "float32", "accumulator": "none", "reduction": "none"}
-    assert "rounded" not in symlab("op=all_gather", "algorithms=[push]", "sizes=[12]", "world_size=3").out
-
-
 def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
     done = symlab("-m", "+exp=allreduce_fp16", "world_size=2,4", "sizes=[8]", "algorithms=[one_shot]")
     first, second = (record["request"] for record in done.records)

@@ -164,7 +164,7 @@ def test_an_empty_buffers_guards_are_watched(dictionary_world: Any) -> None:
 
     checks = run(dictionary_world, case_of("all_reduce", size_bytes=0), touch)
     assert [bool(faults) for _, faults in checks] == [False, True, False, False]
-    assert checks[1][1][0].startswith("rank 1: output's guard after the buffer changed at byte 0 in launch 1: 0x07")
+    assert checks[1][1][0].startswith("output's guard after the buffer changed at byte 0 in launch 1: 0x07")
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 16])
@@ -201,7 +201,7 @@ def test_guards_are_exact_around_a_misaligned_buffer(
 
     checks = run(dictionary_world, case_of("all_reduce", offset=3), touch)
     assert [bool(faults) for _, faults in checks] == [False, False, True, False]
-    assert checks[2][1][0].startswith(f"rank 2: {fault} in launch {launch}: 0x07")
+    assert checks[2][1][0].startswith(f"{fault} in launch {launch}: 0x07")
 
 
 @pytest.mark.parametrize("launch", [0, 1, 2])
@@ -216,7 +216,7 @@ def test_the_output_of_a_rank_that_is_given_none_must_stay(dictionary_world: Any
     checks = run(dictionary_world, case, touch)
     assert [len(faults) for _, faults in checks] == [0, 0, 0, 1]
     name = "input beside the output" if placement == "in_place" else "output of a rank that is given none"
-    assert checks[3][1][0].startswith(f"rank 3: {name} changed at byte 20 in launch {launch}: 0x00, was ")
+    assert checks[3][1][0].startswith(f"{name} changed at byte 20 in launch {launch}: 0x00, was ")
     assert checks[3][1][0].endswith("(2 bytes changed)")
 
 
@@ -229,7 +229,7 @@ def test_the_other_ranks_chunks_of_a_reduce_scatter_in_place_must_stay(dictionar
 
     checks = run(dictionary_world, case_of("reduce_scatter", placement="in_place"), touch)
     assert [len(faults) for _, faults in checks] == [0, 1, 0, 0]
-    assert checks[1][1][0].startswith(f"rank 1: input beside the output changed at byte 12 in launch {launch}: 0x00")
+    assert checks[1][1][0].startswith(f"input beside the output changed at byte 12 in launch {launch}: 0x00")
 
 
 def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_world: Any) -> None:

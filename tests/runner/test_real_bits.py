@@ -1,7 +1,8 @@
 """Bit for bit: what a kernel gives on GPUs is what the simulator says its PTX gives.
 
-For every peer-to-peer kernel of the catalogue, dtype and accumulator. Results of multimem, whose order of adding is the
-switch's own, are not comparable so.
+For every peer-to-peer kernel of the catalogue: of all_reduce with each dtype of 16 and 32 bits and each accumulator, of
+the other ops with bfloat16; all cells are for `python -m tests.matrix --gpus`. Results of multimem, whose order of
+adding is the switch's own, are not comparable so.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import ITEMSIZES, Case, KernelSpec, refuses
+from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 from memory.pool import SymmetricPool
 from runner.inputs import make_input
@@ -29,21 +30,27 @@ NUMELS = (1, 1001, (1 << 20) + 3)
 
 LARGEST_BYTES = 64 << 10
 
+DTYPES = ("float32", "float16", "bfloat16")
+
 
 def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
     """One dtype and accumulator each, at the largest size; sizes() gives the others."""
-    traits = Traits("any", "sm_90a", world_size, HEAP_BYTES, multicast=False)
-    for dtype in ITEMSIZES:
-        for accumulator in ("float32", "native"):
-            case = Case(spec.op, spec.algorithm, dtype, accumulator, "sum", LARGEST_BYTES, world_size)
-            if refuses(spec, case, traits) is None:
-                yield case
+    op = catalogue.collective(spec.op)
+    dtypes = DTYPES if spec.op == "all_reduce" else DTYPES[2:] if DTYPES[2] in spec.dtypes else spec.dtypes[:1]
+    for dtype in dtypes:
+        for accumulator in ("float32", "native") if op.reduces else ("none",):
+            reduction = "sum" if op.reduces else "none"
+            yield Case(spec.op, spec.algorithm, dtype, accumulator, reduction, LARGEST_BYTES, world_size)
 
 
 def sizes(case: Case) -> list[Case]:
-    """The case at every size, out of place and in place where the kernel can."""
-    sized = [replace(case, size_bytes=numel * case.itemsize) for numel in NUMELS] + [case]
-    return [replace(one, placement=where) for one in sized for where in catalogue.find(case.name).placements]
+    """The case at every size that the kernel takes, out of place and in place where it can."""
+    spec, op = catalogue.find(case.name), catalogue.collective(case.op)
+    traits = Traits("any", "sm_90a", case.world_size, HEAP_BYTES, multicast=False)
+    step = case.world_size if op.chunked else 1
+    sized = [replace(case, size_bytes=numel // step * step * case.itemsize) for numel in NUMELS] + [case]
+    placed = [replace(one, placement=where) for one in sized for where in spec.placements]
+    return [one for one in placed if refuses(spec, op, one, traits) is None]
 
 
 def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
@@ -76,7 +83,7 @@ def good(outcomes: list[Any]) -> list[list[bytes]]:
 
 
 def named(case: Case) -> str:
-    return f"{case.algorithm}-{case.dtype}-{case.accumulator}-{case.world_size}"
+    return f"{case.op}-{case.algorithm}-{case.dtype}-{case.accumulator}-{case.world_size}"
 
 
 PEER_TO_PEER = [spec for spec in catalogue.SPECS if not spec.needs_multicast]
@@ -98,14 +105,14 @@ def simulated(plans: Sequence[Plan], arch: str, on_ranks: Any) -> list[list[byte
     return good(on_ranks(world, lambda fabric: outputs(fabric, plans)))
 
 
-def test_every_peer_to_peer_kernel_dtype_and_accumulator_is_compared() -> None:
-    two_ranks = {(case.algorithm, case.dtype, case.accumulator) for case in CASES if case.world_size == 2}
-    algorithms = {spec.algorithm for spec in PEER_TO_PEER}
-    assert algorithms >= {"one_shot", "two_shot"}
-    for algorithm in algorithms:
-        for dtype in ITEMSIZES:
-            assert (algorithm, dtype, "float32") in two_ranks
-            assert (algorithm, dtype, "native") in two_ranks
+def test_every_peer_to_peer_kernel_is_compared() -> None:
+    two_ranks = {(case.name, case.dtype, case.accumulator) for case in CASES if case.world_size == 2}
+    assert {name for name, *_ in two_ranks} == {spec.name for spec in PEER_TO_PEER}
+    for algorithm in ("one_shot", "two_shot"):
+        for dtype in DTYPES:
+            assert (f"all_reduce/{algorithm}", dtype, "float32") in two_ranks
+            assert (f"all_reduce/{algorithm}", dtype, "native") in two_ranks
+    assert all(sizes(case) for case in CASES), "each of them at some size"
 
 
 def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], Plan], on_ranks: Any) -> None:

@@ -16,7 +16,7 @@ from runner.mistakes import RequestError
 from runner.outer import Outer
 from runner.session import MAX_FAILED_STARTS
 from runner.world import WorldFailure
-from tests.runner.conftest import Outcome, Script
+from tests.runner.conftest import TWO, Outcome, Script
 
 Symlab = Callable[..., Outcome]
 
@@ -108,7 +108,7 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with hydra_over():
-        composed = compose_jobs(["fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
+        composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
     monkeypatch.setattr(session, "resolve", functools.partial(resolve, machine=lambda: Machine(8, "", True)))
     (first, *_) = headline(session.prepare([], composed))
     assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from memory.pool import SymmetricPool
-from runner import timing
+from runner import lanes, timing
 from runner.config import TimingRequest
 from runner.link import LinkTimes, link_limit, measure_link
 from runner.threads import ThreadWorld
@@ -169,7 +169,7 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
 
     def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
         seen: dict[tuple[str, int], int] = {}
-        original = timing._Lane.checked
+        original = lanes.Lane.checked
 
         def checked(lane: Any, own: int) -> Any:
             key = (lane.entrant.case.algorithm, own)
@@ -177,10 +177,10 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
             if key == (algorithm, rank) and seen[key] >= first:
                 output = lane.contender.output(0).clone()
                 output[3] += 64
-                return timing.check_rank(lane.entrant.case, lane.promise, own, [output], ())
+                return lanes.check_rank(lane.entrant.case, lane.promise, own, [output], ())
             return original(lane, own)
 
-        monkeypatch.setattr(timing._Lane, "checked", checked)
+        monkeypatch.setattr(lanes.Lane, "checked", checked)
 
     return spoil
 

@@ -247,6 +247,46 @@ class TestBarriers:
 
 
 @schedules
+class TestWarpBarriers:
+    """The last warp of a block of 100 has 4 lanes."""
+
+    def test_one_lane_of_each_warp_works_for_the_others(self, options: dict[str, Any]) -> None:
+        body = f"""
+          .shared .align 4 .b8 made[16];
+          mov.u32 %r1, %laneid; mov.u32 %r2, %warpid; shl.b32 %r3, %r2, 2; mov.u32 %r4, made; add.u32 %r3, %r3, %r4;
+          setp.ne.u32 %p1, %r1, 3; @%p1 bra WAIT; mov.u32 %r5, 0;
+          WORK: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 60; @%p2 bra WORK;
+          add.u32 %r5, %r5, %r2; st.shared.u32 [%r3], %r5;
+          WAIT: bar.warp.sync 0xffffffff; ld.shared.u32 %r6, [%r3]; {OUT} st.global.b32 [%d1], %r6;
+        """
+        found = words(simple(body, output_bytes=4 * 300, grid=3, block=100, **options)).reshape(3, 100)
+        assert np.array_equal(found, np.broadcast_to(60 + np.arange(100) // 32, (3, 100)))
+
+    def test_warps_do_not_wait_for_each_other(self, options: dict[str, Any]) -> None:
+        """Warp 0 stays away from its barrier until warp 2 has passed its own."""
+        body = f"""
+          mov.u32 %r1, %warpid; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET;
+          SPIN: ld.acquire.gpu.global.u32 %r2, [%in0]; setp.eq.u32 %p2, %r2, 0; @%p2 bra SPIN;
+          MEET: bar.warp.sync -1;
+          setp.ne.u32 %p3, %r1, 2; @%p3 bra DONE; st.release.gpu.global.u32 [%in0], 9;
+          DONE: {OUT} st.global.b32 [%d1], %r1;
+        """
+        flag = np.zeros(64, np.uint32)
+        found = words(simple(body, inputs=[flag], output_bytes=4 * 100, grid=1, block=100, **options))
+        assert np.array_equal(found, np.arange(100) // 32)
+
+    def test_lanes_that_have_left_are_not_waited_for(self, options: dict[str, Any]) -> None:
+        body = f"""
+          mov.u32 %r1, %laneid; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; @%p1 bra WAIT; mov.u32 %r3, 0;
+          WORK: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r1; @%p2 bra WORK; ret;
+          WAIT: bar.warp.sync -1; {OUT} st.global.b32 [%d1], %r1;
+        """
+        found = words(simple(body, output_bytes=4 * 64, grid=1, block=64, **options))
+        assert found[1::2].tolist() == [*range(1, 32, 2)] * 2
+        assert (found[::2] == 0xFFFFFFFF).all()
+
+
+@schedules
 class TestLaunches:
     def test_a_queue_runs_in_order(self, options: dict[str, Any]) -> None:
         """x = 3x + k for k of each launch: any other order gives another number; writes come in between."""

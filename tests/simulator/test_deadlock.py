@@ -120,6 +120,20 @@ class TestDeadlocks:
             assert f"rank 0, block {block}: 61 of 64 threads wait at PTX line" in text
         assert re.search(r"block [01], thread [012] spins: sees 0 at", text)
 
+    def test_threads_that_never_come_to_their_warps_barrier(self, options: dict[str, Any]) -> None:
+        body = f"mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 40; @%p2 bra SPIN; bar.warp.sync -1; ret; {WAIT}"
+        ptx = module(body, ["u64 flag"], before=FILES)
+
+        def program(fabric: SimulatorFabric) -> None:
+            flags = put(fabric, "flags", np.zeros(2, np.uint32))
+            fabric.launch(executable(ptx), 2, 64, [flags.address])
+            fabric.synchronize()
+
+        text, _ = deadlocked(program, **options)
+        for block in range(2):
+            assert f"rank 0, block {block}, warp 1: 31 of 32 threads wait at PTX line" in text
+        assert "warp 0" not in text
+
     def test_two_ranks_that_wait_for_each_other(self, options: dict[str, Any]) -> None:
         ptx = module(f"{WAIT} st.release.sys.global.b32 [%peer+4], 7;", ["u64 flag", "u64 peer"], before=FILES)
 

@@ -101,6 +101,22 @@ def test_every_pair_of_codes_added_by_the_switch(name: str, accumulator: str, mo
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ranks", [3, 72, 73, 74])
+def test_exact_sums_of_many(name: str, ranks: int) -> None:
+    """All large but one or two that are the smallest, and anything: more ranks than float32 may hold every sum of."""
+    kind, rng = FORMATS8[name], np.random.default_rng(ranks)
+    table = rng.integers(0, kind.finite, (ranks, 300), dtype=np.uint8)
+    table[:, :100] = kind.finite - 1 - rng.integers(0, 2, (ranks, 100), dtype=np.uint8)
+    table[: ranks // 2, 100:200] |= 0x80
+    table[0, :200] = rng.integers(0, 3, 200, dtype=np.uint8) | 0x80
+    opposite = table[ranks // 2 : 2 * (ranks // 2), 200:]
+    table[: len(opposite), 200:] = opposite ^ 0x80
+    found = combine([row.reshape(-1, 1) for row in table], name, "add", "", "exact").reshape(-1)
+    sums = [sum((oracle.value8(int(one), kind) for one in column), Fraction(0)) for column in table.T]
+    assert found.tolist() == [oracle.saturated(one, kind, negative=one < 0) for one in sums]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("word", ["min", "max"])
 def test_every_pair_of_codes_compared_by_the_switch(name: str, word: str) -> None:
     left, right = (one.reshape(-1, 1) for one in np.meshgrid(CODES, CODES))

@@ -6,6 +6,7 @@ import pytest
 from simulator_harness import HEADER, module
 from simulator_multimem_bench import bench_of, family
 
+from kernels.multimem import FLOAT8_ARCHS, FORMS
 from memory.fabric import DeviceFault
 from simulator.decode import decode
 from simulator.isa import TABLE, multimem
@@ -27,6 +28,12 @@ def test_the_table_holds_the_forms_that_are_listed() -> None:
     assert {canonical(form.split("."), frozenset()) for form in forms} == entries
     assert len(forms) == len(entries) == 204
     assert sum(map(multimem.needs_fp8, forms)) == 5 * 16
+
+
+def test_the_kernels_know_the_same_forms() -> None:
+    assert {form.key for form in FORMS} == multimem.forms()
+    assert {form.key for form in FORMS if form.is_float8} == set(filter(multimem.needs_fp8, multimem.forms()))
+    assert set(FLOAT8_ARCHS) == multimem.FP8_TARGETS
 
 
 FP8 = (

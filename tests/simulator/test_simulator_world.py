@@ -68,6 +68,46 @@ def test_counters_by_hand(options: dict[str, Any]) -> None:
     assert counters["steps"] > 0
 
 
+SHORT = module(
+    """
+    multimem.ld_reduce.relaxed.sys.global.add.v4.e4m3x4 {%r1, %r2, %r3, %r4}, [%all];          // 32 x 16
+    multimem.ld_reduce.relaxed.sys.global.min.v4.e5m2 {%b0, %b1, %b2, %b3}, [%all];            // 32 x 4
+    multimem.st.relaxed.sys.global.v8.e4m3 [%all], {%b0, %b1, %b2, %b3, %b0, %b1, %b2, %b3};   // 32 x 8
+    multimem.red.relaxed.sys.global.add.v8.f16 [%all], {%h0, %h0, %h0, %h0, %h0, %h0, %h0, %h0}; // 32 x 16, signal
+    ld.volatile.global.v4.b32 {%r1, %r2, %r3, %r4}, [%peer];                                   // 32 x 16, of a peer
+    st.relaxed.sys.global.L1::no_allocate.v4.b32 [%peer], {%r1, %r2, %r3, %r4};                // 32 x 16, of a peer
+    ld.global.u8 %r1, [%mine+3];                                                               // 32 x 1, own
+    st.global.v2.b64 [%mine], {%d1, %d2};                                                      // 32 x 16, own
+    """,
+    ["u64 mine", "u64 peer", "u64 all"],
+    registers="  .reg .b8 %b<4>;",
+    target="sm_100a",
+)
+
+
+def test_bytes_of_every_width_are_counted() -> None:
+    def program(fabric: SimulatorFabric) -> None:
+        mine, all_of = (put(fabric, name, np.zeros(256, np.uint8)) for name in ("mine", "all"))
+        fabric.barrier()
+        places = [mine.address, fabric.peer_address(mine, 1), fabric.multicast_address(all_of)]
+        if fabric.rank == 0:
+            fabric.launch(executable(SHORT, arch="sm_100a"), 1, 32, places)
+        fabric.synchronize()
+        fabric.barrier()
+
+    counters = succeed(make_world(2, arch="sm_100a"), program).counters
+    assert counters["accesses"] == {
+        "own_read": {"count": 32, "bytes": 32},
+        "own_write": {"count": 32, "bytes": 512},
+        "peer_read": {"count": 32, "bytes": 512},
+        "peer_write": {"count": 32, "bytes": 512},
+        "multicast_reduce": {"count": 64, "bytes": 32 * 20},
+        "multicast_store": {"count": 32, "bytes": 256},
+        "signal": {"count": 32, "bytes": 512},
+    }
+    assert counters["links"] == {"0->1": 1024}
+
+
 class TestDeterminism:
     """Threads may come and go as they like: what runs, and in which order, depends on the seed alone."""
 

@@ -200,6 +200,26 @@ class TestMultimem:
             assert "never written (poison)" in fault(body, lambda p: p.multicast + p.fresh - p.data)
 
 
+WIDE = [
+    ("multimem.ld_reduce.global.add.v4.f32 {%r1, %r2, %r3, %r4}, [%base];", 16, True),
+    ("multimem.ld_reduce.global.min.v8.bf16 {%h1, %h2, %h3, %h4, %h5, %h6, %h7, %h8}, [%base];", 16, True),
+    ("multimem.ld_reduce.global.add.acc::f32.v2.f16x2 {%r1, %r2}, [%base];", 8, True),
+    ("multimem.red.global.add.v4.f16x2 [%base], {%r1, %r2, %r3, %r4};", 16, True),
+    ("multimem.st.global.v2.bf16x2 [%base], {%r1, %r2};", 8, True),
+    ("ld.volatile.global.v4.b32 {%r1, %r2, %r3, %r4}, [%base];", 16, False),
+    ("st.relaxed.sys.global.v2.b64 [%base], {%d1, %d2};", 16, False),
+]
+
+
+@pytest.mark.parametrize(("body", "width", "switch"), WIDE, ids=[body.split(" ")[0] for body, _, _ in WIDE])
+def test_a_vector_is_aligned_to_its_whole_width(body: str, width: int, switch: bool) -> None:
+    def place(p: Places) -> int:
+        return p.multicast if switch else p.data
+
+    assert not any(launch(body, lambda p: place(p) + width).errors)
+    assert f"is not aligned to {width} bytes" in fault(body, lambda p: place(p) + width // 2)
+
+
 def test_a_replica_that_one_rank_has_not_written() -> None:
     ptx = module("  multimem.ld_reduce.global.add.f32 %r1, [%base];", ["u64 base"])
 

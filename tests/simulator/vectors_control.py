@@ -43,6 +43,8 @@ def barriers() -> Iterator[Vector]:
         ("barrier.sync", "barrier.sync 0;"),
         ("barrier.sync", "barrier.sync.aligned 0;"),
         ("bar.sync", "bar.cta.sync 0;"),
+        ("bar.warp.sync", "bar.warp.sync 0xffffffff;"),
+        ("bar.warp.sync", "bar.warp.sync -1;"),
     ):
         text = f"{NEIGHBOUR} {spelled} st.shared.u32 [p], a; {spelled} ld.shared.u32 d, [q];"
         yield Vector(

@@ -94,7 +94,7 @@ def vectors_of(
     literals: dict[int, list[tuple[str, int]]] | None = None,
 ) -> Iterator[Vector]:
     """One key in several dresses: plain, under a guard, in place, all operands the same register, with literals."""
-    names = ["a", "b", "c"][: len(from_bits)]
+    names = ["a", "b", "c", "e"][: len(from_bits)]
     columns = columns or [samples(bits, role) if bits > 1 else flags(role) for role, bits in enumerate(from_bits)]
     inputs = tuple((n, register_class(w), v) for n, w, v in zip(names, from_bits, columns, strict=True))
     to = register_class(to_bits)
@@ -260,7 +260,7 @@ def comparisons() -> Iterator[Vector]:
 
 
 def selections() -> Iterator[Vector]:
-    for kind in ("b16", "b32", "b64", "u32", "s32", "u64", "s64", "f32", "f64"):
+    for kind in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
         bits = width(kind)
         number = f"0f{0x7FC12345:08X}" if kind == "f32" else f"0d{0xFFF8000000000001:016X}" if kind == "f64" else "77"
         value = {"f32": 0x7FC12345, "f64": 0xFFF8000000000001}.get(kind, 77)
@@ -294,6 +294,46 @@ def permutations() -> Iterator[Vector]:
     yield from vectors_of("prmt.b32", "prmt.b32", permute, 32, (32, 32, 32), literals={2: selectors, 1: [("0", 0)]})
 
 
+def fields() -> Iterator[Vector]:
+    """bfe and bfi on integers without an end, which a sign goes on in for ever; shf of two words, side by side."""
+    places = samples(32, 2) % 80 | (samples(32, 3) & 1) << 9  # positions and lengths count modulo 256
+    lengths = samples(32, 1) % 70
+    for kind in ("u32", "s32", "u64", "s64"):
+        bits = width(kind)
+
+        def extract(a: int, start: int, length: int, kind: str = kind, bits: int = bits) -> int:
+            start, length = start & 255, length & 255
+            field = (signed(a, bits) if kind[0] == "s" else a) >> start & ((1 << length) - 1)
+            negative = kind[0] == "s" and length and field >> (length - 1)
+            return field - (1 << length) if negative else field
+
+        constants = {1: [("8", 8), ("0", 0)], 2: [("8", 8), ("0", 0), ("64", 64)]}
+        columns = [samples(bits, 0), places, lengths]
+        yield from vectors_of(f"bfe.{kind}", f"bfe.{kind}", extract, bits, (bits, 32, 32), columns, constants)
+    for kind in ("b32", "b64"):
+        bits = width(kind)
+
+        def insert(a: int, b: int, start: int, length: int) -> int:
+            start, length = start & 255, length & 255
+            mask = ((1 << length) - 1) << start
+            return b & ~mask | a << start & mask
+
+        constants = {2: [("8", 8)], 3: [("8", 8), ("0", 0), ("64", 64)]}
+        columns = [samples(bits, 0), samples(bits, 4), places, lengths]
+        yield from vectors_of(f"bfi.{kind}", f"bfi.{kind}", insert, bits, (bits, bits, 32, 32), columns, constants)
+    for way in ("l", "r"):
+        for mode in ("wrap", "clamp"):
+
+            def funnel(a: int, b: int, n: int, way: str = way, mode: str = mode) -> int:
+                n = n & 31 if mode == "wrap" else min(n, 32)
+                return (b << 32 | a) << n >> 32 if way == "l" else (b << 32 | a) >> n
+
+            key = f"shf.{way}.{mode}.b32"
+            columns = [samples(32, 0), samples(32, 4), samples(32, 1)]
+            constants = {2: [("0", 0), ("8", 8), ("32", 32), ("40", 40)]}
+            yield from vectors_of(key, key, funnel, 32, (32, 32, 32), columns, constants)
+
+
 def family() -> list[Vector]:
-    parts = (arithmetic(), shifts(), logic(), comparisons(), selections(), permutations())
+    parts = (arithmetic(), shifts(), logic(), comparisons(), selections(), permutations(), fields())
     return [vector for part in parts for vector in part]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from simulator_bench import SAMPLES, Vector
+from simulator_bench import SAMPLES, Array, Vector
 from simulator_vectors_integer import GUARD, flags, samples, vectors_of, width
 
 SHARED = "  .shared .align 16 .b8 first_buffer[64];\n  .shared .align 8 .b64 second_buffer[4];\n"
@@ -42,6 +42,12 @@ def special() -> Iterator[Vector]:
         yield Vector(f"mov.{kind}", "grid", text, (), (("e", "b32", one),), registers=first_of + ".reg .b32 d;")
         text = f"mov.{kind} x, %laneid; mov.{kind} y, %warpid; mov.u32 z, %tid.x; shl.b32 y, y, 5; add.u32 x, x, y; sub.u32 d, x, z;"
         yield Vector(f"mov.{kind}", "warp", text, (), (("d", "b32", zero),), registers=".reg .b32 x, y, z;")
+        text = f"mov.{kind} x, %smid; mov.{kind} y, %nsmid; sub.u32 d, x, %block; sub.u32 e, y, %nctaid.x;"
+        outputs = (("d", "b32", zero), ("e", "b32", zero))
+        yield Vector(f"mov.{kind}", "multiprocessor", text, (), outputs, registers=".reg .b32 x, y;")
+        for name, value in (("WARP_SZ", 32), ("%nwarpid", 64)):
+            read = (("d", "b32", np.full(SAMPLES, value)),)
+            yield Vector(f"mov.{kind}", name.strip("%"), f"mov.{kind} d, {name};", (), read)
         for name in ("%tid.y", "%tid.z", "%ctaid.y", "%ctaid.z"):
             yield Vector(f"mov.{kind}", f"{name[1:]}", f"mov.{kind} d, {name};", (), (("d", "b32", zero),))
         for name in ("%ntid.y", "%ntid.z", "%nctaid.y", "%nctaid.z"):
@@ -100,10 +106,31 @@ def vectors() -> Iterator[Vector]:
     swap = "mov.b32 {x, y}, a; mov.b32 a, {y, x}; mov.b32 d, a;"
     swapped = b.astype(np.uint32) | a.astype(np.uint32) << 16
     yield Vector("mov.b32", "swap", swap, (("a", "b32", two),), (("d", "b32", swapped),), registers=".reg .b16 x, y;")
+    yield from _of_bytes(two)
     guard = GUARD.astype(bool)
     text = "mov.b16 x, 7; mov.b16 y, 9; @g mov.b32 {x, y}, a;"
     outputs = (("x", "b16", np.where(guard, a, 7)), ("y", "b16", np.where(guard, b, 9)))
     yield Vector("mov.b32", "split_guarded", text, (("a", "b32", two), ("g", "pred", GUARD)), outputs)
+
+
+def _of_bytes(words: Array) -> Iterator[Vector]:
+    """8-bit registers: cut out of words, put together to 16 and 32 bits, taken apart, stored and loaded."""
+    declared = ".reg .b8 v, w, x, y; .reg .b32 s; .reg .b16 t;"
+    cut = "cvt.u8.u32 v, a; shr.u32 s, a, 8; cvt.u8.u32 w, s; shr.u32 s, a, 16; cvt.u8.u32 x, s; shr.u32 s, a, 24; cvt.u8.u32 y, s;"
+    inputs = (("a", "b32", words),)
+    yield Vector(
+        "mov.b32", "join_bytes", f"{cut} mov.b32 d, {{v, w, x, y}};", inputs, (("d", "b32", words),), registers=declared
+    )
+    low = (words & np.uint32(0xFFFF)).astype(np.uint16)
+    yield Vector(
+        "mov.b16", "join_bytes", f"{cut} mov.b16 d, {{v, w}};", inputs, (("d", "b16", low),), registers=declared
+    )
+    mixed = (words >> np.uint32(24)).astype(np.uint16) | low << np.uint16(8)
+    text = "mov.b32 {v, w, x, y}, a; mov.b16 d, {y, v}; mov.b16 {v, _}, d; cvt.s16.s8 e, v;"
+    signed = (words.view(np.int32) >> 24).astype(np.int16).view(np.uint16)
+    outputs = (("d", "b16", mixed), ("e", "b16", signed))
+    yield Vector("mov.b32", "split_bytes", text, inputs, outputs, registers=declared)
+    yield Vector("mov.b16", "split_bytes", text, inputs, outputs, registers=declared)
 
 
 def guards() -> Iterator[Vector]:

@@ -1,0 +1,64 @@
+"""Kernels without one of their barriers must be caught, whole ones never accused: launches in a row, by many seeds.
+
+There is no host barrier between launches, and each has inputs of its own. That is legal, because kernels keep their
+ranks apart themselves; it is what shows when they don't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kernels_launching import Launches
+from kernels_sabotaged import KERNELS, POLLED, barriers_of
+
+from kernels.catalogue import collective
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable
+
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+FitCase = Callable[..., Case]
+
+BY_NAME = {spec.name: spec for spec in KERNELS}
+SEEDS = range(20)
+LAUNCHES = 4
+"""One more than any kernel has banks."""
+
+
+def seen(spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | None) -> str:
+    """Launches.seen by a seed; None: in the fair order."""
+    case = fit_case(spec, root=1) if collective(spec.op).rooted else fit_case(spec)
+    work = Launches(spec, case, compiled(spec, case, "sm_90a"), count=LAUNCHES)
+    work.run(**({} if seed is None else {"schedule": "random", "seed": seed}))
+    return work.seen()
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_whole_kernels_are_right_by_every_seed(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+    seeds = SEEDS if name.startswith("all_reduce/") else SEEDS[:5]
+    assert {seen(BY_NAME[name], fit_case, compiled, seed) for seed in (None, *seeds)} == {"right"}
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        *(f"{spec.name}_no_{barrier}_barrier" for spec in KERNELS for barrier in barriers_of(spec)),
+        *("all_reduce/lamport_clears_False", "all_reduce/lamport_banks_2", "all_reduce/lamport_safe_zeros_False"),
+        "all_reduce/ll_banks_1",
+        "all_reduce/two_shot_lamport_clears_False",
+        "all_reduce/two_shot_lamport_banks_2",
+        "all_reduce/two_shot_lamport_safe_zeros_False",
+    ],
+)
+def test_a_missing_barrier_or_bank_is_caught_by_some_seed(
+    fit_case: FitCase, compiled: Compiled, sabotaged: dict[str, KernelSpec], defect: str
+) -> None:
+    """Not the missing all-clear: the simulator ends a kernel with its stores done (kernels/inbox.py)."""
+    spec = sabotaged[defect]
+    assert any(seen(spec, fit_case, compiled, seed) != "right" for seed in (None, *SEEDS)), "passed with every seed"
+
+
+def test_all_kernels_can_be_broken(sabotaged: dict[str, KernelSpec]) -> None:
+    for spec in KERNELS:
+        assert bool(barriers_of(spec)) != (spec.name in POLLED)
+        assert any(name.startswith(f"{spec.name}_") for name in sabotaged)

@@ -1,0 +1,131 @@
+"""The matrix is all that it says, and the sample covers what it promises."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kernels import catalogue
+from tests.matrix.__main__ import compared, main, proof
+from tests.matrix.cells import (
+    ARCHS,
+    PLACEMENTS,
+    WORLD_SIZES,
+    Row,
+    all_rows,
+    arch_of,
+    axes,
+    case_of,
+    cells,
+    pairs,
+    refusal,
+    sample,
+)
+from tests.matrix.running import Outcome
+
+REDUCED = 66
+"""Types, accumulators and reductions that belong together: 4 + 6 + 6 + 6 + 2 * 8 of floats, 4 * 7 of integers."""
+
+MOVED = 11
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return sample()
+
+
+def test_a_kernel_has_a_cell_for_all_that_belongs_together() -> None:
+    found = [cell.name for cell in cells()]
+    for spec in catalogue.SPECS:
+        expected = REDUCED if catalogue.collective(spec.op).reduces else MOVED
+        assert found.count(spec.name) == expected, spec.name
+    assert len(set(cells())) == len(found)
+
+
+def test_the_sample_holds_every_pair_of_values_that_any_row_holds(rows: list[Row]) -> None:
+    """Said again in another way: over all rows that a kernel takes, by trying them."""
+    held = set().union(*(pairs(row) for row in rows))
+    missing = []
+    for cell in cells():
+        values = axes(cell)
+        for one, other in itertools.combinations(sorted(values), 2):
+            for left, right in itertools.product(values[one], values[other]):
+                if (one, left, other, right) not in held and _can_be(cell, values, {one: left, other: right}):
+                    missing.append((one, left, other, right))
+    assert not missing[:5]
+    assert {row.name for row in rows} == {spec.name for spec in catalogue.SPECS}
+    assert {row.world_size for row in rows} == set(WORLD_SIZES)
+    assert {row.placement for row in rows} == set(PLACEMENTS)
+
+
+def _can_be(cell: object, values: dict[str, tuple[object, ...]], fixed: dict[str, object]) -> bool:
+    """Whether some row of the cell with these values is run, and not refused."""
+    free = {name: (fixed[name],) if name in fixed else options for name, options in values.items()}
+    for chosen in itertools.product(*free.values()):
+        row = Row(**dict(zip(free, chosen, strict=True)))  # type: ignore[arg-type]
+        if row.shape == "long" and row.world_size > 8:
+            continue
+        if refusal(case_of(row), arch_of(cell)) is None:  # type: ignore[arg-type]
+            return True
+    return False
+
+
+def test_no_row_of_the_sample_is_refused(rows: list[Row]) -> None:
+    assert all(refusal(case_of(row), arch) is None for row in rows for arch in [_arch(row)])
+
+
+def _arch(row: Row) -> str:
+    from tests.matrix.cells import Cell
+
+    return arch_of(Cell(row.name, row.dtype, row.accumulator, row.reduction))
+
+
+def test_only_8_bit_floats_through_the_switch_need_another_architecture() -> None:
+    elsewhere = {cell for cell in cells() if arch_of(cell) != ARCHS[0]}
+    assert elsewhere
+    assert all("multimem" in cell.name and cell.dtype.startswith("float8") for cell in elsewhere)
+
+
+def test_whole_rows_are_other_cases_each() -> None:
+    specs = tuple(spec for spec in catalogue.SPECS if spec.op in ("barrier", "reduce"))
+    found = all_rows(specs, (1, 3))
+    ids = [case_of(row).id for row in found]
+    assert len(set(ids)) == len(ids)
+    roots = {case_of(row).root for row in found if row.name == "reduce/pull" and row.world_size == 3}
+    assert roots == {0, 1, 2}
+    assert {case_of(row).offset > 0 for row in found if row.name == "reduce/pull"} == {True, False}
+    assert 0 in {case_of(row).size_bytes for row in found}
+
+
+ROW = Row("all_reduce/one_shot", "float32", "native", "sum", 2, "exact", "out_of_place", "few", "first")
+
+
+def test_other_bits_than_expected_are_wrong() -> None:
+    right = Outcome(ROW, "a", "PASSED", "", "12")
+    assert [one.status for one in compared([right], {"a": "12"})] == ["PASSED"]
+    assert [one.status for one in compared([right], {"a": "13"})] == ["WRONG"]
+    assert [one.status for one in compared([right], {})] == ["WRONG"]
+    refused = Outcome(ROW, "b", "REFUSED", "why")
+    assert compared([refused], {}) == [refused]
+
+
+def test_a_proof_counts_what_passed() -> None:
+    outcomes = [Outcome(ROW, "a", "PASSED", "", "1"), Outcome(ROW, "b", "REFUSED", "why")]
+    made = proof(outcomes, "simulator")
+    tally = made.specs["all_reduce/one_shot"]
+    assert (tally.passed, tally.refused, tally.world_sizes) == (1, 1, (2,))
+    assert list(made.specs) == ["all_reduce/one_shot"]
+
+
+@pytest.mark.parametrize(("status", "code"), [("PASSED", 0), ("REFUSED", 0), ("WRONG", 1), ("FAILED", 1)])
+def test_the_command_counts_and_ends_with(
+    status: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = [[Outcome(ROW, "a", status, "the reason", "1")]]
+    monkeypatch.setattr("tests.matrix.__main__.in_processes", lambda rows, jobs: iter(outcomes))
+    assert main(["--kernel", "all_reduce/one_shot", "--world-size", "2"]) == code
+    said = capsys.readouterr().out
+    counts = {"PASSED": "1 passed, 0 refused, 0 bad", "REFUSED": "0 passed, 1 refused, 0 bad"}
+    assert f"1 cells: {counts.get(status, '0 passed, 0 refused, 1 bad')}" in said
+    assert ("the reason" in said) == bool(code)

@@ -1,0 +1,58 @@
+"""Made-up algorithms: what a check has to know of one, and the results of an honest one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from kernels.catalogue import collective
+from kernels.numerics import fold
+from kernels.spec import Case, Fold, KernelSpec, Launch
+from runner.inputs import make_inputs
+
+
+def owner(case: Case, rank: int) -> torch.Tensor:
+    """Contiguous slices of the rank's output, in rank order, the first of them the rank's own."""
+    count = collective(case.op).counts(case.numel, case.world_size)[1]
+    same = collective(case.op).same_on_all_ranks
+    return (torch.arange(count) * case.world_size // max(count, 1) + (0 if same else rank)) % case.world_size
+
+
+def spec(
+    order: Fold = "rank_order", op: str = "all_reduce", positive_zero: Literal["", "inputs", "results"] = ""
+) -> KernelSpec:
+    return KernelSpec(
+        op=op,
+        algorithm="made_up",
+        summary="for tests",
+        dtypes=(),
+        accumulators=(),
+        reductions=(),
+        placements=("out_of_place",),
+        needs_multicast=order == "unordered",
+        fold=order,
+        parameters=(),
+        workspaces=lambda case: (),
+        launch=lambda case: Launch(1, 32),
+        build=lambda case: None,
+        sources=(),
+        owner=owner if order == "from_next_rank" else None,
+        positive_zero=positive_zero,
+    )
+
+
+def parts_of(case: Case, rank: int) -> list[torch.Tensor] | None:
+    """What is reduced, or moved, into a rank's output."""
+    op = collective(case.op)
+    count = op.counts(case.numel, case.world_size)[0]
+    return op.outputs(make_inputs(case, range(case.world_size), count), rank, case.root)
+
+
+def right(case: Case, promise: KernelSpec, rank: int) -> torch.Tensor | None:
+    """What an honest kernel that promises this gives a rank; None: nothing."""
+    parts = parts_of(case, rank)
+    if parts is None or not collective(case.op).reduces:
+        return None if parts is None else parts[0].clone()
+    first = None if promise.owner is None else (promise.owner(case, rank) + 1) % case.world_size
+    return fold(parts, case.accumulator, case.reduction, first, promise.positive_zero)

@@ -1,0 +1,286 @@
+"""Bulk copies take their time: kernels that don't wait as they should come out wrong, and those that do never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import Outcome, executable, get, make_world, module, put, run
+
+from memory.fabric import DeviceFault
+from simulator.fabric import SimulatorFabric
+from simulator.isa import UnknownInstruction
+
+SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n"
+REGISTERS = f"{SHARED}  .reg .b64 %state; .reg .pred %q;\n"
+BYTES = 1024
+DATA = np.arange(4 * BYTES, dtype=np.uint32)
+INIT = "mbarrier.init.shared::cta.b64 [bar], 1;"
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(9))]
+
+
+def expect(size_bytes: int = BYTES) -> str:
+    return f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {size_bytes};"
+
+
+def wait(parity: int = 0) -> str:
+    return f"WAIT{parity}: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], {parity}; @!%q bra WAIT{parity};"
+
+
+def fill(value: str, count: int = BYTES) -> str:
+    """The first thread writes `count` bytes of the stage, four at a time."""
+    return " ".join(f"st.shared.b32 [stage+{at}], {value};" for at in range(0, count, 4))
+
+
+def outcome_of(body: str, schedule: dict[str, Any], *, world_size: int = 1, grid: int = 1, block: int = 1) -> Outcome:
+    """Run the body on all ranks. %src: DATA plus the rank; %dst: 4 KiB of 7s; %peer_src, %peer_dst: the next rank's;
+    %flag, %peer_flag: zeroed. A rank's result is its dst,
+    when all kernels are over."""
+    names = ("src", "dst", "flag", "peer_src", "peer_dst", "peer_flag")
+    ptx = module(body, [f"u64 {name}" for name in names], registers=REGISTERS)
+
+    def program(fabric: SimulatorFabric) -> Any:
+        own = [
+            put(fabric, "src", DATA + np.uint32(fabric.rank)),
+            put(fabric, "dst", np.full(BYTES, 7, np.uint32)),
+            put(fabric, "flag", np.zeros(4, np.uint32)),
+        ]
+        fabric.barrier()
+        peer = (fabric.rank + 1) % fabric.world_size
+        far = [fabric.peer_address(region, peer) for region in own]
+        fabric.launch(executable(ptx), grid, block, [*(one.address for one in own), *far])
+        fabric.synchronize()
+        fabric.barrier()
+        return get(fabric, own[1], "u4").copy()
+
+    return run(make_world(world_size, **schedule), program)
+
+
+def right_under(body: str, expected: Callable[[int], Any], **how: Any) -> list[bool]:
+    """Whether the result is right, for each schedule; a fault counts as wrong."""
+    found = []
+    for schedule in SCHEDULES:
+        outcome = outcome_of(body, schedule, **how)
+        assert all(error is None or isinstance(error, DeviceFault) for error in outcome.errors[:1])
+        good = not any(outcome.errors)
+        found.append(
+            good and all(np.array_equal(result, expected(rank)) for rank, result in enumerate(outcome.results))
+        )
+    return found
+
+
+def copied(*words: Sequence[int]) -> Any:
+    """What dst holds: these words at its beginning."""
+    out = np.full(BYTES, 7, np.uint32)
+    flat = np.concatenate([np.asarray(one, np.uint32) for one in words])
+    out[: len(flat)] = flat
+    return out
+
+
+class TestLoads:
+    FIRST = f"{INIT} {expect()} {LOAD} [stage], [%src], {BYTES}, [bar];"
+    USE = "ld.shared.b32 %r1, [stage+1020]; st.global.b32 [%dst], %r1;"
+
+    def test_a_kernel_that_waits_is_right(self) -> None:
+        assert all(right_under(f"{self.FIRST} {wait()} {self.USE}", lambda rank: copied([255])))
+
+    def test_a_kernel_that_does_not_finds_poison(self) -> None:
+        assert not any(right_under(f"{self.FIRST} {self.USE} {wait()}", lambda rank: copied([255])))
+        error = outcome_of(f"{self.FIRST} {self.USE} {wait()}", {}).error()
+        assert "read of shared memory that was never written (poison)" in str(error)
+
+    def test_a_wait_for_the_wrong_phase_does_not_wait(self) -> None:
+        assert not all(right_under(f"{self.FIRST} {wait(1)} {self.USE} {wait()}", lambda rank: copied([255])))
+
+    def test_bytes_that_were_not_announced_are_not_waited_for(self) -> None:
+        """The phase is over with the arrival: the copy comes later, if it comes at all before it is read."""
+        body = f"{INIT} mbarrier.arrive.shared::cta.b64 _, [bar]; {LOAD} [stage], [%src], {BYTES}, [bar]; {wait()} {self.USE}"
+        assert not all(right_under(body, lambda rank: copied([255])))
+
+    def test_the_stage_keeps_its_old_bytes_until_the_copy_is_done(self) -> None:
+        old = f"{fill('1')} {self.FIRST} {self.USE} {wait()}"
+        found = right_under(old, lambda rank: copied([1]))
+        assert found[0]
+        assert sum(found) > 5
+
+    def test_a_copy_may_be_announced_after_its_issue(self) -> None:
+        body = f"{INIT} {LOAD} [stage], [%src], {BYTES}, [bar]; {expect()} {wait()} {self.USE}"
+        assert all(right_under(body, lambda rank: copied([255])))
+
+    def test_a_peers_memory_is_a_source(self) -> None:
+        body = f"{INIT} {expect(16)} {LOAD} [stage], [%peer_src], 16, [bar]; {wait()} ld.shared.b32 %r1, [stage]; st.global.b32 [%dst], %r1;"
+        assert all(right_under(body, lambda rank: copied([(rank + 1) % 3]), world_size=3))
+
+
+class TestStores:
+    TWICE = f"{STORE} [%dst], [stage], 1024; cp.async.bulk.commit_group;"
+    AGAIN = f"{STORE} [%dst+1024], [stage], 1024; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+
+    @staticmethod
+    def expected(rank: int) -> Any:
+        return copied([1] * 256, [2] * 256)
+
+    def test_a_stage_may_be_used_again_once_it_was_read(self) -> None:
+        for word in (".read", ""):
+            body = f"{fill('1')} {self.TWICE} cp.async.bulk.wait_group{word} 0; {fill('2')} {self.AGAIN}"
+            assert all(right_under(body, self.expected))
+
+    def test_and_not_before(self) -> None:
+        for between in ("", "cp.async.bulk.wait_group.read 1;"):
+            body = f"{fill('1')} {self.TWICE} {between} {fill('2')} {self.AGAIN}"
+            found = right_under(body, self.expected)
+            assert not found[0]
+            assert found.count(False) > 5
+
+    def test_a_copy_without_a_group_is_not_waited_for(self) -> None:
+        body = f"{fill('1')} {STORE} [%dst], [stage], 1024; cp.async.bulk.wait_group 0; {fill('2')} cp.async.bulk.commit_group; {self.AGAIN}"
+        assert not all(right_under(body, self.expected))
+
+    def test_an_empty_group_counts(self) -> None:
+        body = f"{fill('1')} {self.TWICE} cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 1; {fill('2')} {self.AGAIN}"
+        assert all(right_under(body, self.expected))
+
+    def test_a_kernel_is_not_over_before_its_copies_are(self) -> None:
+        body = f"{fill('1')} {self.TWICE} cp.async.bulk.wait_group.read 0;"
+        assert all(right_under(body, lambda rank: copied([1] * 256)))
+
+    def test_a_block_may_not_end_while_its_shared_memory_is_read(self) -> None:
+        error = outcome_of(f"{fill('1')} {self.TWICE}", {}).error()
+        assert "on rank 0, block 0, thread 0: the block ended while a bulk copy still reads its shared memory" in str(
+            error
+        )
+        assert f"{STORE} [%dst], [stage], 1024" in str(error)
+
+    def test_nor_while_it_is_written(self) -> None:
+        error = outcome_of(f"{INIT} {expect()} {LOAD} [stage], [%src], {BYTES}, [bar];", {}).error()
+        assert "the block ended while a bulk copy still writes its shared memory" in str(error)
+
+    def test_shared_memory_that_was_never_written_is_poison_here_too(self) -> None:
+        error = outcome_of(f"{STORE} [%dst], [stage], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", {})
+        assert "bulk copy of shared memory that was never written (poison)" in str(error.error())
+
+
+class TestSignals:
+    """A rank pushes into the next one's dst and tells it; that one reads what it was told about."""
+
+    TELL = "st.release.sys.global.b32 [%peer_flag], 1;"
+    HEAR = "HEAR: ld.acquire.sys.global.b32 %r2, [%flag]; setp.eq.u32 %p1, %r2, 0; @%p1 bra HEAR; ld.global.b32 %r3, [%dst]; st.global.b32 [%dst+1024], %r3;"
+
+    @staticmethod
+    def expected(rank: int) -> Any:
+        return copied([1] * 257)
+
+    def found(self, before: str, after: str = "") -> list[bool]:
+        push = f"{fill('1')} {STORE} [%peer_dst], [stage], 1024; cp.async.bulk.commit_group;"
+        return right_under(f"{push} {before} {self.TELL} {self.HEAR} {after}", self.expected, world_size=3)
+
+    def test_what_was_written_may_be_told_of(self) -> None:
+        assert all(self.found("cp.async.bulk.wait_group 0;"))
+
+    @pytest.mark.parametrize("before", ["", "cp.async.bulk.wait_group.read 0;"], ids=["no_wait", "read_only"])
+    def test_and_nothing_else(self, before: str) -> None:
+        found = self.found(before, "cp.async.bulk.wait_group 0;")
+        assert found.count(False) > 3, found
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            (f"{LOAD} [stage], [%src], 24, [bar];", "a bulk copy of 24 bytes; it copies a multiple of 16"),
+            (f"{LOAD} [stage], [%src], 0, [bar];", "a bulk copy of 0 bytes"),
+            (f"{LOAD} [stage], [%src+8], 16, [bar];", "a bulk copy at 0x[0-9a-f]+8: not aligned to 16 bytes"),
+            (f"{LOAD} [stage+4], [%src], 16, [bar];", "byte 0x4 of shared memory is not aligned to 16 bytes"),
+            (f"{LOAD} [stage+4000], [%src], 128, [bar];", "outside the block's 4112 bytes"),
+            (f"{LOAD} [stage], [%src+16368], 32, [bar];", "load of 32 bytes at .*byte 16368 of tensor 'src'"),
+            (f"{LOAD} [stage], [0], 16, [bar];", "load of 16 bytes at 0x0: no address of this world"),
+            (f"{LOAD} [stage], [%src], 16, [bar+8];", "byte 0x1008 of shared memory holds no mbarrier"),
+            (f"{STORE} [%dst+4], [stage], 16;", "a bulk copy at 0x[0-9a-f]+4: not aligned to 16 bytes"),
+            (f"{STORE} [%dst+4080], [stage], 32;", "store of 32 bytes at .*byte 4080 of tensor 'dst'"),
+            (f"{STORE} [%dst], [stage], 20;", "a bulk copy of 20 bytes"),
+            ("mbarrier.init.shared::cta.b64 [bar], 1;", "holds an mbarrier in phase 0 .* already"),
+            ("mbarrier.init.shared::cta.b64 [bar+4], 1;", "an mbarrier at byte 0x1004 .* not aligned to 8 bytes"),
+            ("mbarrier.init.shared::cta.b64 [bar+8], 0;", "an mbarrier for 0 arrivals"),
+            ("mbarrier.inval.shared::cta.b64 [bar+8];", "holds no mbarrier"),
+            ("mbarrier.arrive.shared::cta.b64 _, [bar], 2;", "2 arrivals where an mbarrier in phase 0 .* waits for 1"),
+            ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1048576;", "count of bytes has left the range"),
+            ("mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 2;", "parity 0 or 1, not 2"),
+            ("mbarrier.try_wait.parity.shared::cta.b64 %q, [bar+8], 0;", "holds no mbarrier"),
+        ],
+    )
+    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text: str, message: str) -> None:
+        error = outcome_of(f"{INIT}\n{text}", {}).error()
+        assert isinstance(error, DeviceFault)
+        with pytest.raises(DeviceFault, match=rf"rank 0, block 0, thread 0: .*{message}.*PTX line \d+: {text[:8]}"):
+            raise error
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"cp.async.bulk.shared::cta.global.bulk_group [stage], [%src], {BYTES};",
+            f"cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%dst], [stage], {BYTES}, [bar];",
+            f"{LOAD} [stage], [%src], {BYTES};",
+            "mbarrier.arrive.shared::cta.b64 %state, [bar];",
+            "@%q cp.async.bulk.wait_group 0;",
+            "cp.async.bulk.wait_group %r1;",
+            "cp.async.wait_group 0;",
+        ],
+    )
+    def test_forms_that_are_not_there_stop_with_their_line(self, text: str) -> None:
+        with pytest.raises(UnknownInstruction, match="PTX line"):
+            raise outcome_of(f"{INIT} {text}", {}).error()
+
+
+def test_every_thread_of_every_block_has_its_own_copies() -> None:
+    """Eight threads in each of four blocks copy their 16 bytes through a stage and a barrier of their own."""
+    body = f"""
+        .shared .align 8 .b8 own[64];
+        mov.u32 %r1, %tid.x; mov.u32 %r2, own; mad.lo.u32 %r2, %r1, 8, %r2; mov.u32 %r3, stage; mad.lo.u32 %r3, %r1, 16, %r3;
+        mad.lo.u64 %d1, %lane64, 16, %src; mad.lo.u64 %d2, %lane64, 16, %peer_dst;
+        mbarrier.init.shared::cta.b64 [%r2], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;
+        {LOAD} [%r3], [%d1], 16, [%r2];
+        W: mbarrier.try_wait.parity.shared::cta.b64 %q, [%r2], 0; @!%q bra W;
+        {STORE} [%d2], [%r3], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; """
+    found = right_under(
+        body, lambda rank: copied(np.arange(128, dtype=np.uint32) + (rank + 1) % 2), world_size=2, grid=4, block=8
+    )
+    assert all(found)
+
+
+def test_bytes_are_counted_by_kind_and_by_link() -> None:
+    body = f"""{INIT} {expect(1024)} {LOAD} [stage], [%src], 512, [bar]; {LOAD} [stage+512], [%peer_src], 512, [bar]; {wait()}
+        {STORE} [%peer_dst], [stage], 1024; {STORE} [%dst+1024], [stage], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+    outcome = outcome_of(body, {}, world_size=3)
+    assert not any(outcome.errors)
+    accesses = outcome.counters["accesses"]
+    assert accesses["own_read"] == {"count": 3, "bytes": 3 * 512}
+    assert accesses["peer_read"] == {"count": 3, "bytes": 3 * 512}
+    assert accesses["peer_write"] == {"count": 3, "bytes": 3 * 1024}
+    assert accesses["own_write"] == {"count": 3, "bytes": 3 * 256}
+    assert outcome.counters["links"] == {"0->1": 1536, "1->2": 1536, "2->0": 1536}
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    body = f"{TestLoads.FIRST} {wait()} {TestStores.TWICE} cp.async.bulk.wait_group 0;"
+    for schedule in ({}, {"schedule": "random", "seed": 3}):
+        first, second = (outcome_of(body, schedule, world_size=2, grid=4, block=1) for _ in range(2))
+        assert not any(first.errors)
+        assert first.counters == second.counters
+
+
+def test_waiting_counts_as_one_instruction() -> None:
+    body = f"{fill('1', 16)} {STORE} [%dst], [stage], 16; cp.async.bulk.commit_group; "
+    lengths = [
+        succeed_count(body + "cp.async.bulk.wait_group 0; " * times + "cp.async.bulk.wait_group 0;") for times in (0, 3)
+    ]
+    assert lengths[1] - lengths[0] == 3
+
+
+def succeed_count(body: str) -> int:
+    outcome = outcome_of(body, {})
+    assert not any(outcome.errors)
+    return int(outcome.counters["instructions"])
