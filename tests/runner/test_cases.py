@@ -60,13 +60,6 @@ def test_ids_are_stable_and_tell_cases_apart() -> None:
     assert cases[0].id == "all_reduce-one_shot-float16-float32-sum-n8-1024B-out_of_place-normal-s0"
 
 
-@pytest.mark.parametrize("name", ["allreduce_bf16", "allreduce_fp16", "allreduce_fp32", "accumulator_study"])
-def test_the_catalogue_can_do_every_experiment(name: str) -> None:
-    with hydra_over():
-        for job in compose_jobs([f"+exp={name}"], multirun=False):
-            check_against_catalogue(job.request)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
