@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Gives the exit code: 0 all passed or were refused, 1 some were wrong or failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--sample", action="store_true", help="every pair of the axes' values instead of all rows")
+    parser.add_argument("--few", action="store_true", help="three rows a cell and world size")
     parser.add_argument("--kernel", action="append", help="only this one, such as all_reduce/one_shot; may be repeated")
     parser.add_argument("--world-size", action="append", type=int, help="only this one; may be repeated")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
@@ -63,7 +64,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
     if options.sample:
         names = {spec.name for spec in specs}
         return [row for row in sample() if row.name in names and row.world_size in sizes]
-    return all_rows(specs, sizes)
+    return all_rows(specs, sizes, few=options.few)
 
 
 def _run(rows: list[Row], options: argparse.Namespace) -> Iterator[list[Outcome]]:

@@ -70,21 +70,26 @@ def cells() -> Iterator[Cell]:
                 yield Cell(spec.name, dtype, NONE, NONE)
 
 
-def rows(cell: Cell, world_size: int) -> Iterator[Row]:
-    """What a cell is run with in a world: every kind of input, placement, shape and root, in few rows."""
+def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
+    """What a cell is run with in a world: every kind of input, placement, shape and root, in few rows.
+
+    few: the most telling three of them, for GPUs, on which each takes longer to set up than to run.
+    """
     spec = catalogue.find(cell.name)
     first, last = spec.placements[0], spec.placements[-1]
     plan = [
         ("odd", "normal", first, "last"),
         ("whole", "edge", last, "first"),
+        ("long", "normal", first, "middle"),
         ("few", "exact", first, "middle"),
         ("odd", "edge", first, "first"),
         ("none", "normal", last, "first"),
         ("long", "exact", last, "last"),
-        ("long", "normal", first, "middle"),
     ]
+    if few:
+        plan = plan[:3] if spec.op != "barrier" else plan[3:4]
     refused = next((where for where in PLACEMENTS if where not in spec.placements), None)
-    if refused:
+    if refused and not few:
         plan.append(("whole", "normal", refused, "first"))
     for shape, inputs, placement, root in plan:
         if shape != "long" or world_size <= LARGEST_LONG_WORLD:
@@ -137,14 +142,14 @@ def refusal(case: Case, arch: str) -> str | None:
     return refuses(catalogue.find(case.name), catalogue.collective(case.op), case, traits)
 
 
-def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD_SIZES) -> list[Row]:
+def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD_SIZES, few: bool = False) -> list[Row]:
     """The whole matrix of these kernels; rows whose cases are the same (a barrier has one size) stand once."""
     names = {spec.name for spec in specs}
     found: dict[str, Row] = {}
     for cell in cells():
         if cell.name in names:
             for world_size in world_sizes:
-                for row in rows(cell, world_size):
+                for row in rows(cell, world_size, few):
                     found.setdefault(case_of(row).id, row)
     return list(found.values())
 

@@ -98,6 +98,13 @@ def test_whole_rows_are_other_cases_each() -> None:
     assert 0 in {case_of(row).size_bytes for row in found}
 
 
+def test_few_rows_are_some_of_all() -> None:
+    specs = (catalogue.find("reduce/pull"), catalogue.find("barrier/peers"))
+    few, whole = ({case_of(row).id for row in all_rows(specs, (4,), few)} for few in (True, False))
+    assert few < whole
+    assert len(few) == 3 * REDUCED + 1 + 10, "a barrier's token, and its ten refused dtypes"
+
+
 ROW = Row("all_reduce/one_shot", "float32", "native", "sum", 2, "exact", "out_of_place", "few", "first")
 
 
