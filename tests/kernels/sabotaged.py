@@ -135,4 +135,5 @@ SABOTAGED: dict[str, KernelSpec] = {
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),
     )
 }
-"""By name: "all_reduce/one_shot_no_entry_barrier", "all_reduce/ll_banks_1" and so on; by SMALL's launches the barriers'."""
+"""By name: "all_reduce/one_shot_no_entry_barrier", "all_reduce/ll_banks_1" and so on; the barriers' by SMALL's
+launches."""
