@@ -59,6 +59,16 @@ def test_an_unfit_case_is_refused_with_its_reason(
     assert "\n" not in reason
 
 
+@pytest.mark.parametrize(("multiprocessors", "fit"), [(0, True), (64, True), (63, False)])
+def test_a_gpu_that_cannot_hold_all_blocks_at_once_is_refused(
+    case_of: Callable[..., Case], multiprocessors: int, fit: bool
+) -> None:
+    """1 MiB takes one_shot 64 blocks, each of which waits for one of every other rank. 0: simulated."""
+    reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, multiprocessors=multiprocessors))
+    assert (reason is None) == fit
+    assert fit or (reason is not None and "64 blocks at once" in reason and "63 multiprocessors" in reason)
+
+
 def test_an_empty_message_is_fit(case_of: Callable[..., Case]) -> None:
     assert refuses(one_shot.SPEC, case_of("one_shot", size_bytes=0), TRAITS) is None
 
@@ -74,7 +84,8 @@ def test_a_message_too_large_is_refused(case_of: Callable[..., Case]) -> None:
     assert most is not None
     assert refuses(ll.SPEC, case_of("ll", size_bytes=most), TRAITS) is None
     reason = refuses(ll.SPEC, case_of("ll", size_bytes=most + 2), TRAITS)
-    assert reason == f"all_reduce/ll is for small messages: up to {most} bytes, not {most + 2}"
+    limit = f"up to {most} bytes, not {most + 2}"
+    assert reason == f"all_reduce/ll is for small messages: {limit}; take all_reduce/two_shot"
 
 
 @pytest.mark.parametrize(("root", "fit"), [(0, True), (7, True), (8, False), (-1, False)])
