@@ -39,11 +39,12 @@ from cutlass import Int32, Int64
 from kernels import device
 from kernels.arithmetic import join, split
 from kernels.messages import Message
-from kernels.peers import BATCH, Peers, accumulate, reduced
+from kernels.peers import Peers, accumulate, reduced
 from kernels.signals import LOOK_EVERY, report
 from kernels.slots import TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.status import ENTRY, EXIT
 from kernels.traverse import each_vector, when
+from kernels.tuning import BATCH
 
 if TYPE_CHECKING:
     from kernels.frame import Frame

@@ -176,6 +176,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         fold="from_next_rank",
         owner=owner,
         dtypes=FLOATS,
+        why_not={"dtype": "integers have no value to spare for a sign that nothing came yet: take all_reduce/ll"},
         reductions=FLOAT_REDUCTIONS,
         positive_zero="results",
         max_size_bytes=4 << 20,
