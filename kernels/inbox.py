@@ -82,7 +82,7 @@ class Sentinel:
 
 
 class Flagged:
-    """Each word of a unit beside a flag, a word that no other launch has, and that is never zero."""
+    """Each word of a unit beside a flag, a word that no other of the last 2^31 launches has, and never zero."""
 
     slots = 2
 
