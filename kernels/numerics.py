@@ -100,9 +100,12 @@ def _fold_from(
 ) -> torch.Tensor:
     if first is None:
         return _fold_in_order(parts, wide, reduction)
+    starts = torch.unique(first).tolist()
+    if len(starts) == 1:
+        return _fold_in_order([*parts[starts[0] :], *parts[: starts[0]]], wide, reduction)
     bits = [bits_of(part) for part in parts]
     result = torch.empty_like(bits[0])
-    for start in torch.unique(first).tolist():
+    for start in starts:
         here = (first == start).nonzero().squeeze(1)
         rotated = [part[here].view(parts[0].dtype) for part in (*bits[start:], *bits[:start])]
         result[here] = bits_of(_fold_in_order(rotated, wide, reduction))

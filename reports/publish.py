@@ -19,8 +19,8 @@ from reports.record import Record
 
 PLACE = Path("reports") / "published"
 
-FEATURED_DTYPE = "bfloat16"
-"""The README shows this dtype, if there is any of it, at the largest world size; table.md shows all."""
+FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
+"""The README shows this dtype and this op, if there is any of it, at the largest world size; table.md shows all."""
 
 _MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do not edit -->"
 _INCLUDED = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -100,9 +100,9 @@ def featured(records: Sequence[Record]) -> Section:
     if not sections:
         raise ValueError("what is published has no timing; only real hardware gives one")
 
-    def rank(section: Section) -> tuple[bool, int]:
+    def rank(section: Section) -> tuple[bool, int, bool]:
         case = section.records[0].case
-        return case["dtype"] == FEATURED_DTYPE, int(case["world_size"])
+        return case["dtype"] == FEATURED_DTYPE, int(case["world_size"]), case["op"] == FEATURED_OP
 
     return max(sections, key=rank)
 
@@ -120,7 +120,7 @@ def _included(name: str, published: dict[str, list[Record]]) -> str:
     place = f"{PLACE.as_posix()}/{name}"
     return (
         f"\n{shown}\n![time and bus bandwidth over bytes]({place}/figure.svg)\n\n"
-        f"All dtypes and world sizes: [{place}/table.md]({place}/table.md); "
+        f"All ops, dtypes and world sizes: [{place}/table.md]({place}/table.md); "
         f"the commands that made them: [README]({place}/README.md).\n\n"
     )
 

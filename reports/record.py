@@ -97,9 +97,9 @@ class Check:
     ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
     guard_faults has one sentence for every guard zone that was written to.
 
-    Relative errors are shares of the sum of an element's contributions' magnitudes, over the elements where that is
-    finite and not 0; None where nothing was summed. results says how many different results the ranks had in all, where
-    all should have the same; else None.
+    Relative errors, the largest and the root mean square, are shares of the root mean square of R, over the elements
+    where all is finite; None for integers and where nothing is reduced. results says how many different results the
+    ranks had in all, where all should have the same; else None.
     """
 
     method: str

@@ -2,7 +2,7 @@
 
 Errors are those of reports.record.Check: distances to the exact sum rounded once to the data type, so that a result
 that is rounded once has error 0. Near a sum of zero a unit in the last place is tiny, and a largest error in such units
-huge, however good the sum was: the errors relative to the sum of the contributions' magnitudes say what rounding did.
+huge, however good the sum was: errors relative to the results' root mean square say what rounding did.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
 class Point:
     """One world size of a series, over all sizes and seeds.
 
-    Relative errors are shares of the sum of the contributions' magnitudes, in units of u; None where records lack them.
+    Relative errors are shares of the results' root mean square, in units of u; None where records lack them.
     ranks_agree: all ranks had the same bits. results: so many different results the ranks had, None where that is not
     known.
     """
@@ -76,7 +76,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of a point: its name in MLflow, what a table says above it, and how it is read and written."""
+    """One figure of a point: its name in MLflow, what stands at its axis, and how it is read."""
 
     key: str
     title: str
@@ -84,11 +84,14 @@ class Measure:
 
 
 MEASURES = (
-    Measure("max_ulp_error", "largest error, ulp", lambda point: point.max_ulp_error),
+    Measure("rms_relative_error", "root-mean-square error, u * results' rms", lambda point: point.rms_relative_error),
+    Measure("max_relative_error", "largest error, u * results' rms", lambda point: point.max_relative_error),
     Measure("rms_ulp_error", "root-mean-square error, ulp", lambda point: point.rms_ulp_error),
-    Measure("max_relative_error", "largest error, u * sum |x|", lambda point: point.max_relative_error),
-    Measure("rms_relative_error", "root-mean-square error, u * sum |x|", lambda point: point.rms_relative_error),
+    Measure("max_ulp_error", "largest error, ulp", lambda point: point.max_ulp_error),
 )
+
+PAIRS = (("u * rms of the results", MEASURES[:2]), ("ulp", MEASURES[2:]))
+"""What stands in one table: a unit, and its two measures."""
 
 
 def series(records: Sequence[Record]) -> list[Series]:
@@ -186,31 +189,30 @@ def _sheets(curves: Sequence[Series]) -> list[Sheet]:
     sheets = []
     for op, reduction, inputs in kinds:
         own = [one for one in curves if (one.op, one.reduction, one.inputs) == (op, reduction, inputs)]
-        for measure in MEASURES:
-            if all(measure.value(point) is None for one in own for point in one.points):
+        for unit, pair in PAIRS:
+            if all(pair[0].value(point) is None for one in own for point in one.points):
                 continue
             groups = tuple(
-                tuple(Line(_cells(one, measure)) for one in own if one.dtype == dtype)
+                tuple(Line(_cells(one, pair, columns)) for one in own if one.dtype == dtype)
                 for dtype in dict.fromkeys(one.dtype for one in own)
             )
-            filled = tuple(
-                tuple(Line({column: line.cells.get(column, "-") for column in columns}) for line in group)
-                for group in groups
-            )
-            heading = f"{op} {reduction}, {inputs} inputs, n ranks: {measure.title}"
-            sheets.append(Sheet(heading, columns, filled, frozenset(f"n={size}" for size in sizes)))
+            heading = f"{op} {reduction}, {inputs} inputs, n ranks: root-mean-square error / largest error, in {unit}"
+            sheets.append(Sheet(heading, columns, groups, frozenset(f"n={size}" for size in sizes)))
     return sheets
 
 
-def _cells(one: Series, measure: Measure) -> dict[str, str]:
-    errors = {f"n={point.world_size}": _number(measure.value(point)) for point in one.points}
-    return {
+def _cells(one: Series, pair: Sequence[Measure], columns: Sequence[str]) -> dict[str, str]:
+    errors = {
+        f"n={point.world_size}": " / ".join(_number(measure.value(point)) for measure in pair) for point in one.points
+    }
+    cells = {
         "dtype": one.dtype,
         "accumulator": one.accumulator,
         "algorithm": one.algorithm,
         **errors,
         "ranks agree": agreement(one),
     }
+    return {column: cells.get(column, "-") for column in columns}
 
 
 def agreement(one: Series) -> str:
@@ -222,24 +224,24 @@ def agreement(one: Series) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, whole numbers as they are."""
+    """Two or three digits."""
     if value is None:
         return "-"
-    if value == int(value) and value < 1e6:
-        return str(int(value))
-    return f"{value:.3g}"
+    if value >= 1e5:
+        return f"{value:.1e}".replace("e+0", "e")
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2g}"
 
 
 def _captions(curves: Sequence[Series]) -> list[str]:
     lines = [
         "error: distance from the exact sum rounded once to the dtype, over all ranks, sizes and launches: 0 is the "
         "best there is",
-        "ulp: representable numbers of the dtype in between; where the sum is near 0 they lie close, and the largest "
-        "error counts many of them",
+        "ulp: representable numbers of the dtype in between; where a sum is near 0 they lie close, and an error counts "
+        "many of them",
     ]
     if any(point.max_relative_error is not None for one in curves for point in one.points):
         lines.append(
-            "u * sum |x|: the error over the sum of the contributions' magnitudes, in units of the dtype's unit "
+            "u * rms of the results: the error over the root mean square of all results, in units of the dtype's unit "
             "roundoff u (bfloat16: 2**-8)"
         )
     lines.append(

@@ -139,6 +139,8 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> str | No
         return f"{case.size_bytes} bytes are no whole number of {case.dtype} elements of {case.itemsize} bytes"
     if case.size_bytes % baseline.size_multiple_bytes:
         return f"{baseline.name} takes multiples of {baseline.size_multiple_bytes} bytes, not {case.size_bytes}"
+    if case.offset and not baseline.uses_heap:
+        return f"{baseline.name} is run on buffers of its own, which begin at a boundary: give offset=0"
     if traits.world_size != case.world_size:
         return f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
     if not 2 <= case.world_size <= baseline.max_world_size:

@@ -81,8 +81,13 @@ def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
     """Whether nothing that a kernel says of itself is against a size."""
     step = _step_bytes(request.op, request.dtype, request.world_size)
     case = _case(request, spec.algorithm, size_bytes // step * step)
-    fits = spec.max_size_bytes is None or case.size_bytes <= spec.max_size_bytes
-    return fits and spec.refusal(case, request.fabric.arch) is None
+    return not _is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
+
+
+def _is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
+    """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
+    most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
+    return most is not None and case.size_bytes > most
 
 
 def names_of(request: Request) -> tuple[str, ...]:
@@ -216,6 +221,8 @@ def heap_bytes_to_measure(cases: Sequence[Case]) -> int:
     total = 0
     for case in cases:
         known = find_baseline(case.algorithm) or find(case.name)
+        if _is_too_large(case, known):
+            continue
         if isinstance(known, KernelSpec):
             total += _arenas_bytes(case) + sum(_aligned(size) + GAP_BYTES for size in _overhead(case, known))
         elif known.uses_heap:
@@ -256,7 +263,7 @@ def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
                 f"give a multiple of {case.itemsize}, such as {near_sizes}"
             )
         heap_bytes = request.fabric.heap_bytes
-        if heap_bytes_needed(case, spec) > heap_bytes:
+        if not _is_too_large(case, spec) and heap_bytes_needed(case, spec) > heap_bytes:
             most = largest_fitting(case, spec, heap_bytes)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
             raise RequestError(

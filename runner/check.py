@@ -9,7 +9,7 @@ summed in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +21,7 @@ from kernels.spec import Case, Collective, KernelSpec
 from reports.record import Check, Mismatch
 from runner.baselines import Baseline, find_baseline
 from runner.inputs import CPU
-from runner.reference import Comparison, Reference, has_reference, method_of, reference_of
+from runner.reference import Comparison, Reference, Scale, has_reference, method_of, reference_of
 from runner.reference import Promise as Promise
 from runner.reference import forget_references as forget_references
 
@@ -45,8 +45,7 @@ class RankCheck:
     bound: str = ""
     bound_value: float | None = None
     bound_used: float | None = None
-    max_relative_error: float | None = None
-    squared_relative_error: float | None = None
+    scale: Scale | None = None
 
 
 def promise_of(case: Case) -> KernelSpec | Baseline:
@@ -103,8 +102,7 @@ def check_rank(
         bound=limit.formula if limit else "",
         bound_value=reference.bound_value,
         bound_used=max(one.bound_used or 0.0 for one in found) if limit else None,
-        max_relative_error=_over(max, (one.max_relative_error for one in found)),
-        squared_relative_error=_over(sum, (one.squared_relative_error for one in found)),
+        scale=_together(one.scale for one in found),
     )
 
 
@@ -126,7 +124,7 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
     # In orders of their own, ranks get the same bits only where no order matters.
     same_bits = promised and (spec.same_order or method_of(case, spec, collective) != "bitwise_fold")
     results = len({one.digest for one in checks})
-    squared = _over(sum, (one.squared_relative_error for one in checks if one.elements))
+    largest_share, share = _relative(_together(one.scale for one in checks))
     elements = sum(one.elements for one in checks)
     shares = [one.bound_used for one in checks if one.bound_used is not None]
     values = [one.bound_value for one in checks if one.bound_value is not None]
@@ -147,8 +145,8 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
         bound_value=max(values) if values else None,
         bound_used=max(shares) if shares else None,
         guard_faults=tuple(f"rank {one.rank}: {fault}" for one in checks for fault in one.guard_faults),
-        max_relative_error=_over(max, (one.max_relative_error for one in checks if one.elements)),
-        rms_relative_error=None if squared is None else math.sqrt(squared / elements),
+        max_relative_error=largest_share,
+        rms_relative_error=share,
         results=results if same else None,
     )
 
@@ -173,11 +171,18 @@ def _bit_text(value: torch.Tensor) -> str:
     return f"0x{int(bits_of(value)) & ((1 << width) - 1):0{width // 4}x}"
 
 
-def _over(combine: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
-    """The largest of, or the sum of values that are all there; None where one is missing or there are none."""
-    listed = list(values)
-    known = [value for value in listed if value is not None]
-    return combine(known) if known and len(known) == len(listed) else None
+def _together(scales: Iterable[Scale | None]) -> Scale | None:
+    """All of several outputs; None where none has any."""
+    known = [scale for scale in scales if scale is not None]
+    return sum(known, Scale()) if known else None
+
+
+def _relative(scale: Scale | None) -> tuple[float | None, float | None]:
+    """The largest error, and the root of the mean square, over the results' root mean square; None where that is 0."""
+    if scale is None or not scale.elements or not 0 < scale.squared_result < math.inf:
+        return None, None
+    result = math.sqrt(scale.squared_result / scale.elements)
+    return scale.largest / result, math.sqrt(scale.squared_error / scale.elements) / result
 
 
 def _largest(values: Iterable[float]) -> float:

@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner.mistakes import RequestError, first_line, near, one_of
 from runner.schema import SECTIONS
-from runner.sizes import are_given, format_bytes, parse_bytes, sizes_of
+from runner.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 """Where the configuration lies: beside the packages, whatever the working folder is."""
@@ -162,12 +162,13 @@ def validate(config: DictConfig) -> Request:
         raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from None
     assert isinstance(plain, dict)
     values: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "hydra"}
+    dtype, accumulator = _types(values)
     return Request(
         op=_word(values, "op"),
         algorithms=_algorithms(values["algorithms"]),
         baselines=_baselines(values["baselines"]),
-        dtype=_word(values, "dtype"),
-        accumulator=_word(values, "accumulator"),
+        dtype=dtype,
+        accumulator=accumulator,
         reduction=_word(values, "reduction"),
         world_size=_world_size(values["world_size"]),
         sizes_bytes=sizes_of(values["sizes"]),
@@ -233,6 +234,20 @@ def _deadline(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give seconds that a case may take")
     return value
+
+
+def _types(values: dict[str, Any]) -> tuple[str, str]:
+    """dtype and accumulator. dtype=bfloat16/native is short for both: a sweep can go over such pairs."""
+    dtype, accumulator = _word(values, "dtype"), _word(values, "accumulator")
+    name, slash, other = dtype.partition("/")
+    if not slash:
+        return dtype, accumulator
+    if not name or not other or accumulator not in (AUTO, other):
+        raise RequestError(
+            f"'{dtype}' and the accumulator '{accumulator}' (dtype, accumulator), give dtype=bfloat16/native or the "
+            "accumulator by itself"
+        )
+    return name, other
 
 
 def _algorithms(value: object) -> tuple[str, ...] | Literal["auto", "all"]:

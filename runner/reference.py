@@ -71,9 +71,28 @@ class Promise(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """What relative errors are made of, over the elements where output and nearest are finite: so many elements, their
+    largest error, the sums of squares of errors and of nearest."""
+
+    elements: int = 0
+    largest: float = 0.0
+    squared_error: float = 0.0
+    squared_result: float = 0.0
+
+    def __add__(self, other: Scale) -> Scale:
+        return Scale(
+            self.elements + other.elements,
+            max(self.largest, other.largest),
+            self.squared_error + other.squared_error,
+            self.squared_result + other.squared_result,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """One output against its reference. first_index: of the first wrong element, -1 where there is none. Relative
-    errors: see reports.record.Check; None where nothing was summed."""
+    """One output against its reference. first_index: of the first wrong element, -1 where there is none. scale: see
+    Scale; None where the op only moves data, and for integers."""
 
     wrong: int
     first_index: int
@@ -82,8 +101,7 @@ class Comparison:
     squared_ulp_error: float
     bound_used: float | None
     digest: str
-    max_relative_error: float | None = None
-    squared_relative_error: float | None = None
+    scale: Scale | None = None
 
 
 @dataclass(slots=True)
@@ -92,8 +110,8 @@ class Reference:
     counted.
 
     expected holds the bits demanded by all methods but "bound", limit the interval of that one, and exact the exact
-    result in float64. chosen: the result is one of the contributions, so that what is permitted has no error. magnitude
-    is the sum of the magnitudes of what was summed (float64), None where nothing was.
+    result in float64. chosen: the result is one of the contributions, so that what is permitted has no error. reduced
+    says that relative errors mean something: floats of an op that reduces.
     """
 
     method: str
@@ -103,7 +121,7 @@ class Reference:
     exact: torch.Tensor | None = None
     bound_value: float | None = None
     chosen: bool = False
-    magnitude: torch.Tensor | None = None
+    reduced: bool = False
     _seen: list[tuple[torch.Tensor, Comparison]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -192,16 +210,15 @@ def make_reference(
     total = total or exact_sum(parts)
     exact = total.value if case.reduction == "sum" else exact_average(parts, total)
     nearest = round_to(exact, parts[0].dtype) if len(parts) > 1 else parts[0].clone()
-    magnitude = total.magnitude if case.reduction == "sum" else total.magnitude / len(parts)
     if method == "bitwise":
         assert torch.equal(to_float64(nearest), exact), f"{case.id}: the exact inputs' results are not exact"
-        return Reference(method, nearest, nearest, magnitude=magnitude)
+        return Reference(method, nearest, nearest, reduced=True)
     if method == "bound":
         limit = bound(parts, case.accumulator, case.reduction, total)
-        return Reference(method, nearest, None, limit, exact, limit.largest_error, magnitude=magnitude)
+        return Reference(method, nearest, None, limit, exact, limit.largest_error, reduced=True)
     first = _first(case, spec, rank, parts[0].device)
     expected = fold(parts, case.accumulator, case.reduction, first, spec.positive_zero)
-    return Reference(method, nearest, expected, magnitude=magnitude)
+    return Reference(method, nearest, expected, reduced=True)
 
 
 def _exact_reference(case: Case, spec: Promise, method: str, parts: list[torch.Tensor]) -> Reference:
@@ -236,8 +253,8 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
     digest = hashlib.sha256(bits_of(output).contiguous().cpu().numpy().data).hexdigest()
     limit, expected, nearest = reference.limit, reference.expected, reference.nearest
     if not output.numel() or (expected is nearest and torch.equal(bits_of(output), bits_of(nearest))):
-        none = None if reference.magnitude is None else 0.0
-        return Comparison(0, -1, 0.0, 0, 0.0, 0.0 if limit else None, digest, none, none)
+        scale = _scale(torch.zeros(()), nearest) if reference.reduced else None
+        return Comparison(0, -1, 0.0, 0, 0.0, 0.0 if limit else None, digest, scale)
     if limit is not None:
         right = limit.permits(output)
     else:
@@ -250,10 +267,6 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
         ulps[right] = 0
     error = (to_float64(output) - to_float64(nearest)).abs()
     error[ulps == 0] = 0.0  # equal infinities and NaN would give NaN
-    relative = None
-    if reference.magnitude is not None:
-        counts = reference.magnitude.isfinite() & (reference.magnitude > 0) & error.isfinite()
-        relative = torch.where(counts, error / reference.magnitude, 0.0)
     return Comparison(
         wrong=wrong,
         first_index=int(right.to(torch.uint8).argmin()) if wrong else -1,
@@ -262,9 +275,18 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
         squared_ulp_error=float(ulps.to(torch.float64).square().sum()),
         bound_used=limit.largest_share(output) if limit else None,
         digest=digest,
-        max_relative_error=None if relative is None else float(relative.max()),
-        squared_relative_error=None if relative is None else float(relative.square().sum()),
+        scale=_scale(error, nearest) if reference.reduced else None,
     )
+
+
+def _scale(error: torch.Tensor, nearest: torch.Tensor) -> Scale:
+    result = to_float64(nearest)
+    counts = result.isfinite() & error.to(result.device).isfinite()
+    if not bool(counts.any()):
+        return Scale()
+    error = torch.where(counts, error.to(result.device), 0.0)
+    squares = torch.where(counts, result, 0.0).square().sum()
+    return Scale(int(counts.sum()), float(error.max()), float(error.square().sum()), float(squares))
 
 
 class _Kept(Generic[Made]):

@@ -45,7 +45,7 @@ class Stream:
 
 def draw(stream: Stream, seed: int, rank: int, numel: int, piece: int) -> torch.Tensor:
     """The first numel elements of a rank's stream (1-D, on the CPU), made in pieces of so many elements."""
-    made = torch.empty(numel, dtype=_signed_bits(stream.dtype))
+    made = torch.empty(numel, dtype=_signed_bits(stream.dtype), device="cpu")
     source, common = _Source(seed, (rank,)), _Source(seed, (0, 1))
     for start in range(0, numel, piece):
         length = min(piece, numel - start)

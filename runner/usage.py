@@ -24,7 +24,8 @@ keys (conf/config.yaml has the values they start from; symlab --cfg job shows th
   algorithms=[one_shot,two_shot]  names from above; auto, or all: also those whose needs the fabric doesn't have
   baselines=auto                  all on GPUs, none simulated; or none, or names from above
   dtype=auto                      {", ".join(FLOATS)},
-                                  {", ".join(INTEGERS)}; moving data: uint8, too
+                                  {", ".join(INTEGERS)}; moving data: uint8, too;
+                                  dtype=bfloat16/native is short for dtype and accumulator
   accumulator=auto                of sums: native, the dtype itself; float32 for 16 and 8 bits; float16 for 8 bits;
                                   auto: float32 where that can be, else native
   reduction=auto                  sum, min, max, avg; of integers and, or, xor; auto: sum, or none where data only moves

@@ -188,7 +188,7 @@ def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
 
 @pytest.mark.parametrize("op", MODULES)
 @pytest.mark.parametrize("defect", SABOTAGE)
-def test_each_wait_is_missed(compiled: Compiled, opcodes: Opcodes, op: str, defect: str) -> None:
+def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
     right, broken = SPECS[op], sabotaged(SPECS[op], defect)
     case = case_of(right, 3, ROUNDS[op])
     launches = launches_of(compiled, right, case)

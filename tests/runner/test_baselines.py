@@ -72,6 +72,8 @@ def test_each_can_do_a_usual_case_on_gpus_and_none_in_the_simulator(name: str) -
         ("torch/one_shot", {"size_bytes": 6}, "torch/one_shot takes multiples of 4 bytes, not 6"),
         ("nccl", {"size_bytes": 6}, None),
         ("nccl", {"size_bytes": 7}, "7 bytes are no whole number of bfloat16 elements of 2 bytes"),
+        ("nccl", {"offset": 1}, "nccl is run on buffers of its own, which begin at a boundary: give offset=0"),
+        ("nvshmem", {"offset": 1}, None),
         ("nccl", {"world_size": 4}, "the case wants 4 ranks, and the fabric nvshmem has 8"),
         ("nccl", {"op": "broadcast"}, "nccl does not do broadcast: it does all_reduce"),
     ],

@@ -60,13 +60,6 @@ def test_ids_are_stable_and_tell_cases_apart() -> None:
     assert cases[0].id == "all_reduce-one_shot-float16-float32-sum-n8-1024B-out_of_place-normal-s0"
 
 
-@pytest.mark.parametrize("name", ["allreduce_bf16", "allreduce_fp16", "allreduce_fp32", "accumulator_study"])
-def test_the_catalogue_can_do_every_experiment(name: str) -> None:
-    with hydra_over():
-        for job in compose_jobs([f"+exp={name}"], multirun=False):
-            check_against_catalogue(job.request)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -334,6 +327,15 @@ def test_all_that_is_timed_together_fits_the_heap() -> None:
         check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))
     check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "timing.mode=none"))
     check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "check=false"))
+
+
+def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses() -> None:
+    """all_reduce/ll beside one_shot at 64 MiB: its inboxes would be 4 n times as large, and it is refused."""
+    asked = on_gpus("algorithms=[one_shot,ll]", "sizes=[64M]", "baselines=none", "world_size=8", "fabric.heap_bytes=1G")
+    check_against_catalogue(asked)
+    both, alone = cases_of(asked), cases_of(on_gpus("algorithms=[one_shot]", "sizes=[64M]", "baselines=none"))
+    assert heap_bytes_to_measure(both) - heap_bytes_to_measure(alone) < 1 << 20
+    assert heap_bytes_needed(both[1], find("all_reduce/ll")) > 1 << 30, "what it would take"
 
 
 def test_a_simulated_heap_has_its_own_limit() -> None:

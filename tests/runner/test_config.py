@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kernels.dtypes import ACCUMULATORS
 from runner.compose import ComposedJob, compose_jobs, experiments, hydra_over
 from runner.config import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
 from runner.mistakes import RequestError
@@ -50,26 +51,40 @@ def test_allreduce_bf16_is_what_the_readme_says() -> None:
 
 def test_the_study_is_a_sweep_of_its_own() -> None:
     jobs = composed("+exp=accumulator_study")
-    assert [(job.request.accumulator, job.request.world_size) for job in jobs] == [
-        (accumulator, world_size) for accumulator in ("native", "float32") for world_size in (2, 4, 8)
+    pairs = dict.fromkeys((job.request.dtype, job.request.accumulator) for job in jobs)
+    assert list(pairs) == [
+        (dtype, accumulator)
+        for dtype in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32")
+        for accumulator in ACCUMULATORS[dtype][: 1 if dtype == "float32" else None]
     ]
-    assert [job.number for job in jobs] == list(range(6))
+    assert [job.request.world_size for job in jobs] == [2, 4, 8, 16, 32, 72] * len(pairs)
+    assert [job.number for job in jobs] == list(range(66))
+
+
+def test_a_pair_of_types_is_short_for_both() -> None:
+    (job,) = composed("dtype=float8_e5m2/float16")
+    assert (job.request.dtype, job.request.accumulator) == ("float8_e5m2", "float16")
+    (same,) = composed("dtype=bfloat16/native", "accumulator=native")
+    assert (same.request.dtype, same.request.accumulator) == ("bfloat16", "native")
+    for line in ("dtype=bfloat16/", "dtype=/native"):
+        assert "give dtype=bfloat16/native" in refusal(line)
+    assert "(dtype, accumulator)" in refusal("dtype=bfloat16/native", "accumulator=float32")
 
 
 def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
     (job,) = composed("+exp=allreduce_bf16", "world_size=3", "sizes.max=4K")
     assert (job.request.world_size, job.request.sizes_bytes) == (3, (1024, 4096))
-    jobs = composed("+exp=accumulator_study", "world_size=3")
-    assert [job.request.world_size for job in jobs] == [3, 3]
+    jobs = composed("+exp=accumulator_study", "dtype=bfloat16")
+    assert [job.request.world_size for job in jobs] == [2, 4, 8, 16, 32, 72]
     (one,) = composed("+exp=accumulator_study", "hydra.mode=RUN", "accumulator=native")
     assert one.request.accumulator == "native"
 
 
 def test_a_sweep_over_experiments_keeps_the_sweep_of_each() -> None:
-    jobs = composed("+exp=accumulator_study,allreduce_fp16", "seed=1,2", multirun=True)
-    assert [job.experiment for job in jobs] == ["accumulator_study"] * 12 + ["allreduce_fp16"] * 2
+    jobs = composed("+exp=barrier,allreduce_fp16", "seed=1,2", multirun=True)
+    assert [job.experiment for job in jobs] == ["barrier"] * 6 + ["allreduce_fp16"] * 2
     assert [job.request.seed for job in jobs[:4]] == [1, 2, 1, 2]
-    assert {job.request.world_size for job in jobs[:12]} == {2, 4, 8}
+    assert {job.request.world_size for job in jobs[:6]} == {2, 4, 8}
 
 
 def test_sweeps_of_lists_ranges_and_sizes() -> None:

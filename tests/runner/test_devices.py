@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernels.catalogue import find
+from kernels.dtypes import FLOATS, INTEGERS, NONE, accumulators_of, reductions_of
 from kernels.spec import Case
 from runner import check, inputs
 from runner.baselines import find_baseline
@@ -50,11 +51,32 @@ def test_the_check_makes_no_tensor_on_the_default_device(algorithm: str, kind: s
     check.forget_references()
     output = parts[0] + parts[1] + parts[2] + parts[3]
     if promise.owner is not None:
-        owner = promise.owner(case.numel, 4, case.dtype)  # made on the host, and moved by the check
+        owner = promise.owner(case, 0)  # made on the host, and moved by the check
         promise = dataclasses.replace(promise, owner=lambda *_: owner)
     given = parts if kind == "wide" else None
     with NoHiddenTensors():
         found = check_rank(case, promise, 0, [output], (), inputs=given)
     assert found.elements == 1000
+    inputs.forget_inputs()
+    check.forget_references()
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("algorithm", ["one_shot", "multimem_one_shot"])
+def test_no_dtype_or_reduction_does(dtype: str, algorithm: str) -> None:
+    """With edge inputs, which take every way through bounds and exact sums; wrong results are looked at, too."""
+    promise = dataclasses.replace(find(f"all_reduce/{algorithm}"), positive_zero="results")
+    for reduction in reductions_of(dtype):
+        accumulator = accumulators_of(dtype, reduction)[-1]
+        case = Case("all_reduce", algorithm, dtype, accumulator, reduction, 960, 3, inputs="edge")
+        output = make_input(case, 0, case.numel)
+        check.forget_references()
+        with NoHiddenTensors():
+            found = check_rank(case, promise, 0, [output], ())
+        assert found.wrong > 0
+    moved = Case("broadcast", "push", dtype, NONE, NONE, 960, 3, inputs="edge")
+    data = make_input(moved, 0, moved.numel)
+    with NoHiddenTensors():
+        assert check_rank(moved, find("broadcast/push"), 1, [data], ()).wrong == 0
     inputs.forget_inputs()
     check.forget_references()
