@@ -50,11 +50,11 @@ def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
 
 
 def make_fit_case(spec: KernelSpec, **changes: object) -> Case:
-    """A case that a spec takes, of 3 ranks and 8,016 bytes unless changed. What has to fit does: no accumulator where
+    """A case that a spec takes, of 3 ranks and 12,000 bytes unless changed. What has to fit does: no accumulator where
     nothing is added, a size that divides by the ranks (rounded down), a barrier's token."""
     op = collective(spec.op)
     dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
-    values: dict[str, object] = {"op": spec.op, "dtype": dtype, "world_size": 3, "size_bytes": 8_016}
+    values: dict[str, object] = {"op": spec.op, "dtype": dtype, "world_size": 3, "size_bytes": 12_000}
     if not op.reduces:
         values |= {"accumulator": NONE, "reduction": NONE}
     if spec.op == "barrier":

@@ -61,7 +61,8 @@ class Found:
 class Launches:
     """Launches of a case, count of them, on all ranks; epoch is the last one that earlier launches used.
 
-    executables: one for all, or one a rank (None: that rank never launches). inputs: numbers() unless given.
+    executables: one for all, or one a rank (None: that rank never launches). inputs: numbers() unless given. fill:
+    scratch begins as zeros, not as poison, for a kernel that gives up a wait reads what nobody has written.
     """
 
     spec: KernelSpec
@@ -71,6 +72,7 @@ class Launches:
     count: int = 1
     epoch: int = 0
     patience: int = 0
+    fill: bool = False
     count_stores: bool = False
     found: dict[int, Found] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
@@ -145,7 +147,7 @@ class Launches:
             self.errors.setdefault(fabric.rank, failure)
 
     def _rank(self, fabric: SimulatorFabric) -> Found:
-        bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch)
+        bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
         arguments = [bound.argument(parameter, self.patience) for parameter in self.spec.parameters]
         one = isinstance(self.executables, Executable)
         executable = self.executables if one else self.executables[fabric.rank]
@@ -171,7 +173,13 @@ class Bound:
     """A case's memory on one rank."""
 
     def __init__(
-        self, fabric: SimulatorFabric, case: Case, spec: KernelSpec, collective: Collective, epoch: int
+        self,
+        fabric: SimulatorFabric,
+        case: Case,
+        spec: KernelSpec,
+        collective: Collective,
+        epoch: int,
+        fill: bool = False,
     ) -> None:
         self.fabric, self.case, self.collective = fabric, case, collective
         self.regions: dict[str, Region] = {}
@@ -192,7 +200,7 @@ class Bound:
         for workspace in spec.workspaces(case):
             self.sizes[workspace.name] = size_bytes = workspace.numel * getattr(torch, workspace.dtype).itemsize
             self._allocate(workspace.name, size_bytes)
-            initial = workspace.initial(size_bytes)
+            initial = workspace.initial(size_bytes) or (bytes(size_bytes) if fill else None)
             if workspace.name in ("epochs", "signals"):
                 begin = epoch if workspace.name == "epochs" else arrived
                 initial = as_int32(begin).to_bytes(4, "little", signed=True) * (size_bytes // 4)

@@ -41,9 +41,9 @@ def last_epoch(spec: KernelSpec, launches: int, epoch: int = 0) -> int:
 def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
     """launches(name, ..): on all ranks, that kernel."""
 
-    def make(name: str, **values: Any) -> Launches:
+    def make(name: str, size_bytes: int = 4_656, **values: Any) -> Launches:
         spec = BY_NAME[name]
-        case = fit_case(spec, world_size=RANKS)
+        case = fit_case(spec, world_size=RANKS, size_bytes=4 if spec.op == "barrier" else size_bytes)
         return Launches(spec, case, [compiled(spec, case, "sm_90a")] * RANKS, **values)
 
     return make
@@ -61,8 +61,7 @@ def status(work: Launches, rank: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("epoch", [0, (1 << 31) - 4, -3])
-@pytest.mark.parametrize("patience", [0, 1 << 40])
+@pytest.mark.parametrize(("epoch", "patience"), [(0, 1 << 40), ((1 << 31) - 4, 0), (-3, 1 << 40)])
 @pytest.mark.parametrize("name", WAITING)
 def test_epochs_go_on_over_launches_and_over_the_wrap(
     launches: Callable[..., Launches], name: str, patience: int, epoch: int
@@ -89,7 +88,7 @@ def missing_text(spec: KernelSpec, barrier: str, peer: str, expected: int, seen:
 def test_a_rank_that_never_comes_is_reported_by_all_others(
     launches: Callable[..., Launches], name: str, options: dict[str, Any]
 ) -> None:
-    work = launches(name, patience=PATIENCE_NS)
+    work = launches(name, patience=PATIENCE_NS, fill=True)
     work.executables[2] = None  # type: ignore[index]
     work.run(**options)
     assert work.errors == {}
@@ -114,7 +113,7 @@ def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
     launches: Callable[..., Launches], compiled: Compiled, sabotaged: dict[str, KernelSpec], name: str
 ) -> None:
     """Of kernels that poll their inbox: no all-clear, which ranks wait for at their exit."""
-    work = launches(name, patience=PATIENCE_NS)
+    work = launches(name, patience=PATIENCE_NS, fill=True)
     spec = work.spec
     silent = sabotaged[f"{name}_no_all_clear" if name in POLLED else f"{name}_no_exit_barrier"]
     work.executables[1] = compiled(silent, work.case, "sm_90a")  # type: ignore[index]
@@ -133,7 +132,7 @@ def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
 def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., Launches], name: str) -> None:
     steps, reports = [], []
     for count in (1, 5):
-        work = launches(name, patience=6_000_000, count=count)
+        work = launches(name, 1_536, patience=6_000_000, count=count, fill=True)
         work.executables[2] = None  # type: ignore[index]
         steps.append(work.run().counters()["steps"])
         reports.append([status(work, rank) for rank in range(2)])
