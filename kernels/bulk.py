@@ -32,7 +32,8 @@ from cutlass import Int32, Int64
 from cutlass.cutlass_dsl import T, dsl_user_op
 
 from kernels.device import assemble
-from kernels.traverse import VECTOR_BYTES, Span
+from kernels.shares import VECTOR_BYTES
+from kernels.traverse import Span
 
 if TYPE_CHECKING:
     from kernels.frame import Frame

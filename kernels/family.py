@@ -28,6 +28,7 @@ DEVICE_SOURCES = tuple(
         "signals",
         "status",
         "traverse",
+        "tuning",
         "work",
     )
 )

@@ -18,9 +18,10 @@ import cutlass.cute as cute
 from kernels import device
 from kernels.arithmetic import Reduction
 from kernels.multimem import reduce_form
-from kernels.peers import BATCH, Peers
+from kernels.peers import Peers
 from kernels.signals import OverMulticast, OverPeers, Watch
 from kernels.status import ENTRY, EXIT, MIDDLE
+from kernels.tuning import BATCH
 from kernels.work import Work
 
 Body = Callable[["Frame"], None]

@@ -39,11 +39,12 @@ from cutlass import Int32, Int64
 from kernels import device
 from kernels.arithmetic import join, split
 from kernels.messages import Message
-from kernels.peers import BATCH, Peers, accumulate, reduced
+from kernels.peers import Peers, accumulate, reduced
 from kernels.signals import LOOK_EVERY, report
 from kernels.slots import TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.status import ENTRY, EXIT
 from kernels.traverse import each_vector, when
+from kernels.tuning import BATCH
 
 if TYPE_CHECKING:
     from kernels.frame import Frame
@@ -81,7 +82,7 @@ class Sentinel:
 
 
 class Flagged:
-    """Each word of a unit beside a flag, a word that no other launch has, and that is never zero."""
+    """Each word of a unit beside a flag, a word that no other of the last 2^31 launches has, and never zero."""
 
     slots = 2
 

@@ -17,8 +17,7 @@ import cutlass.cute as cute
 
 from kernels import device
 from kernels.arithmetic import Reduction
-
-BATCH = 8
+from kernels.tuning import BATCH
 
 
 class Peers:

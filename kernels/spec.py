@@ -6,7 +6,7 @@ Kernels are data: the runner binds memory and arguments from a spec's declaratio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.dtypes import ITEMSIZES, refuses_types
@@ -171,7 +171,8 @@ class KernelSpec:
 
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes. refusal
-    is what else the algorithm can't do: a reason, or None.
+    is what else the algorithm can't do: a reason, or None. why_not gives the reason for what "dtype" or "placement" it
+    lacks.
     """
 
     op: str
@@ -198,6 +199,7 @@ class KernelSpec:
     positive_zero: Literal["", "inputs", "results"] = ""
     max_size_bytes: int | None = None
     refusal: Callable[[Case, str], str | None] = lambda case, arch: None
+    why_not: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -230,7 +232,8 @@ def _refuses_values(spec: KernelSpec, case: Case) -> str | None:
         ("placement", case.placement, spec.placements),
     ):
         if value not in allowed:
-            return f"{spec.name} has no {what} {value!r} for {case.dtype}: it has {', '.join(allowed)}"
+            why = f" ({spec.why_not[what]})" if what in spec.why_not else ""
+            return f"{spec.name} has no {what} {value!r}{why}: it has {', '.join(allowed)}"
     if not 1 <= case.world_size <= spec.max_world_size:
         return f"{spec.name} runs on 1 to {spec.max_world_size} ranks, not on {case.world_size}"
     return None
@@ -242,7 +245,10 @@ def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> str |
     if collective.chunked and case.numel % case.world_size:
         return f"{case.op} divides its elements evenly: {case.numel} are no multiple of {case.world_size} ranks"
     if spec.max_size_bytes is not None and case.size_bytes > spec.max_size_bytes:
-        return f"{spec.name} is for small messages: up to {spec.max_size_bytes} bytes, not {case.size_bytes}"
+        return (
+            f"{spec.name} is for small messages: up to {spec.max_size_bytes} bytes, not {case.size_bytes}; "
+            f"take {case.op}/two_shot"
+        )
     if not 0 <= case.root < (case.world_size if collective.rooted else 1):
         ranks = f"0 to {case.world_size - 1}" if collective.rooted else "0: it has no root"
         return f"{case.op} has no root {case.root}: give {ranks}"
@@ -258,6 +264,12 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
         return f"{spec.name} is not built for {traits.arch}: it is for {', '.join(spec.archs)}"
     if traits.unmapped:
         return f"{spec.name} needs every rank's memory mapped on every other: {traits.unmapped}"
+    blocks = spec.launch(case).grid
+    if 0 < traits.multiprocessors < blocks:
+        return (
+            f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "
+            f"{traits.multiprocessors} multiprocessors to run them on: take a smaller size"
+        )
     if spec.needs_multicast and not traits.multicast:
         reason = traits.multicast_reason or "no reason given"
         return f"{spec.name} needs multicast addresses, and the fabric {traits.name} has none: {reason}"

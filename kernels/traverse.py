@@ -14,7 +14,7 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 
-VECTOR_BYTES = 16
+from kernels.shares import VECTOR_BYTES
 
 
 @cute.jit

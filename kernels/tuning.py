@@ -10,7 +10,7 @@ from kernels.spec import Case, Launch, Workspace
 from kernels.status import STATUS_WORDS
 
 BATCH = 8
-"""The most vectors a thread takes at a time; kernels/peers.py goes through more ranks than this one by one."""
+"""The most ranks whose loads are issued together (kernels/peers.py), and the most vectors a thread takes at a time."""
 
 ANY_SIZE = 1 << 62
 MAX_WORLD_SIZE = 72
@@ -74,8 +74,10 @@ class Tuning:
     def launch(self, case: Case, vectors: int, groups: int = 1) -> Launch:
         """For the vectors that the busiest rank works on: of all groups of blocks together, each one's the same."""
         step = self.step(case)
+        if step.blocks < groups:
+            raise ValueError(f"a step of {step.blocks} blocks can't be divided into {groups} groups: give it more")
         wanted = -(-vectors // (step.threads * groups))
-        return Launch(groups * min(max(wanted, 1), max(step.blocks // groups, 1)), step.threads)
+        return Launch(groups * min(max(wanted, 1), step.blocks // groups), step.threads)
 
     def workspaces(self, signals_per_block: int) -> tuple[Workspace, ...]:
         """signals, and epochs[block], the block's own last one; status: see kernels/status.py."""

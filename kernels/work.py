@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
 
 from kernels import device
 from kernels.multimem import Form
@@ -95,14 +94,6 @@ class Work:
             device.store_vector(address, tuple(vector))
         else:
             device.store_elements(address, vector, self.itemsize)
-
-    def load_where(self, aligned: Any, address: Any) -> Any:
-        """load_near where only the device knows."""
-        return load_either(aligned, address, self.itemsize)
-
-    def store_where(self, aligned: Any, address: Any, vector: Sequence[Any]) -> None:
-        """store_near where only the device knows."""
-        store_either(aligned, address, tuple(vector), self.itemsize)
 
     def store_word_to_switch(self, address: Any, word: Any) -> None:
         """4 bytes to all ranks, at a 4-byte aligned multicast address."""
@@ -227,23 +218,3 @@ class Work:
                 device.multimem_store_vector(target + at, tuple(self.reduction.scale(words)))
 
         span.vectors(self.index, self.lanes, self.unroll, each)
-
-
-@cute.jit
-def store_either(
-    aligned: cutlass.Boolean, address: cutlass.Int64, vector: cutlass.Constexpr, itemsize: cutlass.Constexpr
-) -> None:
-    if aligned:
-        device.store_vector(address, vector)
-    else:
-        device.store_elements(address, vector, itemsize)
-
-
-@cute.jit
-def load_either(aligned: cutlass.Boolean, address: cutlass.Int64, itemsize: cutlass.Constexpr) -> Any:
-    a, b, c, d = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
-    if aligned:
-        a, b, c, d = device.load_vector(address)
-    else:
-        a, b, c, d = device.load_elements(address, itemsize)
-    return a, b, c, d

@@ -36,6 +36,8 @@ class Driver(Protocol):
 
     @property
     def l2_bytes(self) -> int: ...
+    @property
+    def multiprocessors(self) -> int: ...
 
     @property
     def name(self) -> str: ...
@@ -124,6 +126,7 @@ class CudaDriver:
             "cuDeviceGetAttribute", driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, self._cu()
         )
         self._l2_bytes = int(size)
+        self._multiprocessors = int(properties.multi_processor_count)
 
     @property
     def device(self) -> torch.device:
@@ -137,6 +140,10 @@ class CudaDriver:
     @property
     def l2_bytes(self) -> int:
         return self._l2_bytes
+
+    @property
+    def multiprocessors(self) -> int:
+        return self._multiprocessors
 
     @property
     def name(self) -> str:

@@ -52,7 +52,8 @@ class Traits:
 
     heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False, else is "".
     unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
-    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, 0 where there is none. library is the one behind
+    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its
+    SMs, 0 where there are none. library is the one behind
     the fabric as it was loaded, with its version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no
     clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
     """
@@ -67,6 +68,7 @@ class Traits:
     description: str = ""
     unmapped: str = ""
     l2_bytes: int = 0
+    multiprocessors: int = 0
     library: str = ""
 
 

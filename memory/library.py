@@ -90,6 +90,7 @@ def _traits(
         description=f"{driver.name}, libnvshmem {of_library}, nvshmem4py {of_python}",
         unmapped="; ".join(unmapped),
         l2_bytes=driver.l2_bytes,
+        multiprocessors=driver.multiprocessors,
         library=f"NVSHMEM {of_library}",
     )
 

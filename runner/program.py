@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from kernels import catalogue
-from kernels.spec import Case, KernelSpec, Parameter
+from kernels.spec import Case, KernelSpec, Launch, Parameter
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.baselines import baseline_contender, find_baseline
@@ -22,6 +22,9 @@ from runner.buffers import Buffer, changed_guards, changed_pieces, fill, guarded
 from runner.check import RankCheck, check_rank, forget_references
 from runner.inputs import CPU, forget_inputs, make_input
 from runner.layout import BUFFER_ALIGNMENT_BYTES, Piece, layout_of
+
+SMALL_BYTES = 64 << 10
+"""Up to here launches are cheap, on GPUs and in the simulator."""
 
 STATUS = "status"
 """The workspace in which kernels leave their report of a wait that they gave up (kernels/status.py)."""
@@ -31,8 +34,9 @@ STATUS = "status"
 class Plan:
     """What all ranks are to run: a case's kernel, how often, and how it is watched.
 
-    launches follow each other with the same workspaces. guard_bytes lie before and after each buffer. check=False
-    brings nothing home. patience_s is how long a kernel on a real GPU waits for another rank before it reports that.
+    launches are those that are checked; they follow each other with the same workspaces, and between them come others
+    on other data. guard_bytes lie before and after each buffer. check=False brings nothing home. patience_s is how long
+    a kernel on a real GPU waits for another rank before it reports that.
     """
 
     case: Case
@@ -98,10 +102,12 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
         data = make_input(case, fabric.rank, binding.input.size_bytes // case.itemsize, device_of(fabric))
         launch = spec.launch(case)
         for index in range(plan.launches):
+            if index:
+                _launch_on_other_data(fabric, binding, plan, launch, data)
             _prepare(fabric, binding, data, index)
-            # Both, and in this order: no peer may reach this memory before it's ready.
             fabric.synchronize()
-            fabric.barrier()
+            if not index:
+                fabric.barrier()  # no peer may reach this memory before it's ready; later the kernels see to that
             fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
             fabric.synchronize()
             if report := status_report(fabric, binding.workspaces):
@@ -113,6 +119,26 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
     if not plan.check:
         return RankOutcome(fabric.rank, None)
     return RankOutcome(fabric.rank, check_rank(case, spec, fabric.rank, outputs, faults))
+
+
+def launches_between(case: Case) -> int:
+    """Launches on other data before each checked one but the first: as many as any kernel has banks, where they are
+    cheap."""
+    return 3 if case.size_bytes <= SMALL_BYTES else 1
+
+
+def _launch_on_other_data(fabric: Fabric, binding: Binding, plan: Plan, launch: Launch, data: torch.Tensor) -> None:
+    """Launches that nobody looks at, on the complement of the data, back to back: the ranks' hosts don't meet.
+
+    So what they leave in buffers, banks and flags is not what the next launch has to give, and a kernel that reads it
+    too early, or that lets a rank go on too early, is seen.
+    """
+    other = (~data.view(torch.uint8)).view(data.dtype)
+    for _ in range(launches_between(plan.case)):
+        fill(fabric, binding.payloads, binding.input, other)
+        fabric.synchronize()
+        fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+        fabric.synchronize()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ lanes runs through their block: they share a few scratch arrays that stay in the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -64,6 +65,13 @@ class Exit:
     negated: bool = False
     instruction: Instruction | None = None
     unit: str = ""
+
+    @property
+    def ways(self) -> list[int]:
+        """The blocks that lanes may go on to."""
+        falls = self.kind == "branch" or (self.kind == "return" and self.predicate >= 0)
+        ways = (self.taken if self.kind != "return" else -1, self.fallthrough if falls else -1)
+        return [one for one in ways if one >= 0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +197,7 @@ class _Decoder:
         )
 
     def _live_slots(self, steps: tuple[Step, ...], kept: dict[int, str]) -> list[set[int]]:
-        successors = [[one for one in (step.exit.taken, step.exit.fallthrough) if one >= 0] for step in steps]
+        successors = [step.exit.ways for step in steps]
         live = live_in(self.kernel, successors)
         return [{self.slot_of[name] for name in names if self.slot_of.get(name) in kept} for names in live]
 
@@ -328,9 +336,33 @@ def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tu
         taken = step.exit.taken if step.exit.kind in ("jump", "branch") else -1
         if not 0 <= taken <= step.index:
             continue
-        body = steps[taken : step.index + 1]
-        if any(one.writes_memory or one.reads_clock or one.exit.kind == "barrier" for one in body):
-            continue
-        if any(one.reads_memory for one in body):
+        if _only_looks(steps[taken : step.index + 1]) or _only_looks(_loop(steps, taken, step.index)):
             headers[taken] = tuple(sorted(live[taken]))
     return headers
+
+
+def _only_looks(body: Sequence[Step]) -> bool:
+    """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier."""
+    still = not any(one.writes_memory or one.reads_clock or one.exit.kind == "barrier" for one in body)
+    return still and any(one.reads_memory for one in body)
+
+
+def _loop(steps: tuple[Step, ...], first: int, last: int) -> list[Step]:
+    """The blocks on the ways from first to last, wherever they stand: compilers put some behind all others."""
+    after = {step.index: set(step.exit.ways) for step in steps}
+    before: dict[int, set[int]] = {step.index: set() for step in steps}
+    for index, following in after.items():
+        for one in following:
+            before[one].add(index)
+    between = _reached(after, first, last) & _reached(before, last, first)
+    return [steps[index] for index in sorted(between)]
+
+
+def _reached(edges: dict[int, set[int]], start: int, end: int) -> set[int]:
+    """What can be reached from start, going no further than end; both included."""
+    found, todo = {start, end}, [start] if start != end else []
+    while todo:
+        new = edges[todo.pop()] - found
+        found |= new
+        todo += new
+    return found

@@ -1,1 +1,1 @@
-"""all_reduce: every rank's output is the sum of all ranks' inputs. collective.py says so, the others do it."""
+"""Kernels for all_reduce: every rank's output is the reduction of all ranks' inputs."""

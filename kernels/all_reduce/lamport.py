@@ -82,6 +82,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place", "in_place"),
         fold="rank_order",
         dtypes=FLOATS,
+        why_not={"dtype": "integers have no value to spare for a sign that nothing came yet: take all_reduce/ll"},
         reductions=FLOAT_REDUCTIONS,
         positive_zero="inputs",
         max_size_bytes=256 << 10,

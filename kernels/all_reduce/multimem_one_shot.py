@@ -63,6 +63,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads the switch's reduction of all inputs into its output",
         placements=("out_of_place",),
+        why_not={"placement": "a rank would overwrite its input while the switch reads it for others"},
         needs_multicast=True,
         fold="unordered",
         buffers=(multicast("input"), peers("input"), address("output")),

@@ -91,6 +91,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank reads all inputs and folds them in rank order",
         placements=("out_of_place",),
+        why_not={"placement": "a rank would overwrite its input while others read it"},
         fold="rank_order",
         buffers=(address("input"), peers("input"), address("output")),
         vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),

@@ -8,15 +8,16 @@ longer for the first ranks if they do not divide evenly; the last unit may be cu
 "contributions" has a row for each other rank, of the longest slice; "results" one for the message. Together six times
 the message in symmetric memory. Results can't go into outputs straight away: what is there could be anything, and so
 says nothing of whether a result has come. Blocks are shared out among the ranks that they exchange slices with, so that
-all links are busy at once, each rank beginning with its next.
+all links are busy at once.
 
 Protocol: a rank stores its contribution to each other slice to the slice's owner. As an owner it polls for the others',
 reduces, stores the result to all others and into its own output. Then it polls for the other slices' results and copies
 them. A data half is its own flag; kernels/inbox.py says why that is sound, and what orders a bank's next use. While the
 first data is under way both inboxes' banks of the launch before are set back. Blocks wait for other blocks' stores, of
 this rank's launch, too, in a circle over ranks: all must be live at once, as for any barrier.
-In place is fine: a unit is overwritten with its result, which can't have come before this rank's contribution was read
-and stored; the own slice's by the thread that read it.
+In place is fine: a unit is overwritten with its result, which is made of this rank's contribution and so can't have come
+before that was read; the own slice's by the thread that read it. This rests on the dependency of the data alone: PTX
+orders nothing between that load and the store of another thread.
 
 Numerics: as two_shot: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner). One owner
 an element, so all ranks get the same bits. A contribution of -0.0 counts as +0.0, and so does a result that rounds to
@@ -176,6 +177,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         fold="from_next_rank",
         owner=owner,
         dtypes=FLOATS,
+        why_not={"dtype": "integers have no value to spare for a sign that nothing came yet: take all_reduce/ll"},
         reductions=FLOAT_REDUCTIONS,
         positive_zero="results",
         max_size_bytes=4 << 20,

@@ -72,6 +72,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank's chunks go through shared memory to their ranks",
         placements=("out_of_place",),
+        why_not={"placement": "a chunk would be overwritten before it is sent"},
         reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=vectors,

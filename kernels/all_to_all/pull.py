@@ -77,6 +77,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads its chunk of all inputs",
         placements=("out_of_place",),
+        why_not={"placement": "a chunk would be overwritten before its receiver has it"},
         reduces=False,
         buffers=(address("output"), peers("input")),
         vectors=lambda case: shares.groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),

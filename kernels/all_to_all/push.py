@@ -83,6 +83,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its chunks to their ranks",
         placements=("out_of_place",),
+        why_not={"placement": "a chunk would be overwritten before it is sent"},
         reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=lambda case: shares.groups(case) * shares.vectors(case.numel // case.world_size, case.itemsize),

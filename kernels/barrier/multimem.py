@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernels.barrier.peers import TUNING, refuses, workspaces
 from kernels.family import address, multicast, spec_with
 from kernels.multimem import SIGNAL, store_form
-from kernels.spec import Case, KernelSpec, Workspace
-from kernels.tuning import Step, Tuning
+from kernels.spec import KernelSpec
+from kernels.tuning import Tuning
 
 if TYPE_CHECKING:
     from kernels.frame import Frame
-
-TUNING = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a thread for each of 72 ranks"),))
 
 
 def body(frame: Frame) -> None:
@@ -45,19 +44,8 @@ def body(frame: Frame) -> None:
     frame.keep_epoch()
 
 
-def refuses(case: Case, arch: str) -> str | None:
-    """A barrier has no other size than a token."""
-    if case.size_bytes == case.itemsize:
-        return None
-    return f"a barrier hands round a token of {case.itemsize} bytes a rank, not {case.size_bytes} bytes: give sizes=[4]"
-
-
 def spec_of(tuning: Tuning) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
-
-    def workspaces(case: Case) -> tuple[Workspace, ...]:
-        return (Workspace("inbox", 2 * case.world_size, zeroed=False),)
-
     return spec_with(
         "barrier/multimem",
         body,
@@ -67,6 +55,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         needs_multicast=True,
         reduces=False,
         dtypes=("uint32",),
+        why_not={"dtype": "a barrier hands round a token: give uint32"},
         buffers=(address("input"), address("output"), address("inbox"), multicast("inbox")),
         vectors=lambda case: 1,
         workspaces=workspaces,

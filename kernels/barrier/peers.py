@@ -42,6 +42,11 @@ def body(frame: Frame) -> None:
     frame.keep_epoch()
 
 
+def workspaces(case: Case) -> tuple[Workspace, ...]:
+    """Two rows of tokens."""
+    return (Workspace("inbox", 2 * case.world_size, zeroed=False),)
+
+
 def refuses(case: Case, arch: str) -> str | None:
     """A barrier has no other size than a token."""
     if case.size_bytes == case.itemsize:
@@ -51,10 +56,6 @@ def refuses(case: Case, arch: str) -> str | None:
 
 def spec_of(tuning: Tuning) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
-
-    def workspaces(case: Case) -> tuple[Workspace, ...]:
-        return (Workspace("inbox", 2 * case.world_size, zeroed=False),)
-
     return spec_with(
         "barrier/peers",
         body,
@@ -63,6 +64,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place",),
         reduces=False,
         dtypes=("uint32",),
+        why_not={"dtype": "a barrier hands round a token: give uint32"},
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: 1,
         workspaces=workspaces,

@@ -1,6 +1,7 @@
 """reduce/pull: the root loads all inputs and reduces them.
 
-When it wins: small buffers: one trip over the links. The root's links carry every rank's buffer, so two_shot overtakes
+When it wins: small buffers: one trip over the links. (There is no push: it would fill the same links, and need scratch
+of n - 1 buffers at the root.) The root's links carry every rank's buffer, so two_shot overtakes
 it.
 
 Memory: the root reads all inputs through peers' addresses and writes its own output. No other rank's output is touched.

@@ -63,6 +63,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads the input of the rank before",
         placements=("out_of_place",),
+        why_not={"placement": "an input would be overwritten before it is read"},
         reduces=False,
         buffers=(address("output"), peers("input")),
         vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),

@@ -68,6 +68,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its input to the next rank",
         placements=("out_of_place",),
+        why_not={"placement": "an input would be overwritten before it is sent"},
         reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),

@@ -36,6 +36,9 @@ LARGEST = 80
 """Sums of three integers up to it are exact in bfloat16, on the way, too."""
 
 JOIN_S = 120.0
+STEP_BUDGET = 40_000
+"""Many times what any test here takes, and some seconds: who gets nowhere is told so."""
+
 
 Inputs = Callable[[int, int], torch.Tensor]
 """Inputs(launch, rank): 1-D, any dtype, of the bytes of one rank's input."""
@@ -80,6 +83,7 @@ class Launches:
     def run(self, **options: Any) -> SimulatedWorld:
         """On a new world with these options; what ranks raise is in errors."""
         heap_bytes = 1 << self._needed_bytes().bit_length()
+        options.setdefault("step_budget", STEP_BUDGET)
         world = SimulatedWorld(self.case.world_size, SimulatorOptions(heap_bytes=heap_bytes, **options))
         if self.count_stores:
             self.stores = StoreCounts(world.space)

@@ -59,11 +59,12 @@ def _small(spec: KernelSpec) -> KernelSpec:
 KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
 """All of the catalogue, and the pushed two_shot, with small launches: what loses barriers, and is right with them."""
 
-OTHER_BARRIERS = {
+POLLED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/two_shot_lamport")
+"""Kernels that poll inboxes instead; tests/kernels/test_inbox.py has what else can be wrong with them."""
+
+OTHER_BARRIERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(POLLED, ()),
     "all_reduce/two_shot_pushed": ("middle", "exit"),
-    "all_reduce/lamport": (),
-    "all_reduce/ll": (),
-    "all_reduce/two_shot_lamport": (),
     "reduce_scatter/push": ("middle", "exit"),
     "barrier/peers": ("middle",),
     "barrier/multimem": ("middle",),
@@ -113,26 +114,15 @@ def _drops_last_rank(kernel: Any) -> None:
     kernel.choices["contributors"] = kernel.choices["world_size"] - 1
 
 
-POLLED: dict[str, list[dict[str, Any]]] = {
-    "all_reduce/lamport": [{"clears": False}, {"banks": 2}, {"safe_zeros": False}, {"all_clear": False}],
-    "all_reduce/ll": [{"banks": 1}, {"all_clear": False}],
-    "all_reduce/two_shot_lamport": [{"clears": False}, {"banks": 2}, {"safe_zeros": False}, {"all_clear": False}],
-}
-"""Kernels that poll inboxes instead: the choices that break them, each alone."""
-
 SABOTAGED: dict[str, KernelSpec] = {
     spec.name: spec
     for spec in (
         PUSHED,
         *(_without_barrier(spec, barrier) for spec in KERNELS for barrier in barriers_of(spec)),
-        *(
-            _sabotaged(spec, "_".join(map(str, *one.items())), _with_choices(**one))
-            for spec in KERNELS
-            for one in POLLED.get(spec.name, ())
-        ),
+        *(_sabotaged(spec, "no_all_clear", _with_choices(all_clear=False)) for spec in KERNELS if spec.name in POLLED),
         _sabotaged(one_shot.SPEC, "drops_last_rank", _drops_last_rank),
         _sabotaged(one_shot.SPEC, "accumulates_natively", _with_choices(accumulator="native")),
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),
     )
 }
-"""By name: "all_reduce/one_shot_no_entry_barrier", "all_reduce/ll_banks_1" and so on; by SMALL's launches the barriers'."""
+"""By name: "all_reduce/one_shot_no_entry_barrier" and so on. Who loses a barrier is of KERNELS, with small launches."""

@@ -3,18 +3,15 @@ from __future__ import annotations
 import importlib
 
 import pytest
+import torch
 
-from kernels.catalogue import OPS, SPECS, collective, find
+from kernels.catalogue import COLLECTIVES, NAMES, OPS, SPECS, collective, find
 from kernels.compile import ROOT
 
 
 def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
-    assert [spec.name for spec in SPECS] == [
-        "all_reduce/one_shot",
-        "all_reduce/two_shot",
-        "all_reduce/multimem_one_shot",
-        "all_reduce/multimem_two_shot",
-    ]
+    assert tuple(spec.name for spec in SPECS) == NAMES
+    assert len(set(NAMES)) == len(NAMES)
     for spec in SPECS:
         assert find(spec.name) is spec
         assert importlib.import_module(f"kernels.{spec.op}.{spec.algorithm}").SPEC is spec
@@ -24,7 +21,7 @@ def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
 def test_an_unknown_kernel_is_told_the_near_ones() -> None:
     with pytest.raises(ValueError, match=r"'all_reduce/oneshot': did you mean all_reduce/one_shot or "):
         find("all_reduce/oneshot")
-    with pytest.raises(ValueError, match=r"'x': there is all_reduce/one_shot, .*, all_reduce/multimem_two_shot$"):
+    with pytest.raises(ValueError, match=r"'x': there is all_reduce/one_shot, .*, barrier/multimem$"):
         find("x")
 
 
@@ -37,3 +34,59 @@ def test_an_unknown_op_is_told_the_near_ones() -> None:
 def test_all_sources_exist() -> None:
     for spec in SPECS:
         assert [source for source in spec.sources if not (ROOT / source).is_file()] == []
+
+
+def test_every_op_means_what_its_name_says() -> None:
+    """Three ranks whose elements are their own: rank r has 10 r, 10 r + 1, .."""
+    inputs = [torch.arange(6) + 10 * rank for rank in range(3)]
+    everything = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25]
+    given = {
+        "all_reduce": [one.tolist() for one in inputs],
+        "reduce_scatter": [[2, 3], [12, 13], [22, 23]],
+        "all_gather": [everything],
+        "broadcast": [[20, 21, 22, 23, 24, 25]],
+        "reduce": None,
+        "all_to_all": [[2, 3, 12, 13, 22, 23]],
+        "send_recv": [[0, 1, 2, 3, 4, 5]],
+        "barrier": [everything],
+    }
+    for op in COLLECTIVES:
+        found = op.outputs(inputs, 1, 2)
+        assert (found and [part.tolist() for part in found]) == given[op.op], op.op
+    assert collective("reduce").outputs(inputs, 2, 2) == inputs
+
+
+def test_bus_factors_and_counts_are_those_of_nccl_tests() -> None:
+    factors = {op.op: op.bus_factor(8) for op in COLLECTIVES}
+    assert factors == {
+        "all_reduce": 1.75,
+        "reduce_scatter": 0.875,
+        "all_gather": 0.875,
+        "broadcast": 1.0,
+        "reduce": 1.0,
+        "all_to_all": 0.875,
+        "send_recv": 1.0,
+        "barrier": 0.0,
+    }
+    counts = {op.op: op.counts(24, 8) for op in COLLECTIVES}
+    assert counts["all_reduce"] == counts["broadcast"] == counts["reduce"] == counts["send_recv"] == (24, 24)
+    assert counts["all_to_all"] == (24, 24)
+    assert counts["reduce_scatter"] == (24, 3)
+    assert counts["all_gather"] == (3, 24)
+    assert counts["barrier"] == (24, 192)
+
+
+def test_in_place_is_as_in_nccl() -> None:
+    places = {op.op: op.in_place and op.in_place(24, 8, 5) for op in COLLECTIVES}
+    assert places == {
+        "all_reduce": (0, 0),
+        "reduce_scatter": (0, 15),
+        "all_gather": (15, 0),
+        "broadcast": (0, 0),
+        "reduce": (0, 0),
+        "all_to_all": None,
+        "send_recv": None,
+        "barrier": None,
+    }
+    for spec in SPECS:
+        assert "in_place" not in spec.placements or collective(spec.op).in_place is not None

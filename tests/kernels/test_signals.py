@@ -116,7 +116,7 @@ def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
     """Of kernels that poll their inbox: no all-clear, which ranks wait for at their exit."""
     work = launches(name, patience=PATIENCE_NS)
     spec = work.spec
-    silent = sabotaged[f"{name}_all_clear_False" if name in POLLED else f"{name}_no_exit_barrier"]
+    silent = sabotaged[f"{name}_no_all_clear" if name in POLLED else f"{name}_no_exit_barrier"]
     work.executables[1] = compiled(silent, work.case, "sm_90a")  # type: ignore[index]
     work.run()
     assert work.errors == {}

@@ -5,11 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
-from kernels.spec import Case, refuses
+from kernels import catalogue
+from kernels.all_reduce import ll, multimem_one_shot, one_shot, two_shot
+from kernels.reduce import pull as reduce_pull
+from kernels.reduce_scatter import pull as reduce_scatter_pull
+from kernels.spec import Case, KernelSpec
+from kernels.spec import refuses as refuses_for
 from memory.fabric import Traits
 
 TRAITS = Traits("simulator", "sm_90a", world_size=8, heap_bytes=1 << 28, multicast=True, simulated=True)
+
+
+def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
+    return refuses_for(spec, catalogue.collective(spec.op), case, traits)
+
+
 NO_MULTICAST = replace(TRAITS, multicast=False, multicast_reason="the machine has no NVSwitch")
 
 
@@ -23,16 +33,19 @@ def test_a_fit_case_is_not_refused(case_of: Callable[..., Case]) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dtype": "float64"}, ["dtype 'float64'", "float32, float16, bfloat16"]),
-        ({"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "float32, native"]),
-        ({"reduction": "max"}, ["reduction 'max'", "it has sum"]),
+        ({"dtype": "uint8"}, ["uint8", "moving data", "bfloat16"]),
+        ({"dtype": "bfloat61"}, ["bfloat61"]),
+        ({"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "native, float32"]),
+        ({"reduction": "max"}, ["max adds nothing", "give native"]),
+        ({"reduction": "xor"}, ["no reduction 'xor'", "sum, min, max, avg"]),
         ({"placement": "in_place"}, ["placement 'in_place'", "it has out_of_place"]),
         ({"world_size": 0}, ["1 to 72 ranks", "not on 0"]),
         ({"world_size": 73}, ["1 to 72 ranks", "not on 73"]),
         ({"world_size": 4}, ["wants 4 ranks", "has 8"]),
-        ({"size_bytes": 0}, ["no element", "2 bytes"]),
-        ({"size_bytes": -2}, ["no element", "2 bytes"]),
-        ({"size_bytes": 1}, ["no element", "2 bytes"]),
+        ({"size_bytes": -2}, ["-2 bytes", "2 bytes"]),
+        ({"size_bytes": 1}, ["1 bytes", "2 bytes"]),
+        ({"root": 1}, ["no root 1", "give 0"]),
+        ({"offset": -1}, ["-1 elements", "0 or more"]),
         ({"size_bytes": 1023}, ["1023 bytes", "bfloat16 elements of 2 bytes"]),
         ({"algorithm": "two_shot"}, ["all_reduce/two_shot"]),
     ],
@@ -44,6 +57,42 @@ def test_an_unfit_case_is_refused_with_its_reason(
     assert reason is not None
     assert [word for word in words if word not in reason] == []
     assert "\n" not in reason
+
+
+@pytest.mark.parametrize(("multiprocessors", "fit"), [(0, True), (64, True), (63, False)])
+def test_a_gpu_that_cannot_hold_all_blocks_at_once_is_refused(
+    case_of: Callable[..., Case], multiprocessors: int, fit: bool
+) -> None:
+    """1 MiB takes one_shot 64 blocks, each of which waits for one of every other rank. 0: simulated."""
+    reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, multiprocessors=multiprocessors))
+    assert (reason is None) == fit
+    assert fit or (reason is not None and "64 blocks at once" in reason and "63 multiprocessors" in reason)
+
+
+def test_an_empty_message_is_fit(case_of: Callable[..., Case]) -> None:
+    assert refuses(one_shot.SPEC, case_of("one_shot", size_bytes=0), TRAITS) is None
+
+
+def test_a_size_that_does_not_divide_is_refused(fit_case: Callable[..., Case]) -> None:
+    case = replace(fit_case(reduce_scatter_pull.SPEC, world_size=8), size_bytes=2 * 1001)
+    reason = refuses(reduce_scatter_pull.SPEC, case, TRAITS)
+    assert reason == "reduce_scatter divides its elements evenly: 1001 are no multiple of 8 ranks"
+
+
+def test_a_message_too_large_is_refused(case_of: Callable[..., Case]) -> None:
+    most = ll.SPEC.max_size_bytes
+    assert most is not None
+    assert refuses(ll.SPEC, case_of("ll", size_bytes=most), TRAITS) is None
+    reason = refuses(ll.SPEC, case_of("ll", size_bytes=most + 2), TRAITS)
+    limit = f"up to {most} bytes, not {most + 2}"
+    assert reason == f"all_reduce/ll is for small messages: {limit}; take all_reduce/two_shot"
+
+
+@pytest.mark.parametrize(("root", "fit"), [(0, True), (7, True), (8, False), (-1, False)])
+def test_a_root_is_one_of_the_ranks(fit_case: Callable[..., Case], root: int, fit: bool) -> None:
+    reason = refuses(reduce_pull.SPEC, fit_case(reduce_pull.SPEC, world_size=8, root=root), TRAITS)
+    assert (reason is None) == fit
+    assert fit or reason == f"reduce has no root {root}: give 0 to 7"
 
 
 def test_a_missing_multicast_is_refused_with_the_fabrics_reason(case_of: Callable[..., Case]) -> None:
@@ -77,7 +126,8 @@ def test_what_needs_another_ptx_makes_another_variant(case_of: Callable[..., Cas
 
 def test_cases_have_one_id_each(case_of: Callable[..., Case]) -> None:
     case = case_of("one_shot")
-    others = [case_of("one_shot", placement="in_place"), case_of("one_shot", seed=1), case_of("two_shot")]
-    assert len({case.id, *(other.id for other in others)}) == 4
+    changes: list[dict[str, object]] = [{"placement": "in_place"}, {"seed": 1}, {"root": 1}, {"offset": 1}]
+    others = [case_of("one_shot", **one) for one in changes]
+    assert len({case.id, case_of("two_shot").id, *(other.id for other in others)}) == 6
     assert replace(case).id == case.id
     assert case.numel == 1 << 19

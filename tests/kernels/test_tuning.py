@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+from kernels import catalogue
 from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
-from kernels.all_reduce.tuning import ANY_SIZE, Step, Tuning
 from kernels.spec import Case, KernelSpec
+from kernels.tuning import ANY_SIZE, Step, Tuning
 from memory.fabric import Executable
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
@@ -150,17 +152,22 @@ def test_trials_are_off_unless_asked_for(
     assert opcodes(compiled(module.SPEC, case, "sm_90a").ptx)[opcode] == 0
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_step_of_the_catalogue_spills(case_of: Callable[..., Case], compiled: Compiled, algorithm: str) -> None:
-    module = ALGORITHMS[algorithm]
-    for step in module.TUNING.steps:
+@pytest.mark.parametrize("name", catalogue.NAMES)
+def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled: Compiled, name: str) -> None:
+    spec, tuning = catalogue.find(name), import_module(f"kernels.{name.replace('/', '.')}").TUNING
+    kinds = [("bfloat16", "float32"), ("bfloat16", "native"), ("float32", "float32"), ("float8_e4m3fn", "float32")]
+    if not catalogue.collective(spec.op).reduces:
+        kinds = [("uint32", "none")] if spec.op == "barrier" else [("bfloat16", "none"), ("uint8", "none")]
+    for step in tuning.steps:
         for world_size in (2, 4, 8):
-            size_bytes = min(step.up_to_bytes, 1 << 40)
-            for dtype, accumulator in (("bfloat16", "float32"), ("bfloat16", "native"), ("float32", "float32")):
-                case = case_of(
-                    algorithm, dtype=dtype, accumulator=accumulator, size_bytes=size_bytes, world_size=world_size
-                )
-                assert stack_bytes(compiled(module.SPEC, case, "sm_90a").cubin) == [0]
+            size_bytes = min(step.up_to_bytes, spec.max_size_bytes or 1 << 40)
+            for dtype, accumulator in kinds:
+                arch = "sm_100a" if spec.needs_multicast and dtype.startswith("float8") else "sm_90a"
+                if arch == "sm_100a":
+                    accumulator = "float16"
+                changes = {} if spec.op == "barrier" else {"size_bytes": size_bytes}
+                case = fit_case(spec, dtype=dtype, accumulator=accumulator, world_size=world_size, **changes)
+                assert stack_bytes(compiled(spec, case, arch).cubin) == [0], case.id
 
 
 def test_a_step_that_spills_is_noticed(case_of: Callable[..., Case], compiled: Compiled) -> None:

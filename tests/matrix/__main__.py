@@ -50,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.digests.write_text(json.dumps({one.id: one.digest for one in outcomes if one.digest}))
     _show(outcomes, time.monotonic() - began)
     bad = sum(one.status not in ("PASSED", "REFUSED") for one in outcomes)
+    for name in idle(outcomes):
+        print(f"{name}: nothing passed, all was refused")
+        bad += 1
     if options.proof and not bad:
         options.proof.parent.mkdir(parents=True, exist_ok=True)
         options.proof.write_text(written(proof(outcomes, _machine(options))))
@@ -95,14 +98,22 @@ def _watched(tasks: Iterable[list[Outcome]], count: int, console: Console) -> It
 
 
 def compared(outcomes: Iterable[Outcome], expected: dict[str, str]) -> list[Outcome]:
-    """Outcomes that passed with other bits than were expected are WRONG."""
+    """Outcomes that passed with other bits than were expected are WRONG, and refusals of what ran elsewhere."""
     found = []
     for one in outcomes:
+        if one.status == "REFUSED" and one.id in expected:
+            one = Outcome(one.row, one.id, "WRONG", f"refused here, and run elsewhere: {one.detail}")
         if one.status == "PASSED" and expected.get(one.id) != one.digest:
             detail = "no digest to compare with" if one.id not in expected else "other bits than the simulator's"
             one = Outcome(one.row, one.id, "WRONG", detail, one.digest)
         found.append(one)
     return found
+
+
+def idle(outcomes: Iterable[Outcome]) -> list[str]:
+    """Kernels of which nothing passed."""
+    passed = {one.row.name for one in outcomes if one.status == "PASSED"}
+    return sorted({one.row.name for one in outcomes if one.status == "REFUSED"} - passed)
 
 
 def proof(outcomes: Sequence[Outcome], machine: str) -> Proof:

@@ -20,10 +20,13 @@ from memory.fabric import Traits
 WORLD_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 16, 72)
 INPUTS = ("exact", "normal", "edge")
 PLACEMENTS = ("out_of_place", "in_place")
-SHAPES = ("whole", "odd", "few", "none", "long")
+SHAPES = ("whole", "odd", "few", "none", "long", "large")
 ROOTS = ("first", "middle", "last")
 ARCHS = ("sm_90a", "sm_100a")
 """Where a cell is run: on the first, or on the first that has it."""
+
+LARGE_BYTES = {2: 96 << 10, 3: (2 << 20) + (96 << 10), 4: 600 << 10}
+"""Messages that take other steps of the kernels' tunings than small ones, one a world size."""
 
 DRAWN = 60
 """Rows that are drawn for a pair; the one with the most pairs that are missing is taken."""
@@ -80,9 +83,9 @@ def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
     plan = [
         ("odd", "normal", first, "last"),
         ("whole", "edge", last, "first"),
-        ("long", "normal", first, "middle"),
+        ("large", "normal", first, "middle"),
         ("few", "exact", first, "middle"),
-        ("odd", "edge", first, "first"),
+        ("odd", "edge", last, "first"),
         ("none", "normal", last, "first"),
         ("long", "exact", last, "last"),
     ]
@@ -92,7 +95,7 @@ def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
     if refused and not few:
         plan.append(("whole", "normal", refused, "first"))
     for shape, inputs, placement, root in plan:
-        if shape != "long" or world_size <= LARGEST_LONG_WORLD:
+        if _has(shape, world_size):
             yield Row(*_values(cell), world_size, inputs, placement, shape, root)
 
 
@@ -103,11 +106,12 @@ def case_of(row: Row) -> Case:
     chunks = n if collective.chunked else 1
     per_vector = 16 // itemsize
     numel, offset = {
-        "whole": (3 * n * per_vector, 0),
+        "whole": (max(3 * n * per_vector, 24 * chunks), 0),
         "odd": (chunks * (2 * per_vector + 3), 1),
         "few": (chunks if collective.chunked else max(1, n - 1), per_vector - 1),
         "none": (0, 0),
         "long": (n * (((20 << 10) // itemsize) // n + 1), 0),
+        "large": (_large(spec, itemsize, n), 0),
     }[row.shape]
     if spec.op == "barrier":
         numel, offset = (0 if row.shape == "none" else 1), 0
@@ -125,6 +129,19 @@ def case_of(row: Row) -> Case:
         root=root,
         offset=offset,
     )
+
+
+def _large(spec: KernelSpec, itemsize: int, world_size: int) -> int:
+    """Elements of a message for which launch values are others than for small ones, within what the kernel takes."""
+    size_bytes = LARGE_BYTES.get(world_size, 0)
+    if spec.max_size_bytes is not None:
+        size_bytes = min(size_bytes, spec.max_size_bytes)
+    return size_bytes // itemsize // world_size * world_size
+
+
+def _has(shape: str, world_size: int) -> bool:
+    """Whether a shape is run in a world: 72 ranks of the longer ones take the simulator minutes."""
+    return {"long": world_size <= LARGEST_LONG_WORLD, "large": world_size in LARGE_BYTES}.get(shape, True)
 
 
 @cache
@@ -218,7 +235,7 @@ def _drawn(
 
 
 def _is_run(row: Row) -> bool:
-    if row.shape == "long" and row.world_size > LARGEST_LONG_WORLD:
+    if not _has(row.shape, row.world_size):
         return False
     return refusal(case_of(row), arch_of(_cell(row))) is None
 

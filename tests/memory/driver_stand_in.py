@@ -48,6 +48,7 @@ class StandInDriver:
     device = torch.device("cpu")
     arch = "sm_90a"
     l2_bytes = 50 << 20
+    multiprocessors = 132
     name = "stand-in"
 
     def __init__(self, world: StandInWorld, rank: int) -> None:

@@ -32,6 +32,7 @@ def test_traits_say_what_was_found() -> None:
     assert (traits.multicast, traits.multicast_reason, traits.unmapped) == (True, "", "")
     assert traits.description == "stand-in, libnvshmem 0.0.0, nvshmem4py stand-in"
     assert traits.l2_bytes == 50 << 20
+    assert traits.multiprocessors == 132
     assert not traits.simulated
 
 

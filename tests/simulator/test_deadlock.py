@@ -47,6 +47,24 @@ class TestDeadlocks:
                 text,
             ), text
 
+    def test_a_loop_that_has_a_part_behind_all_other_code(self, options: dict[str, Any]) -> None:
+        """As compilers place it; what stands between stores."""
+        ptx = module(
+            "ld.acquire.sys.global.b32 %r1, [%flag];\n"
+            "SPIN: setp.ne.u32 %p1, %r1, 7; @%p1 bra AGAIN;\n"
+            "st.global.b32 [%flag+4], %r1; ret;\n"
+            "AGAIN: ld.acquire.sys.global.b32 %r1, [%flag]; bra.uni SPIN;",
+            ["u64 flag"],
+        )
+
+        def program(fabric: SimulatorFabric) -> None:
+            flags = put(fabric, "flags", np.array([5, 0], np.uint32))
+            fabric.launch(executable(ptx), 2, 32, [flags.address])
+            fabric.synchronize()
+
+        text, _ = deadlocked(program, world_size=2, **options)
+        assert re.search(r"rank 0, block 0, thread 0 spins: sees 5 at 0x[0-9a-f]+ .*tensor 'flags'", text), text
+
     def test_a_flag_of_a_peer_and_of_64_bits(self, options: dict[str, Any]) -> None:
         ptx = module("SPIN: ld.volatile.global.b64 %d1, [%flag]; setp.ne.u64 %p1, %d1, 7; @%p1 bra SPIN;", ["u64 flag"])
 

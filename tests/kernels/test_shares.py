@@ -1,0 +1,45 @@
+"""Who owns which element, and that a launch has a thread for each rank and signals for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from kernels import shares
+from kernels.spec import Case
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "uint8"])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8, 72])
+@pytest.mark.parametrize("numel", [0, 1, 3, 7, 8, 9, 64, 1000, 4099])
+@pytest.mark.parametrize("offset", [0, 1, 3])
+def test_every_element_has_one_owner_in_rank_order(
+    case_of: Callable[..., Case], dtype: str, world_size: int, numel: int, offset: int
+) -> None:
+    case = case_of(dtype=dtype, world_size=world_size, offset=offset)
+    case = case_of(dtype=dtype, world_size=world_size, offset=offset, size_bytes=numel * case.itemsize)
+    owner = shares.slice_owner(case, 0)
+    assert owner.shape == (numel,)
+    per_vector = 16 // case.itemsize
+    head = min(-offset % per_vector, numel)
+    full = head + (numel - head) // per_vector * per_vector
+    edges = torch.cat([owner[:head], owner[full:]])
+    assert edges.tolist() == [world_size - 1] * (numel - full + head)
+    vectors = owner[head:full].reshape(-1, per_vector)
+    assert torch.equal(vectors, vectors[:, :1].expand_as(vectors))
+    assert bool((vectors[1:, 0] >= vectors[:-1, 0]).all())
+    counts = torch.bincount(vectors[:, 0], minlength=world_size)
+    assert int(counts.max() - counts.min()) <= 1
+    assert shares.vectors(numel, case.itemsize, offset) == len(vectors)
+
+
+def test_chunks_and_roots_have_their_owners(case_of: Callable[..., Case]) -> None:
+    case = case_of(world_size=4, size_bytes=2 * 24, root=3)
+    assert shares.own(case, 2).tolist() == [2] * 6
+    assert shares.roots(case, 0).tolist() == [3] * 24
+
+
+def test_all_ranks_have_a_group_up_to_16(case_of: Callable[..., Case]) -> None:
+    assert [shares.groups(case_of(world_size=n)) for n in (1, 2, 8, 16, 17, 72)] == [1, 2, 8, 16, 4, 4]
