@@ -27,7 +27,7 @@ def test_an_unknown_kernel_is_told_the_near_ones() -> None:
 
 def test_an_unknown_op_is_told_the_near_ones() -> None:
     assert collective("all_reduce").op == "all_reduce"
-    with pytest.raises(ValueError, match=r"unknown op 'allreduce': did you mean all_reduce\?"):
+    with pytest.raises(ValueError, match=r"unknown op 'allreduce': did you mean all_reduce or "):
         collective("allreduce")
 
 
