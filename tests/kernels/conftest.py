@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -66,17 +65,6 @@ def make_fit_case(spec: KernelSpec, **changes: object) -> Case:
     return make_case(spec.algorithm, **made)
 
 
-def count_opcodes(ptx: str) -> Counter[str]:
-    """How often each opcode with all its qualifiers stands in a PTX text; comments and directives are left out."""
-    opcodes: Counter[str] = Counter()
-    for line in ptx.splitlines():
-        text = line.split("//")[0].strip()
-        found = re.match(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)[\s;]", text)
-        if found is not None and not text.endswith(":"):
-            opcodes[found.group(1)] += 1
-    return opcodes
-
-
 @pytest.fixture(scope="session")
 def case_of() -> Callable[..., Case]:
     return make_case
@@ -89,7 +77,8 @@ def fit_case() -> Callable[..., Case]:
 
 @pytest.fixture(scope="session")
 def opcodes() -> Callable[[str], Counter[str]]:
-    return count_opcodes
+    counted: Callable[[str], Counter[str]] = sys.modules["kernels_launching"].count_opcodes
+    return counted
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -323,6 +325,17 @@ def numbers(case: Case, launch: int, rank: int) -> torch.Tensor:
     if case.dtype in FLOATS:
         made[64:128] = -0.0
     return made
+
+
+def count_opcodes(ptx: str) -> Counter[str]:
+    """How often each opcode with all its qualifiers stands in a PTX text; comments and directives are left out."""
+    opcodes: Counter[str] = Counter()
+    for line in ptx.splitlines():
+        text = line.split("//")[0].strip()
+        found = re.match(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)[\s;]", text)
+        if found is not None and not text.endswith(":"):
+            opcodes[found.group(1)] += 1
+    return opcodes
 
 
 def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:
