@@ -37,7 +37,8 @@ class Plan:
 
     launches are those that are checked; they follow each other with the same workspaces, and between them come others
     on other data. guard_bytes lie before and after each buffer. check=False brings nothing home. patience_s is how long
-    a kernel on a real GPU waits for another rank before it reports that.
+    a kernel on a real GPU waits for another rank before it reports that. between is how many of those others there are
+    before each checked launch but the first; None: as many as show what is wrong, 0: none.
     """
 
     case: Case
@@ -46,6 +47,7 @@ class Plan:
     guard_bytes: int = 256
     check: bool = True
     patience_s: float = 10.0
+    between: int | None = None
 
     def __post_init__(self) -> None:
         if self.launches < 1:
@@ -102,9 +104,10 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
         binding = bind(fabric, pool, plan, spec)
         data = make_input(case, fabric.rank, binding.input.size_bytes // case.itemsize, device_of(fabric))
         launch = spec.launch(case)
+        between = launches_between(case) if plan.between is None else plan.between
         for index in range(plan.launches):
             if index:
-                _launch_on_other_data(fabric, binding, plan, launch, data)
+                _launch_on_other_data(fabric, binding, plan, launch, data, between)
             _prepare(fabric, binding, data, index)
             fabric.synchronize()
             if not index:
@@ -116,6 +119,8 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
             if plan.check:
                 outputs.append(binding.output.inspect(fabric).clone().view(data.dtype))
                 faults += _faults(fabric, binding, data, index)
+            if between:  # a rank that was let go too early overwrites what others still read
+                fill(fabric, binding.payloads, binding.input, _complement(data))
             fabric.barrier()
     if not plan.check:
         return RankOutcome(fabric.rank, None)
@@ -128,14 +133,21 @@ def launches_between(case: Case) -> int:
     return 3 if case.size_bytes <= SMALL_BYTES else 1
 
 
-def _launch_on_other_data(fabric: Fabric, binding: Binding, plan: Plan, launch: Launch, data: torch.Tensor) -> None:
+def _complement(data: torch.Tensor) -> torch.Tensor:
+    """Other data: no byte is the same."""
+    return (~data.view(torch.uint8)).view(data.dtype)
+
+
+def _launch_on_other_data(
+    fabric: Fabric, binding: Binding, plan: Plan, launch: Launch, data: torch.Tensor, count: int
+) -> None:
     """Launches that nobody looks at, on the complement of the data, back to back: the ranks' hosts don't meet.
 
     So what they leave in buffers, banks and flags is not what the next launch has to give, and a kernel that reads it
     too early, or that lets a rank go on too early, is seen.
     """
-    other = (~data.view(torch.uint8)).view(data.dtype)
-    for _ in range(launches_between(plan.case)):
+    other = _complement(data)
+    for _ in range(count):
         fill(fabric, binding.payloads, binding.input, other)
         fabric.synchronize()
         fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)

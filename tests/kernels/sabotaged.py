@@ -122,6 +122,7 @@ SABOTAGED: dict[str, KernelSpec] = {
         PUSHED,
         *(_without_barrier(spec, barrier) for spec in KERNELS for barrier in barriers_of(spec)),
         *(_sabotaged(spec, "no_all_clear", _with_choices(all_clear=False)) for spec in KERNELS if spec.name in POLLED),
+        *(_sabotaged(spec, "one_bank", _with_choices(banks=1)) for spec in KERNELS if spec.name in POLLED),
         _sabotaged(one_shot.SPEC, "drops_last_rank", _drops_last_rank),
         _sabotaged(one_shot.SPEC, "accumulates_natively", _with_choices(accumulator="native")),
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),

@@ -106,7 +106,7 @@ def run(dictionary_world: Any, case: Case, touch: Touch | None = None, launches:
         count[rank] += 1
 
     machine.kernels["tried"] = kernel
-    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=launches)
+    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=launches, between=0)
     outcomes = ThreadWorld(case.world_size, machine=machine).run(run_case, plan, 20.0)
     assert not any(machine.live_regions(rank) for rank in range(case.world_size))
     return [outcome.check for outcome in outcomes]
@@ -246,7 +246,7 @@ def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_worl
         fabric.world.at(arguments[1], 24).fill_(1)
 
     machine.kernels["tried"] = kernel
-    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=3)
+    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=3, between=0)
     ThreadWorld(4, machine=machine).run(run_case, plan, 20.0)
     assert seen == [True] * 24
 

@@ -80,7 +80,7 @@ class InterruptedMachine:
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize(
     ("method", "counts"),
-    [("allocate", 7), ("launch", 2), ("free", 7), ("exchange", 8), ("write", 18), ("synchronize", 4), ("barrier", 4)],
+    [("allocate", 7), ("launch", 5), ("free", 7), ("exchange", 8), ("write", 28), ("synchronize", 10), ("barrier", 3)],
 )
 def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
     cache: Path, interrupted: Any, method: str, counts: int, kind: type[BaseException]
