@@ -302,8 +302,10 @@ def received(
     """Look until nothing is absent, or patience is over. As in kernels/signals.py: no state but what is looked at."""
     patience, status = watch.patience, watch.status
     halves = look()
-    while absent(halves) & (patience == 0):
+    waiting = absent(halves) & (patience == 0)
+    while waiting:
         halves = look()
+        waiting = absent(halves)
     looks = cutlass.Int32(0)
     since = cutlass.Int64(0)
     waited = cutlass.Int64(0)

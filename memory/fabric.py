@@ -177,6 +177,22 @@ class Fabric(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """One of NVSHMEM's own collectives, by its names for them: "reduce" (to all ranks), "reducescatter", "fcollect"
+    (all ranks' pieces to all), "alltoall" or "broadcast".
+
+    dtype is torch's name, such as "torch.float16"; reduction "sum", "min" or "max", "" where nothing is reduced. count
+    is the elements of what one rank gives to one other: of a chunk, or of the whole buffer (reduce, broadcast).
+    """
+
+    collective: str
+    dtype: str
+    count: int
+    reduction: str = ""
+    root: int = 0
+
+
 class DeviceFabric(Fabric, Protocol):
     """A Fabric on a real GPU: what timing and baselines need beside the contract.
 
@@ -195,6 +211,7 @@ class DeviceFabric(Fabric, Protocol):
         """Queue a copy between two addresses, by the copy engine."""
         ...
 
-    def queue_library_all_reduce(self, dtype: torch.dtype, destination: int, source: int, numel: int) -> None:
-        """Queue NVSHMEM's own host-side sum over all ranks, on symmetric addresses. ValueError where it has none."""
+    def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
+        """Queue one of NVSHMEM's own host-side collectives over all ranks, on symmetric addresses. ValueError where it
+        has none such."""
         ...

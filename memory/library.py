@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memory.driver import Driver
-from memory.fabric import FabricError, Traits
+from memory.fabric import FabricError, LibraryCall, Traits
 from memory.meeting import Meeting, named
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Library(Protocol):
     def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor: ...
     def barrier_on_stream(self, stream: int) -> None: ...
 
-    def sum_on_stream(self, dtype: torch.dtype, destination: int, source: int, numel: int, stream: int) -> None:
-        """ValueError for a dtype that the library can't add."""
+    def collective_on_stream(self, call: LibraryCall, destination: int, source: int, stream: int) -> None:
+        """ValueError for a dtype or a reduction that the library does not have."""
         ...
 
 

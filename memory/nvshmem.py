@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from memory.driver import CudaDriver
+from memory.fabric import LibraryCall
 from memory.meeting import Meeting, Store
 from memory.nvshmem_fabric import NvshmemFabric, connect
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InstalledLibrary", "NvshmemFabric", "open_fabric"]
 
-SUMS = {
+TYPES = {
     "torch.float16": "half",
     "torch.bfloat16": "bfloat16",
     "torch.float32": "float",
@@ -31,8 +32,11 @@ SUMS = {
     "torch.int32": "int32",
     "torch.int64": "int64",
     "torch.uint8": "uint8",
+    "torch.uint16": "uint16",
+    "torch.uint32": "uint32",
+    "torch.uint64": "uint64",
 }
-"""What the library's host-side reductions call our dtypes."""
+"""What the library's host-side collectives call our dtypes."""
 
 OPENING_S = 60.0
 """How long ranks wait for each other before the first program: importing torch on a busy machine takes its time."""
@@ -94,11 +98,15 @@ class InstalledLibrary:
     def barrier_on_stream(self, stream: int) -> None:
         self._bindings.barrier_all_on_stream(stream)
 
-    def sum_on_stream(self, dtype: torch.dtype, destination: int, source: int, numel: int, stream: int) -> None:
-        if str(dtype) not in SUMS:
-            raise ValueError(f"NVSHMEM has no sum of {dtype}: it adds {', '.join(SUMS)}")
-        add = getattr(self._bindings, f"{SUMS[str(dtype)]}_sum_reduce_on_stream")
-        add(int(self._core.Teams.TEAM_WORLD), destination, source, numel, stream)
+    def collective_on_stream(self, call: LibraryCall, destination: int, source: int, stream: int) -> None:
+        if call.dtype not in TYPES:
+            raise ValueError(f"NVSHMEM's {call.collective} does not take {call.dtype}: it takes {', '.join(TYPES)}")
+        name = "_".join(part for part in (TYPES[call.dtype], call.reduction, call.collective, "on_stream") if part)
+        function = getattr(self._bindings, name, None)
+        if function is None:
+            raise ValueError(f"NVSHMEM has no {name}")
+        root = (call.root,) if call.collective == "broadcast" else ()
+        function(int(self._core.Teams.TEAM_WORLD), destination, source, call.count, *root, stream)
 
 
 def open_fabric(

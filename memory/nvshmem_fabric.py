@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memory.driver import Driver
-from memory.fabric import Executable, FabricError, HeapFull, NoMulticast, Region, Traits
+from memory.fabric import Executable, FabricError, HeapFull, LibraryCall, NoMulticast, Region, Traits
 from memory.library import GRANULE_BYTES, Library, described, probe
 from memory.meeting import Meeting, named
 
@@ -358,9 +358,9 @@ class NvshmemFabric:
     def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
         self._driver.copy(destination, source, size_bytes)
 
-    def queue_library_all_reduce(self, dtype: torch.dtype, destination: int, source: int, numel: int) -> None:
-        with self._called("sum over all ranks"):
-            self._library.sum_on_stream(dtype, destination, source, numel, self._driver.stream())
+    def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
+        with self._called(f"{call.reduction} {call.collective} over all ranks".strip()):
+            self._library.collective_on_stream(call, destination, source, self._driver.stream())
 
 
 def connect(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -> NvshmemFabric:

@@ -214,8 +214,9 @@ def _binary_ticks(axes: Axes, sizes: Sequence[int]) -> None:
     axes.tick_params(axis="x", labelsize=7)
 
 
-_DASHES: dict[str, Any] = {"native": "-", "float32": (0, (4, 2)), "float16": (0, (1, 1.5))}
-"""How an accumulator's curves are drawn."""
+_ACCUMULATOR_COLOURS = {"native": _COLOURS[1], "float16": _COLOURS[2], "float32": _COLOURS[0]}
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+"""A study's curves: an accumulator has a colour, an algorithm a marker and the next of these dashes."""
 
 
 def _study(curves: Sequence[Series]) -> Figure:
@@ -239,26 +240,28 @@ def _study(curves: Sequence[Series]) -> Figure:
 
 
 def _errors(axes: Axes, curves: Sequence[Series], measure: Measure) -> dict[str, Any]:
-    """The curves of one measure. Gives the legend. An error of 0, on a logarithmic axis, is drawn at its lower end."""
+    """The curves of one measure. Gives the legend. Ulps, which may be many, are on a logarithmic axis with 0."""
     handles: dict[str, Any] = {}
+    algorithms = list(dict.fromkeys(one.algorithm for one in curves))
     for one in curves:
         points = [(point.world_size, value) for point in one.points if (value := measure.value(point)) is not None]
         (handles[f"{one.algorithm}, {one.accumulator}"],) = axes.plot(
             [size for size, _ in points],
             [value for _, value in points],
-            **look(one.algorithm),
-            linestyle=_DASHES.get(one.accumulator, "-"),
+            color=_ACCUMULATOR_COLOURS.get(one.accumulator, _COLOURS[-1]),
+            marker=look(one.algorithm)["marker"],
+            linestyle=_DASHES[algorithms.index(one.algorithm) % len(_DASHES)],
             linewidth=1.5,
             markersize=4,
+            clip_on=False,
         )
-    sizes = sorted({size for one in curves for size in one.world_sizes})
-    largest = max((measure.value(point) or 0.0 for one in curves for point in one.points), default=0.0)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(sizes))
+    axes.xaxis.set_major_locator(FixedLocator(sorted({size for one in curves for size in one.world_sizes})))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if largest > 0:
-        axes.set_yscale("symlog", linthresh=max(largest * 1e-4, 1e-12))
+    if measure.key.endswith("ulp_error"):
+        axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=0)
     axes.set_xlabel("ranks")
     axes.set_ylabel(measure.title, fontsize=8)
     return handles

@@ -130,7 +130,7 @@ def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
         reduction=request.reduction,
         size_bytes=size_bytes,
         world_size=request.world_size,
-        placement=baseline.placement(request.placement) if baseline else request.placement,
+        placement=baseline.placement(request.op, request.placement) if baseline else request.placement,
         inputs=request.inputs,
         seed=request.seed,
         root=request.root,

@@ -19,7 +19,6 @@ from kernels.spec import Case
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
-from runner.baselines import baseline_contender
 from runner.buffers import Buffer, fill, halves
 from runner.layout import Layout, layout_of
 from runner.program import arguments_of, bind_workspaces, peers_of, status_report
@@ -29,7 +28,7 @@ SLOT_ALIGNMENT_BYTES = 256
 
 WORKSPACE_GUARD_BYTES = 256
 
-__all__ = ["Contender", "KernelSlots", "LibrarySlots", "baseline_contender", "kernel_contender", "slot_bytes"]
+__all__ = ["Contender", "KernelSlots", "LibrarySlots", "kernel_contender", "slot_bytes"]
 
 
 class Contender(Protocol):

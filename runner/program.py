@@ -17,11 +17,12 @@ from kernels import catalogue
 from kernels.spec import Case, KernelSpec, Launch, Parameter
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
-from runner.baselines import baseline_contender, find_baseline
+from runner.baselines import find_baseline
 from runner.buffers import Buffer, changed_guards, changed_pieces, fill, guarded, halves, has_output
 from runner.check import RankCheck, check_rank, forget_references
 from runner.inputs import CPU, forget_inputs, make_input
 from runner.layout import BUFFER_ALIGNMENT_BYTES, Piece, layout_of
+from runner.libraries import baseline_contender
 
 SMALL_BYTES = 64 << 10
 """Up to here launches are cheap, on GPUs and in the simulator."""

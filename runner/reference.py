@@ -253,7 +253,7 @@ def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
     digest = hashlib.sha256(bits_of(output).contiguous().cpu().numpy().data).hexdigest()
     limit, expected, nearest = reference.limit, reference.expected, reference.nearest
     if not output.numel() or (expected is nearest and torch.equal(bits_of(output), bits_of(nearest))):
-        scale = _scale(torch.zeros(()), nearest) if reference.reduced else None
+        scale = _scale(torch.zeros((), device=nearest.device), nearest) if reference.reduced else None
         return Comparison(0, -1, 0.0, 0, 0.0, 0.0 if limit else None, digest, scale)
     if limit is not None:
         right = limit.permits(output)

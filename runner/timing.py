@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kernels import catalogue
 from memory.fabric import Deadlock, DeviceFabric, Fabric
 from memory.pool import SymmetricPool
-from runner.baselines import Baseline, baseline_contender
+from runner.baselines import Baseline
 from runner.buffers import has_output
 from runner.check import promise_of
 from runner.clocks import read_clocks
@@ -33,6 +33,7 @@ from runner.inputs import make_input
 from runner.lanes import Entrant as Entrant
 from runner.lanes import EntrantTimes as EntrantTimes
 from runner.lanes import Lane, before_call
+from runner.libraries import baseline_contender
 from runner.link import LinkTimes, measure_link
 from runner.program import device_of
 from runner.stopwatch import Stopwatch, TorchStopwatch

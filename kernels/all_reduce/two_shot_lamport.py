@@ -15,9 +15,9 @@ reduces, stores the result to all others and into its own output. Then it polls 
 them. A data half is its own flag; kernels/inbox.py says why that is sound, and what orders a bank's next use. While the
 first data is under way both inboxes' banks of the launch before are set back. Blocks wait for other blocks' stores, of
 this rank's launch, too, in a circle over ranks: all must be live at once, as for any barrier.
-In place is fine: a unit is overwritten with its result, which is made of this rank's contribution and so can't have come
-before that was read; the own slice's by the thread that read it. This rests on the dependency of the data alone: PTX
-orders nothing between that load and the store of another thread.
+In place is fine: a unit is overwritten with its result, which is made of this rank's contribution and so can't have
+come before that was read; the own slice's by the thread that read it. This rests on the dependency of the data alone:
+PTX orders nothing between that load and the store of another thread.
 
 Numerics: as two_shot: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner). One owner
 an element, so all ranks get the same bits. A contribution of -0.0 counts as +0.0, and so does a result that rounds to

@@ -9,7 +9,7 @@ from kernels import catalogue
 from kernels.all_reduce import ll, multimem_one_shot, one_shot, two_shot
 from kernels.reduce import pull as reduce_pull
 from kernels.reduce_scatter import pull as reduce_scatter_pull
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, KernelSpec, Workspace
 from kernels.spec import refuses as refuses_for
 from memory.fabric import Traits
 
@@ -131,3 +131,11 @@ def test_cases_have_one_id_each(case_of: Callable[..., Case]) -> None:
     assert len({case.id, case_of("two_shot").id, *(other.id for other in others)}) == 6
     assert replace(case).id == case.id
     assert case.numel == 1 << 19
+
+
+def test_workspaces_begin_with_zeros_a_pattern_or_anything() -> None:
+    assert Workspace("epochs", 4).initial(16) == bytes(16)
+    assert Workspace("scratch", 4, zeroed=False).initial(16) is None
+    assert Workspace("inbox", 4, fill=b"\0\0\0\x80").initial(16) == b"\0\0\0\x80" * 4
+    with pytest.raises(AssertionError, match="inbox: 12 bytes are no multiple of 8"):
+        Workspace("inbox", 3, fill=bytes(8)).initial(12)

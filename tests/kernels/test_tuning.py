@@ -155,11 +155,11 @@ def test_trials_are_off_unless_asked_for(
 @pytest.mark.parametrize("name", catalogue.NAMES)
 def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled: Compiled, name: str) -> None:
     spec, tuning = catalogue.find(name), import_module(f"kernels.{name.replace('/', '.')}").TUNING
-    kinds = [("bfloat16", "float32"), ("bfloat16", "native"), ("float32", "float32"), ("float8_e4m3fn", "float32")]
+    kinds = [("bfloat16", "float32"), ("float8_e4m3fn", "float32")]
     if not catalogue.collective(spec.op).reduces:
-        kinds = [("uint32", "none")] if spec.op == "barrier" else [("bfloat16", "none"), ("uint8", "none")]
+        kinds = [("uint32", "none")] if spec.op == "barrier" else [("bfloat16", "none")]
     for step in tuning.steps:
-        for world_size in (2, 4, 8):
+        for world_size in (2, 4, 8) if name == "all_reduce/two_shot" else (4,):
             size_bytes = min(step.up_to_bytes, spec.max_size_bytes or 1 << 40)
             for dtype, accumulator in kinds:
                 arch = "sm_100a" if spec.needs_multicast and dtype.startswith("float8") else "sm_90a"

@@ -18,7 +18,7 @@ import torch
 from memory_driver_stand_in import Misuse, StandInDriver, Window
 from torch.distributed import HashStore
 
-from memory.fabric import DeviceFault, Region
+from memory.fabric import DeviceFault, LibraryCall, Region
 from memory.meeting import Meeting, lost
 from memory.nvshmem_fabric import NvshmemFabric, connect
 
@@ -331,21 +331,23 @@ class StandInLibrary:
         self._check()
         self.world.drivers[self.rank].queue.append(lambda: self.world.collective(self.rank, "barrier"))
 
-    def sum_on_stream(self, dtype: torch.dtype, destination: int, source: int, numel: int, stream: int) -> None:
+    def collective_on_stream(self, call: LibraryCall, destination: int, source: int, stream: int) -> None:
         self._check()
-        if dtype == torch.bool:
-            raise ValueError(f"no sum of {dtype}")
-        world, size_bytes = self.world, numel * dtype.itemsize
+        if call.dtype == "torch.bool":
+            raise ValueError(f"no {call.reduction} of {call.dtype}")
+        dtype: torch.dtype = getattr(torch, call.dtype.removeprefix("torch."))
+        world, ranks = self.world, len(self.world.windows)
+        whole = ranks if call.collective in ("reducescatter", "alltoall") else 1
+        source_bytes = call.count * whole * dtype.itemsize
 
-        def add() -> None:
-            inputs = world.collective(
-                self.rank, f"sum of {numel} {dtype}", act=lambda: self._inputs(source, size_bytes)
-            )
-            total = torch.stack([one.view(dtype) for one in inputs]).sum(0).to(dtype)
-            world.collective(self.rank, "summed")
-            world.at(self.rank, destination, size_bytes).copy_(total.view(torch.uint8))
+        def act() -> None:
+            inputs = world.collective(self.rank, f"{call}", act=lambda: self._inputs(source, source_bytes))
+            found = _collected(call, [one.view(dtype) for one in inputs], self.rank)
+            world.collective(self.rank, "collected")
+            raw = found.contiguous().view(torch.uint8)
+            world.at(self.rank, destination, raw.numel()).copy_(raw)
 
-        world.drivers[self.rank].queue.append(add)
+        world.drivers[self.rank].queue.append(act)
 
     def _inputs(self, source: int, size_bytes: int) -> list[torch.Tensor]:
         offset = source - self.world.windows[self.rank].address
@@ -359,3 +361,17 @@ class StandInLibrary:
     def _check(self) -> None:
         if not self.initialized:
             raise NvshmemInvalid("NVSHMEM Library is not initialized")
+
+
+def _collected(call: LibraryCall, inputs: list[torch.Tensor], rank: int) -> torch.Tensor:
+    """What one of the library's collectives gives a rank."""
+    chunk = slice(rank * call.count, (rank + 1) * call.count)
+    if call.collective in ("reduce", "reducescatter"):
+        stacked = torch.stack(inputs)
+        total = (
+            stacked.sum(0).to(stacked.dtype) if call.reduction == "sum" else getattr(stacked, f"a{call.reduction}")(0)
+        )
+        return total if call.collective == "reduce" else total[chunk]
+    if call.collective == "broadcast":
+        return inputs[call.root]
+    return torch.cat([one[chunk] if call.collective == "alltoall" else one for one in inputs])

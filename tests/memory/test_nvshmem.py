@@ -11,7 +11,7 @@ import torch
 from memory_driver_stand_in import Misuse, Spinning
 from memory_nvshmem_stand_in import StandInWorld
 
-from memory.fabric import DeadlineExceeded, DeviceFault, Executable, FabricError, HeapFull, NoMulticast
+from memory.fabric import DeadlineExceeded, DeviceFault, Executable, FabricError, HeapFull, LibraryCall, NoMulticast
 from memory.pool import SymmetricPool
 
 
@@ -223,8 +223,8 @@ def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
             source = pool.tensor(5, torch.float32, name="source", fill=fabric.rank + 1)
             target = pool.tensor(5, torch.float32, name="target")
             with pytest.raises(ValueError, match="no sum of torch.bool"):
-                fabric.queue_library_all_reduce(torch.bool, target.address, source.address, 5)
-            fabric.queue_library_all_reduce(torch.float32, target.address, source.address, 5)
+                fabric.queue_library(LibraryCall("reduce", "torch.bool", 5, "sum"), target.address, source.address)
+            fabric.queue_library(LibraryCall("reduce", "torch.float32", 5, "sum"), target.address, source.address)
             result: list[float] = target.read().tolist()
             return result
 

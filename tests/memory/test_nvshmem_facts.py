@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+
+from memory.fabric import LibraryCall
 
 SIZE_BYTES = 8 << 10
 
@@ -166,7 +169,7 @@ def test_the_library_adds_over_all_ranks_on_raw_addresses(world: Any, on_ranks: 
             fabric.write(source, 0, data.view(torch.uint8))
             fabric.synchronize()
             fabric.barrier()
-            fabric.queue_library_all_reduce(dtype, target.address, source.address, 8)
+            fabric.queue_library(LibraryCall("reduce", str(dtype), 8, "sum"), target.address, source.address)
             results.append(fabric.read(target, 0, 8 * dtype.itemsize).view(dtype).float().tolist())
             fabric.barrier()
             fabric.free(target)
@@ -174,6 +177,48 @@ def test_the_library_adds_over_all_ranks_on_raw_addresses(world: Any, on_ranks: 
         return results
 
     assert good(on_ranks(world, program)) == [[[3.0 * index for index in range(8)]] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("collective", "reduction", "given", "taken", "expected"),
+    [
+        ("reduce", "max", 4, 4, lambda rank: [3, 4, 5, 6]),
+        ("reduce", "min", 4, 4, lambda rank: [0, 1, 2, 3]),
+        ("reducescatter", "sum", 8, 4, lambda rank: [3 + 2 * index + 8 * rank for index in range(4)]),
+        ("fcollect", "", 4, 8, lambda rank: [0, 1, 2, 3, 3, 4, 5, 6]),
+        ("alltoall", "", 8, 8, lambda rank: [index + 4 * rank + add for add in (0, 3) for index in range(4)]),
+        ("broadcast", "", 4, 4, lambda rank: [3, 4, 5, 6]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.uint8])
+def test_the_librarys_other_collectives(
+    world: Any,
+    on_ranks: Any,
+    dtype: torch.dtype,
+    collective: str,
+    reduction: str,
+    given: int,
+    taken: int,
+    expected: Callable[[int], list[int]],
+) -> None:
+    """Two ranks: rank 0 gives 0, 1, .., rank 1 gives 3, 4, ..; the root is rank 1."""
+
+    def program(fabric: Any) -> list[int]:
+        source = fabric.allocate(given * dtype.itemsize, 256, "source")
+        target = fabric.allocate(taken * dtype.itemsize, 256, "target")
+        data = (torch.arange(given) + 3 * fabric.rank).to(dtype)
+        fabric.write(source, 0, data.view(torch.uint8))
+        fabric.synchronize()
+        fabric.barrier()
+        call = LibraryCall(collective, str(dtype), 4, reduction, root=1)
+        fabric.queue_library(call, target.address, source.address)
+        found: list[int] = fabric.read(target, 0, taken * dtype.itemsize).view(dtype).tolist()
+        fabric.barrier()
+        fabric.free(target)
+        fabric.free(source)
+        return [int(value) for value in found]
+
+    assert good(on_ranks(world, program)) == [expected(0), expected(1)]
 
 
 def test_copies_and_barriers_are_queued(world: Any, on_ranks: Any) -> None:

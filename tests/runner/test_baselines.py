@@ -11,21 +11,16 @@ from typing import Any
 import pytest
 import torch
 
+from kernels.catalogue import OPS, collective
+from kernels.dtypes import ALL, reductions_of
 from kernels.spec import Case
-from memory.fabric import Fabric, Traits
+from memory.fabric import Fabric, LibraryCall, Traits
 from memory.pool import SymmetricPool
 from runner import baselines
-from runner.baselines import (
-    BASELINES,
-    InPlace,
-    OutOfPlace,
-    baseline_contender,
-    find_baseline,
-    names_for,
-    refuses_baseline,
-)
+from runner.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline
 from runner.check import check_rank, merge, promise_of
 from runner.inputs import make_input
+from runner.libraries import baseline_contender
 from runner.program import BaselinePlan, run_baseline
 from runner.threads import ThreadWorld
 from runner.world import WorldFailure
@@ -33,11 +28,16 @@ from simulator.world import SimulatorOptions
 
 GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)
 
+OFFERS = [(baseline.algorithm, offer) for baseline in BASELINES for offer in baseline.offers]
 
-def case_of(algorithm: str, **changes: Any) -> Case:
+
+def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
+    """A usual case of an op: what every baseline that does the op takes."""
     baseline = find_baseline(algorithm)
     assert baseline is not None
-    case = Case("all_reduce", algorithm, "bfloat16", "library", "sum", 4096, 8, placement=baseline.placements[0])
+    offer = next((one for one in baseline.offers if one.op == op), baseline.offers[0])
+    reduction = offer.reductions[0]
+    case = Case(op, algorithm, "bfloat16", "library", reduction, 4096, 8, placement=offer.placements[0])
     return dataclasses.replace(case, **changes)
 
 
@@ -48,38 +48,102 @@ def reason(algorithm: str, traits: Traits = GPUS, **changes: Any) -> str | None:
 
 
 def test_the_names_are_these() -> None:
-    assert names_for("all_reduce") == ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem")
-    assert names_for("all_gather") == ()
+    assert {op: names_for(op) for op in OPS} == {
+        "all_reduce": ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem"),
+        "reduce_scatter": ("nccl", "torch/two_shot", "nvshmem"),
+        "all_gather": ("nccl", "torch/multimem", "nvshmem"),
+        "broadcast": ("nccl", "nvshmem"),
+        "reduce": ("nccl",),
+        "all_to_all": ("nccl", "nvshmem"),
+        "send_recv": ("nccl",),
+        "barrier": (),
+    }
     assert find_baseline("one_shot") is None
 
 
-@pytest.mark.parametrize("name", names_for("all_reduce"))
-def test_each_can_do_a_usual_case_on_gpus_and_none_in_the_simulator(name: str) -> None:
-    assert reason(name) is None
+@pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))
+def test_each_can_do_a_usual_case_on_gpus_and_none_in_the_simulator(name: str, offer: Offer) -> None:
+    assert reason(name, op=offer.op) is None
     simulated = dataclasses.replace(GPUS, name="simulator", simulated=True)
-    assert reason(name, simulated) == f"{name} needs GPUs: the fabric simulator has none"
+    assert reason(name, simulated, op=offer.op) == f"{name} needs GPUs: the fabric simulator has none"
+
+
+@pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))
+def test_offers_are_of_types_and_reductions_that_there_are(name: str, offer: Offer) -> None:
+    assert set(offer.dtypes) <= set(ALL)
+    if not collective(offer.op).reduces:
+        assert (offer.reductions, offer.dtypes) == (("none",), ALL)
+        return
+    for dtype in offer.dtypes:
+        assert set(offer.reductions) <= set(reductions_of(dtype))
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "expected"),
     [
-        ("torch/one_shot", {"dtype": "float16"}, "torch/one_shot has no dtype 'float16': it has float32, bfloat16"),
-        ("torch/two_shot", {"dtype": "float16"}, "torch/two_shot has no dtype 'float16': it has float32, bfloat16"),
+        (
+            "torch/one_shot",
+            {"dtype": "float16"},
+            "torch/one_shot has no dtype 'float16' for all_reduce: it has float32, bfloat16",
+        ),
+        (
+            "torch/two_shot",
+            {"dtype": "float16"},
+            "torch/two_shot has no dtype 'float16' for all_reduce: it has float32, bfloat16",
+        ),
         ("nccl", {"dtype": "float16"}, None),
         ("nvshmem", {"dtype": "float16"}, None),
-        ("nccl", {"reduction": "max"}, "nccl has no reduction 'max': it has sum"),
-        ("nccl", {"placement": "out_of_place"}, "nccl has no placement 'out_of_place': it has in_place"),
+        ("nccl", {"reduction": "max"}, None),
+        ("nccl", {"reduction": "avg"}, None),
+        ("nccl", {"reduction": "xor", "dtype": "int32"}, "nccl has no reduction 'xor' for all_reduce: it has sum, min"),
+        ("nvshmem", {"reduction": "avg"}, "nvshmem has no reduction 'avg' for all_reduce: it has sum, min, max"),
+        ("nccl", {"dtype": "uint32"}, "nccl has no dtype 'uint32' for all_reduce: it has float64, float32"),
+        ("nccl", {"dtype": "float8_e4m3fn"}, "nccl has no dtype 'float8_e4m3fn' for all_reduce: it has"),
+        ("nccl", {"op": "all_gather", "dtype": "float8_e4m3fn"}, None),
+        ("nvshmem", {"op": "broadcast", "dtype": "float8_e5m2"}, None),
+        (
+            "nccl",
+            {"placement": "out_of_place"},
+            "nccl has no placement 'out_of_place' for all_reduce: it has in_place",
+        ),
+        ("nccl", {"op": "all_gather", "placement": "in_place"}, "nccl has no placement 'in_place' for all_gather: it"),
         ("torch/one_shot", {"size_bytes": 6}, "torch/one_shot takes multiples of 4 bytes, not 6"),
         ("nccl", {"size_bytes": 6}, None),
         ("nccl", {"size_bytes": 7}, "7 bytes are no whole number of bfloat16 elements of 2 bytes"),
+        ("nccl", {"size_bytes": 0}, "0 bytes are no whole number of bfloat16 elements of 2 bytes"),
+        ("nccl", {"op": "all_to_all", "size_bytes": 30}, "all_to_all divides its elements evenly: 15 are no multiple"),
+        (
+            "torch/two_shot",
+            {"op": "reduce_scatter", "size_bytes": 8 * 24},
+            "torch/two_shot takes chunks of whole 16 bytes, not of 24",
+        ),
         ("nccl", {"offset": 1}, "nccl is run on buffers of its own, which begin at a boundary: give offset=0"),
         ("nvshmem", {"offset": 1}, None),
         ("nccl", {"world_size": 4}, "the case wants 4 ranks, and the fabric nvshmem has 8"),
-        ("nccl", {"op": "broadcast"}, "nccl does not do broadcast: it does all_reduce"),
+        ("nvshmem", {"op": "reduce"}, "nvshmem does not do reduce: it does all_reduce, reduce_scatter, all_gather, "),
     ],
 )
 def test_what_is_refused_and_why(name: str, changes: dict[str, Any], expected: str | None) -> None:
-    assert reason(name, **changes) == expected
+    found = reason(name, **changes)
+    assert found == expected if expected is None else (found or "").startswith(expected)
+
+
+def test_some_do_an_op_on_some_world_sizes_only() -> None:
+    three = dataclasses.replace(GPUS, world_size=3)
+    changes: dict[str, Any] = {"op": "reduce_scatter", "world_size": 3, "size_bytes": 3 * 64}
+    assert reason("torch/two_shot", three, **changes) == "torch/two_shot does reduce_scatter on 2, 4, 8 ranks, not on 3"
+    assert reason("nccl", three, **changes) is None
+
+
+def test_a_placement_is_the_wanted_one_or_the_only_one() -> None:
+    nccl, nvshmem = find_baseline("nccl"), find_baseline("nvshmem")
+    assert nccl is not None
+    assert nvshmem is not None
+    assert [nccl.placement("all_reduce", wanted) for wanted in ("out_of_place", "in_place")] == ["in_place"] * 2
+    assert [nccl.placement("all_gather", wanted) for wanted in ("out_of_place", "in_place")] == ["out_of_place"] * 2
+    assert nvshmem.placement("all_reduce", "in_place") == "in_place"
+    with pytest.raises(ValueError, match="nvshmem does not do reduce"):
+        nvshmem.offer("reduce")
 
 
 def test_one_rank_is_no_comparison() -> None:
@@ -116,22 +180,6 @@ def test_the_library_is_named_with_its_version() -> None:
     assert baselines.library_of("nvshmem", traits) == "NVSHMEM 3.4.5"
 
 
-def test_slots_are_slices_that_begin_at_their_stride() -> None:
-    buffer, other = torch.zeros(3 * 128), torch.zeros(3 * 128)
-    called: list[int] = []
-    slots = InPlace(buffer, 100, 128, 3, lambda data: called.append(data.storage_offset()))
-    slots.write(1, torch.ones(100))
-    slots.launch(1)
-    assert (called, slots.slots) == ([128], 3)
-    assert buffer.nonzero().flatten().tolist() == list(range(128, 228))
-    assert torch.equal(slots.output(1), torch.ones(100))
-    pairs = OutOfPlace((buffer, other), 100, 128, 3, lambda one, two: two.copy_(2 * one))
-    pairs.write(2, torch.ones(100))
-    assert set(pairs.output(2).view(torch.uint8).tolist()) == {0xFF}
-    pairs.launch(2)
-    assert torch.equal(pairs.output(2), torch.full((100,), 2.0))
-
-
 class LibraryFabric:
     """A simulator's fabric that passes for a GPU's, whose library folds everybody's input as NVSHMEM's would."""
 
@@ -150,10 +198,12 @@ class LibraryFabric:
         self.regions[region.address] = region
         return region
 
-    def queue_library_all_reduce(self, dtype: torch.dtype, destination: int, source: int, numel: int) -> None:
-        mine = self.fabric.read(self.regions[source], 0, numel * dtype.itemsize).view(dtype)
+    def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
+        assert (call.collective, call.reduction) == ("reduce", "sum")
+        dtype = getattr(torch, call.dtype.removeprefix("torch."))
+        mine = self.fabric.read(self.regions[source], 0, call.count * dtype.itemsize).view(dtype)
         everyone = self.fabric.exchange(json.dumps(mine.float().tolist()))
-        total = sum((torch.tensor(json.loads(text)) for text in everyone), torch.zeros(numel))
+        total = sum((torch.tensor(json.loads(text)) for text in everyone), torch.zeros(call.count))
         if self.wrong and self.fabric.rank == 0:
             total[5] += 3
         self.fabric.write(self.regions[destination], 0, total.to(dtype).view(torch.uint8))
