@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
-from kernels.catalogue import SPECS
+from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
@@ -95,17 +95,31 @@ def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -
     )
 
 
-def _without_barrier(spec: KernelSpec, barrier: str) -> KernelSpec:
+def _with_frame(spec: KernelSpec, defect: str, change: Callable[[Any], None]) -> KernelSpec:
+    """change is given the frame before the body is."""
+
     def sabotage(kernel: Any) -> None:
         whole = kernel.body
 
         def body(frame: Any) -> None:
-            BARRIERS[barrier](frame)
+            change(frame)
             whole(frame)
 
         kernel.body = body
 
-    return _sabotaged(spec, f"no_{barrier}_barrier", sabotage)
+    return _sabotaged(spec, defect, sabotage)
+
+
+def _one_element_short(frame: Any) -> None:
+    frame.size -= frame.itemsize * frame.world_size  # of each chunk, where there are chunks
+
+
+def _all_are_root(frame: Any) -> None:
+    frame.root = frame.rank
+
+
+def _rank_0_is_root(frame: Any) -> None:
+    frame.root = frame.root * 0
 
 
 def _with_choices(**choices: Any) -> Callable[[Any], None]:
@@ -120,10 +134,23 @@ SABOTAGED: dict[str, KernelSpec] = {
     spec.name: spec
     for spec in (
         PUSHED,
-        *(_without_barrier(spec, barrier) for spec in KERNELS for barrier in barriers_of(spec)),
+        *(
+            _with_frame(spec, f"no_{barrier}_barrier", BARRIERS[barrier])
+            for spec in KERNELS
+            for barrier in barriers_of(spec)
+        ),
         *(_sabotaged(spec, "no_all_clear", _with_choices(all_clear=False)) for spec in KERNELS if spec.name in POLLED),
         *(_sabotaged(spec, "one_bank", _with_choices(banks=1)) for spec in KERNELS if spec.name in POLLED),
-        _sabotaged(one_shot.SPEC, "drops_last_rank", _drops_last_rank),
+        *(
+            _sabotaged(find(name), "drops_last_rank", _drops_last_rank)
+            for name in ("all_reduce/one_shot", "reduce_scatter/pull", "reduce/two_shot")
+        ),
+        *(
+            _with_frame(find(name), "short", _one_element_short)
+            for name in ("all_gather/push", "broadcast/two_shot", "all_to_all/pull", "send_recv/push")
+        ),
+        _with_frame(find("reduce/pull"), "for_all", _all_are_root),
+        _with_frame(find("broadcast/pull"), "of_rank_0", _rank_0_is_root),
         _sabotaged(one_shot.SPEC, "accumulates_natively", _with_choices(accumulator="native")),
         _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),
     )
