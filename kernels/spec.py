@@ -103,6 +103,13 @@ class Collective:
     chunked: bool = False
     in_place: Callable[[int, int, int], tuple[int, int]] | None = None
 
+    def gives(self, case: Case, rank: int) -> bool:
+        """Whether a rank gets anything: a reduction to a root gives nothing to the others."""
+        import torch  # takes seconds, and the catalogue is asked before anything runs
+
+        nothing = [torch.empty(0, device="cpu")] * case.world_size
+        return self.outputs(nothing, rank, case.root) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:

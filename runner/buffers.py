@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.catalogue import collective as find_collective
-from kernels.spec import Case
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
@@ -89,12 +87,6 @@ def halves(layout: Layout, payloads: Sequence[Buffer], rank: int) -> tuple[Buffe
     """A rank's input and output in the payloads of a layout."""
     source = payloads[0].part(layout.input_starts, rank, layout.input_bytes)
     return source, payloads[-1].part(layout.output_starts, rank, layout.output_bytes)
-
-
-def has_output(case: Case, rank: int) -> bool:
-    """Whether the op gives this rank anything: a reduction to a root gives nothing to the others."""
-    nothing = [torch.empty(0)] * case.world_size
-    return find_collective(case.op).outputs(nothing, rank, case.root) is not None
 
 
 def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch.Tensor) -> None:

@@ -21,7 +21,7 @@ from kernels.spec import Case, Collective, KernelSpec
 from reports.record import Check, Mismatch
 from runner.baselines import Baseline, find_baseline
 from runner.inputs import CPU
-from runner.reference import Comparison, Reference, Scale, has_reference, method_of, reference_of
+from runner.reference import Comparison, Reference, Scale, method_of, reference_of
 from runner.reference import Promise as Promise
 from runner.reference import forget_references as forget_references
 
@@ -71,7 +71,7 @@ def check_rank(
     theirs.
     """
     collective = collective or find_collective(case.op)
-    if not has_reference(case, collective, rank):
+    if not collective.gives(case, rank):
         return _no_check(rank, method_of(case, spec, collective), len(outputs), tuple(guard_faults))
     device = outputs[0].device if outputs else CPU
     reference = reference_of(case, spec, collective, rank, device, inputs)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from kernels import catalogue
 from kernels.spec import Case
 from memory.fabric import Executable
-from runner.buffers import POISON, has_output
+from runner.buffers import POISON
 from runner.check import RankCheck, check_rank
 from runner.contenders import Contender, slot_bytes
 from runner.layout import layout_of
@@ -106,7 +107,7 @@ def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
     None where they never matter: an output out of place is written again before every call that is looked at.
     """
     layout = layout_of(case)
-    if not layout.in_place and has_output(case, rank):
+    if not layout.in_place and catalogue.collective(case.op).gives(case, rank):
         return data.new_empty(0, dtype=torch.uint8)
     held = torch.full((max(layout.payloads_bytes),), POISON, dtype=torch.uint8, device=data.device)
     if layout.in_place:

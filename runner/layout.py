@@ -49,7 +49,7 @@ class Layout:
     def kept(self, rank: int, has_output: bool) -> tuple[tuple[Piece, ...], ...]:
         """For each payload of a rank, in order, the pieces that a launch must leave as they were.
 
-        They are all but the output; without one (has_output, see runner.buffers), all.
+        They are all but the output; without one (has_output, see Collective.gives), all.
         """
         if not self.in_place:
             none = () if has_output else _pieces(self.payloads_bytes[1], (0, 0), (0, 0))

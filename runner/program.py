@@ -18,7 +18,7 @@ from kernels.spec import Case, KernelSpec, Launch, Parameter
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.baselines import find_baseline
-from runner.buffers import Buffer, changed_guards, changed_pieces, fill, guarded, halves, has_output
+from runner.buffers import Buffer, changed_guards, changed_pieces, fill, guarded, halves
 from runner.check import RankCheck, check_rank, forget_references
 from runner.inputs import CPU, forget_inputs, make_input
 from runner.layout import BUFFER_ALIGNMENT_BYTES, Piece, layout_of
@@ -207,7 +207,7 @@ def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> B
         table.write(torch.tensor(buffers[name].peer_addresses(), dtype=torch.int64))
         tables[name] = table.address
     arguments = arguments_of(spec, fabric, case, buffers, tables, plan.patience_s)
-    kept = layout.kept(fabric.rank, has_output(case, fabric.rank))
+    kept = layout.kept(fabric.rank, catalogue.collective(case.op).gives(case, fabric.rank))
     return Binding(source, target, payloads, kept, workspaces, arguments)
 
 

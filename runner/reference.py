@@ -150,12 +150,6 @@ def method_of(case: Case, spec: Promise, collective: Collective) -> str:
     return "bitwise_fold" if ordered else "bound"
 
 
-def has_reference(case: Case, collective: Collective, rank: int) -> bool:
-    """Whether the op gives this rank an output at all."""
-    nothing = [torch.empty(0, device=CPU) for _ in range(case.world_size)]
-    return collective.outputs(nothing, rank, case.root) is not None
-
-
 def reference_of(
     case: Case,
     spec: Promise,

@@ -25,7 +25,6 @@ from kernels import catalogue
 from memory.fabric import Deadlock, DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from runner.baselines import Baseline
-from runner.buffers import has_output
 from runner.check import promise_of
 from runner.clocks import read_clocks
 from runner.contenders import kernel_contender, slot_bytes
@@ -161,7 +160,7 @@ def _open(
         whole_turns(calls, slots, timing.calls),
         data,
         before_call=before_call(case, fabric.rank, data),
-        has_output=has_output(case, fabric.rank),
+        has_output=catalogue.collective(case.op).gives(case, fabric.rank),
     )
 
 

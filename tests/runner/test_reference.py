@@ -15,7 +15,7 @@ from kernels.spec import Case, Fold, KernelSpec
 from reports.record import Check
 from runner import reference
 from runner.check import check_rank, merge
-from runner.reference import has_reference, method_of, reference_of
+from runner.reference import method_of, reference_of
 from tests.runner.promises import owner, parts_of, right, spec
 
 REDUCING = [op for op in OPS if collective(op).reduces]
@@ -185,7 +185,7 @@ def test_a_rank_without_an_output_has_nothing_to_compare() -> None:
     for inputs, order in (("exact", "rank_order"), ("normal", "unordered"), ("normal", "from_next_rank")):
         one = replace(case("reduce", inputs=inputs), root=2)
         promise = spec(order, "reduce")  # type: ignore[arg-type]
-        assert [has_reference(one, collective("reduce"), rank) for rank in range(4)] == [False, False, True, False]
+        assert [collective("reduce").gives(one, rank) for rank in range(4)] == [False, False, True, False]
         result = right(one, promise, 2)
         assert result is not None
         for launches in (2, 0):
