@@ -31,7 +31,8 @@ stream = [7]
 torch.zeros = lambda *shape, device: zeros(*shape)
 torch.cuda.set_device = lambda index: print("device", index)
 torch.cuda.init = lambda: None
-torch.cuda.get_device_properties = lambda index: SimpleNamespace(name="NVIDIA H200", major=9, minor=0)
+H200 = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=132)
+torch.cuda.get_device_properties = lambda index: H200
 torch.cuda.current_stream = lambda device: SimpleNamespace(cuda_stream=stream[0])
 driver = CudaDriver(3, 1)
 kernel = Executable("all_reduce/one_shot", "entry", "sm_90a", "", "sha256:1", b"\\x7fELF\\0")
