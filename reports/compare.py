@@ -238,6 +238,12 @@ def limits(records: Iterable[Record]) -> list[LinkLimit]:
     return list(dict.fromkeys(timing.limit for timing in timings if timing.limit is not None))
 
 
+def limit_gbps(records: Iterable[Record]) -> float | None:
+    """The better direction's measured limit, the middle one of several, in GB/s; None where none was measured."""
+    found = sorted(one.gbps for one in limits(records))
+    return found[len(found) // 2] if found else None
+
+
 def itemsize(dtype: str) -> int:
     """Bytes of an element, by the dtype's name: bfloat16 2, float32 4, float8_e4m3fn 1."""
     bits = re.search(r"\d+", dtype)

@@ -29,7 +29,7 @@ SIGNIFICAND_BITS = {
 }
 """Of a normal number, with the one that is not stored. u, the unit roundoff, is 2 to the minus that."""
 
-_SUMS = ("sum", "avg")
+SUMS = ("sum", "avg")
 
 _AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
 """What a curve fixes."""
@@ -102,7 +102,7 @@ def series(records: Sequence[Record]) -> list[Series]:
         key = tuple(str(case[name]) for name in _AXES)
         found.setdefault(key, {}).setdefault(int(case["world_size"]), []).append(record)
     return [
-        Series(**dict(zip(_AXES, key, strict=True)), points=tuple(_point(size, one[size]) for size in sorted(one)))
+        Series(**dict(zip(_AXES, key, strict=True)), points=tuple(point(size, one[size]) for size in sorted(one)))
         for key, one in found.items()
     ]
 
@@ -110,6 +110,11 @@ def series(records: Sequence[Record]) -> list[Series]:
 def studied(records: Sequence[Record], least: int = LEAST_WORLD_SIZES) -> list[Series]:
     """The curves that have so many world sizes at least."""
     return [one for one in series(records) if len(one.points) >= least]
+
+
+def measures_of(curves: Sequence[Series]) -> list[Measure]:
+    """The measures that any point has."""
+    return [one for one in MEASURES if any(one.value(point) is not None for line in curves for point in line.points)]
 
 
 def belongs(record: Record, curves: Sequence[Series]) -> bool:
@@ -124,12 +129,13 @@ def _counts(record: Record) -> bool:
         record.verified
         and not is_baseline(record)
         and case["dtype"] in SIGNIFICAND_BITS
-        and case.get("reduction") in _SUMS
+        and case.get("reduction") in SUMS
         and case.get("inputs") != "edge"
     )
 
 
-def _point(world_size: int, records: Sequence[Record]) -> Point:
+def point(world_size: int, records: Sequence[Record]) -> Point:
+    """The errors of these checked records together."""
     checks = [record.check for record in records if record.check is not None]
     bits = SIGNIFICAND_BITS[str(records[0].case["dtype"])]
     results = [check.results for check in checks if check.results is not None]
@@ -174,15 +180,16 @@ def console_report(records: Sequence[Record]) -> str:
 
 def text(curves: Sequence[Series]) -> str:
     """The tables as aligned text: errors of each series, a column a world size."""
-    return sheet.text(_sheets(curves), _captions(curves))
+    return sheet.text(sheets_of(curves), captions(curves))
 
 
 def markdown(curves: Sequence[Series]) -> str:
     """The tables as Markdown, ending in a newline."""
-    return sheet.markdown(_sheets(curves), _captions(curves)) + "\n"
+    return sheet.markdown(sheets_of(curves), captions(curves)) + "\n"
 
 
-def _sheets(curves: Sequence[Series]) -> list[Sheet]:
+def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
+    """Two tables for each op, reduction and kind of inputs: errors in u, and in ulps; a line for each curve."""
     sizes = sorted({size for one in curves for size in one.world_sizes})
     columns = ("dtype", "accumulator", "algorithm", *(f"n={size}" for size in sizes), "ranks agree")
     kinds = dict.fromkeys((one.op, one.reduction, one.inputs) for one in curves)
@@ -232,7 +239,8 @@ def _number(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2g}"
 
 
-def _captions(curves: Sequence[Series]) -> list[str]:
+def captions(curves: Sequence[Series]) -> list[str]:
+    """What the errors are, and what it means that ranks agree."""
     lines = [
         "error: distance from the exact sum rounded once to the dtype, over all ranks, sizes and launches: 0 is the "
         "best there is",
