@@ -12,7 +12,6 @@ import getpass
 import hashlib
 import os
 import platform
-import re
 import socket
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from runner.secrets import WITHHELD, is_secret, scrubbed
 
 PACKAGES = (
     "torch",
@@ -50,25 +51,10 @@ PACKAGES = (
 ALLOWED = ("NCCL_", "NVSHMEM_", "CUDA_", "TORCH_", "CUTE_", "SLURM_")
 """Beginnings of the names of variables whose values are kept."""
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH|COOKIE|JWT|_KEY$", re.IGNORECASE)
-_SECRET_VALUES = (
-    r"[a-z][a-z0-9+.-]*://[^/\s]*@",  # a URL with a user or a password
-    r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-)[A-Za-z0-9_-]{8,}",
-    r"\beyJ[A-Za-z0-9_-]{8,}\.",  # a JSON web token
-    r"-----BEGIN",
-    r"\b(?:bearer|basic)\s+\S{8,}",
-    r"(?:token|secret|passw(?:or)?d|api_?key|signature)\s*[=:]\s*\S",
-    # long, of letters and digits, and no part of a path or a file name
-    r"(?<![\w/.-])(?=[\w+-]*[0-9])(?=[\w+-]*[A-Za-z])[\w+-]{32,}={0,2}(?![\w/.-])",
-)
-_SECRET_VALUE = re.compile("|".join(_SECRET_VALUES), re.IGNORECASE | re.ASCII)
-_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
-"""How GPUs are named in CUDA_VISIBLE_DEVICES: long and random, and no secret."""
-
 DRIVER = Path("/proc/driver/nvidia")
 """Where the NVIDIA driver tells of itself."""
 
-WITHHELD = "withheld: looks like a secret"
+LOOKS_SECRET = f"{WITHHELD}: looks like a secret"
 
 _kept: dict[Path, dict[str, Any]] = {}
 _lock = threading.Lock()
@@ -82,11 +68,6 @@ def capture(root: Path | str) -> dict[str, Any]:
         if root not in _kept:
             _kept[root] = _capture(root)
         return _kept[root]
-
-
-def without_passwords(text: str) -> str:
-    """A text, such as a command line, with user and password taken out of every URL in it."""
-    return re.sub(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]*@", r"\1withheld@", text)
 
 
 def _capture(root: Path) -> dict[str, Any]:
@@ -240,10 +221,8 @@ def _gpus(missing: dict[str, str], driver: Path = DRIVER) -> list[dict[str, str]
 def _variables(environment: Mapping[str, str]) -> dict[str, Any]:
     """The allowed variables with their values, secrets replaced, home folders as ~; of all others only their
     number."""
-    home = re.compile(re.escape(os.path.expanduser("~").rstrip("/") or "~") + r"(?=[/:;,]|$)")
     kept = {}
     for name, value in sorted(environment.items()):
         if name.startswith(ALLOWED):
-            secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(_UUID.sub("", value))
-            kept[name] = WITHHELD if secret else home.sub("~", value)
+            kept[name] = LOOKS_SECRET if is_secret(name, value) else scrubbed(value)
     return {"allowed": kept, "withheld": len(environment) - len(kept)}

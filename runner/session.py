@@ -18,12 +18,13 @@ from omegaconf import OmegaConf
 from runner.compose import ComposedJob
 from runner.config import CONF, FabricRequest, Request
 from runner.console import Console, failures, summary
-from runner.environment import capture, without_passwords
+from runner.environment import capture
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
 from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
 from runner.options import program
+from runner.secrets import scrubbed, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
 from runner.track import open_command
 
@@ -265,18 +266,18 @@ class _Session:
 
     def _asked(self, job: PreparedJob) -> dict[str, Any]:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
-        configuration = job.composed.configuration
-        track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
-        return {
-            "command": self._store.folder.name,
-            "command_line": [*program(sys.argv[0]), *map(without_passwords, self._command.arguments)],
-            "experiment": job.composed.experiment,
-            "job": job.composed.number,
-            "jobs": len(self._command.jobs),
-            "overrides": [without_passwords(line) for line in job.composed.overrides],
-            "configuration": {**configuration, "track": track},
-            "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
-        }
+        return scrubbed_values(
+            {
+                "command": self._store.folder.name,
+                "command_line": [*program(sys.argv[0]), *self._command.arguments],
+                "experiment": job.composed.experiment,
+                "job": job.composed.number,
+                "jobs": len(self._command.jobs),
+                "overrides": list(job.composed.overrides),
+                "configuration": job.composed.configuration,
+                "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+            }
+        )
 
     def _write_configuration(self, job: PreparedJob) -> None:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
@@ -288,7 +289,7 @@ class _Session:
         self._manifest = Manifest(
             command=first["command"],
             command_line=tuple(first["command_line"]),
-            working_folder=Path.cwd().name,
+            working_folder=Path(scrubbed(str(Path.cwd()))).name,
             started=_now(),
             jobs=tuple(
                 AskedJob(
@@ -307,7 +308,7 @@ class _Session:
             return
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
-            self._records, ended=_now(), exit_code=exit_code, signal=signal, stopped=self._stopped
+            self._records, ended=_now(), exit_code=exit_code, signal=signal, stopped=scrubbed(self._stopped)
         )
         try:
             self._store.write_manifest(ended)
@@ -331,7 +332,7 @@ class _Session:
     def _finish_mirror(self) -> None:
         if self._mirror is None:
             return
-        uri = without_passwords(self._command.jobs[0].request.track.uri)
+        uri = without_secrets(self._command.jobs[0].request.track.uri)
 
         def waiting() -> None:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")

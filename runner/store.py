@@ -17,6 +17,7 @@ from pathlib import Path
 
 from reports.record import Record
 from runner.manifest import MANIFEST_NAME, Manifest
+from runner.secrets import scrubbed_record
 
 
 class StoreError(ValueError):
@@ -57,15 +58,15 @@ class Store:
             return cls(folder)
 
     def write(self, record: Record, job: str = "") -> Path:
-        """Keep a record as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3: nothing is
-        replaced."""
+        """Keep a record, without secrets, as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3:
+        nothing is replaced."""
         stem = re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{record.id}" if job else record.id)
         path = self.folder / f"{stem}.json"
         count = 1
         while path.exists():
             count += 1
             path = self.folder / f"{stem}.{count}.json"
-        self._write(path, record.to_json(), f"the record of {record.id}")
+        self._write(path, scrubbed_record(record).to_json(), f"the record of {record.id}")
         return path
 
     def write_manifest(self, manifest: Manifest) -> Path:
