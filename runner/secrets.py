@@ -34,7 +34,7 @@ _CACHED = 4096
 _NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH|COOKIE|JWT|_KEY$", re.IGNORECASE)
 """Names of variables whose values are secrets."""
 
-_KEY = r"(?:tokens?|secrets?|passw(?:or)?ds?|passwd|pwd|credentials?|signature|(?:api|access|private|secret|account)[_-]?key)"
+_KEY = r"(?:tokens?|secrets?|passw(?:or)?ds?|passwd|pwd|credentials?|signature|(?:api|access|private|secret)[_-]?key)"
 _TOKEN = r"gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-|nvapi-"
 _FORMS = (
     (r"-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]{0,16384}?-----END \1PRIVATE KEY-----", WITHHELD),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from runner.compose import ComposedJob
-from runner.config import CONF, FabricRequest, Request
+from runner.config import FabricRequest, Request
 from runner.console import Console, failures, summary
 from runner.environment import capture
 from runner.fabrics import WorldMaker, make_world, resolve, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
+from runner.machine import load
 from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
 from runner.options import program
 from runner.secrets import scrubbed, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
+from runner.surroundings import Surroundings
 from runner.track import open_command
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Session:
         self._store = store
         self._console = console
         self._tools = tools
-        self._environment = functools.cache(lambda: _captured(tools.capture))
+        self._surroundings = Surroundings(tools.capture, store)
         self._records: list[Record] = []
         self._unsent: list[Path] = []
         self._job = command.jobs[0]
@@ -177,6 +177,7 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
+        self._surroundings.look()
         self._start_mirror()
         self._console.begin(self._command.case_count)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
@@ -217,6 +218,8 @@ class _Session:
                 raise
             self._failed_starts = 0
             self._world_key = key
+            if not key[0].simulated and not self._surroundings.ask(self._world):
+                return self.world()
         return self._world
 
     def starting(self, case: Case) -> None:
@@ -262,7 +265,7 @@ class _Session:
     def _runnable(self, job: PreparedJob) -> Any:
         from runner.job import Job
 
-        return Job(job.request, job.cases, settings(job.request.fabric), self._environment, self._asked(job))
+        return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, self._asked(job))
 
     def _asked(self, job: PreparedJob) -> dict[str, Any]:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
@@ -308,7 +311,12 @@ class _Session:
             return
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
-            self._records, ended=_now(), exit_code=exit_code, signal=signal, stopped=scrubbed(self._stopped)
+            self._records,
+            ended=_now(),
+            exit_code=exit_code,
+            signal=signal,
+            stopped=scrubbed(self._stopped),
+            load=load() or (),
         )
         try:
             self._store.write_manifest(ended)
@@ -377,15 +385,6 @@ class _Session:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _captured(capture: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """The environment; where it can't be had, the reason: no result is lost for its sake."""
-    started_s = time.monotonic()
-    try:
-        return {**capture(CONF.parent), "capture_s": round(time.monotonic() - started_s, 3)}
-    except Exception as error:
-        return {"problem": f"{type(error).__name__}: {error}"}
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
-<case id>.json for every case, configuration files, and ptx/<sha256>.ptx for every kernel that ran.
+<case id>.json for every case, configuration files, source.diff where the sources differ from their commit, and
+ptx/<sha256>.ptx for every kernel that ran. Secrets and home folders stay out of all of them (runner/secrets.py).
 One process writes (the parent); readers may look at any time.
 """
 
@@ -14,10 +15,14 @@ import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from reports.record import Record
 from runner.manifest import MANIFEST_NAME, Manifest
-from runner.secrets import scrubbed_record
+from runner.secrets import scrubbed, scrubbed_record
+
+DIFFERENCE_NAME = "source.diff"
+MAX_DIFFERENCE_BYTES = 1 << 20
 
 
 class StoreError(ValueError):
@@ -80,6 +85,20 @@ class Store:
         path = self.folder / name
         self._write(path, text, f"the configuration {name}")
         return path
+
+    def write_difference(self, text: str) -> dict[str, Any]:
+        """Keep how the sources differ from their commit, without secrets and home folders. Gives what a record says.
+
+        Beyond MAX_DIFFERENCE_BYTES it is cut at a line's end, and a last line says so.
+        """
+        data = scrubbed(text).encode()
+        kept = data if len(data) <= MAX_DIFFERENCE_BYTES else data[: data.rfind(b"\n", 0, MAX_DIFFERENCE_BYTES) + 1]
+        left_out = len(data) - len(kept)
+        if left_out:
+            kept += f"# cut here: {left_out} more bytes were not kept\n".encode()
+        self._write(self.folder / DIFFERENCE_NAME, kept.decode(), f"the difference {DIFFERENCE_NAME}")
+        digest = f"sha256:{hashlib.sha256(kept).hexdigest()}"
+        return {"file": DIFFERENCE_NAME, "digest": digest, "bytes": len(kept), "left_out_bytes": left_out}
 
     def write_ptx(self, digest: str, text: str) -> Path:
         """Keep a kernel's PTX under its digest ("sha256:<hex>"). What is there already is the same text, and is
