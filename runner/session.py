@@ -311,6 +311,7 @@ class _Session:
         )
         try:
             self._store.write_manifest(ended)
+            self._store.seal()
         except StoreError as error:
             if not self._stopped:
                 self._console.say(f"symlab: warning: {error}")
