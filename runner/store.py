@@ -1,8 +1,9 @@
 """Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
-<case id>.json for every case, configuration files, source.diff where the sources differ from their commit, and
-ptx/<sha256>.ptx for every kernel that ran. Secrets and home folders stay out of all of them (runner/secrets.py).
+<case id>.json for every case, configuration files, source.diff where the sources differ from their commit,
+ptx/<sha256>.ptx for every kernel that ran, and, once the command has ended, manifest.sha256 with the digests of all
+these. Secrets and home folders stay out of all of them (runner/secrets.py).
 One process writes (the parent); readers may look at any time.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record import Record
+from reports.seal import MANIFEST, sealed
 from runner.manifest import MANIFEST_NAME, Manifest
 from runner.secrets import scrubbed, scrubbed_record
 
@@ -109,6 +111,16 @@ class Store:
         path = self.folder / "ptx" / f"{name}.ptx"
         if not path.exists():
             self._write(path, text, f"the PTX {digest}")
+        return path
+
+    def seal(self) -> Path:
+        """Write the folder's manifest: the digest of every file that is in it now. The last thing that is written."""
+        path = self.folder / MANIFEST
+        try:
+            text = sealed(self.folder).decode("utf-8")
+        except ValueError as error:
+            raise StoreError(f"the folder's {MANIFEST} can't be made: {error}") from error
+        self._write(path, text, f"the folder's {MANIFEST}")
         return path
 
     def _write(self, path: Path, text: str, what: str) -> None:

@@ -34,6 +34,11 @@ class Surroundings:
         """Begin to look around, as the sources are now. Returns at once."""
         self._thread.start()
 
+    def settle(self) -> None:
+        """Wait until nothing of this will be written any more."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
     def now(self) -> dict[str, Any]:
         """The environment of a record that is made now."""
         if self._thread.ident is None:
