@@ -126,7 +126,7 @@ def _processors(missing: dict[str, str]) -> dict[str, Any]:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        missing["cpu_model"] = str(error.strerror)
+        missing["cpu_model"] = error.strerror or str(error)
         return {"cpu_model": None, "sockets": None, "physical_cores": None}
     model, sockets, cores, socket_id = "", set(), set(), ""
     for line in text.splitlines():

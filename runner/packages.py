@@ -40,7 +40,7 @@ WATCHED = (
 )
 """Distributions whose version can change a result or how it is kept; null in a record says: not installed."""
 
-_FOLDER = re.compile(r"(?P<name>.+?)(?:-(?P<version>[^-]+)(?:-py[\d.]+)?)?\.(?:dist|egg)-info")
+_FOLDER = re.compile(r"(?P<name>.+?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info")
 _ASSIGNED = re.compile(r"^(?P<name>\w+)(?:\s*:[^=]*)?\s*=\s*(?P<value>.+)$", re.MULTILINE)
 
 
