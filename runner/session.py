@@ -23,7 +23,7 @@ from runner.machine import load
 from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
 from runner.options import program
-from runner.secrets import scrubbed, scrubbed_values, without_secrets
+from runner.secrets import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
 from runner.surroundings import Surroundings
 from runner.track import open_command
@@ -157,7 +157,8 @@ class _Session:
         self._console.starting(case)
 
     def keep(self, record: Record, executable: Executable | None) -> None:
-        """Store a record and its kernel, then show it: what is shown is kept."""
+        """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
+        record = scrubbed_record(record)
         if executable is not None:
             self._store.write_ptx(executable.digest, executable.ptx)
         number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reports import bundle
+from reports.record import Check, Status
 from runner.secrets import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "reports" / "published").glob("*/*.jsonl.xz"))
@@ -127,6 +129,28 @@ def test_names_and_values_of_variables() -> None:
     assert is_secret("X", "https://me@host/")
     assert not is_secret("CUDA_VISIBLE_DEVICES", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,1")
     assert not is_secret("KEYBOARD", "us")
+
+
+def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "plugh-plover"
+    record = next(one for one in bundle.read(PUBLISHED[:1]) if one.timing is not None and one.timing.devices)
+    assert record.fabric is not None
+    assert record.timing is not None
+    planted = replace(
+        record,
+        reason=secret,
+        fabric=replace(record.fabric, description=secret, multicast_reason=secret, settings={"a": [secret]}),
+        timing=replace(record.timing, devices=tuple({"before": {"x": secret}} for _ in record.timing.devices)),
+        environment={"a": {"b": [secret]}},
+        request={"c": secret},
+    )
+    wrong = Check("bytes", 2, 0, 0.0, 0, 0.0, True, 1, True, guard_faults=(f"rank 0: {secret}",))
+    faulty = replace(planted, status=Status.WRONG, check=wrong, timing=None)
+    monkeypatch.setenv("MY_TOKEN", secret)
+    for one, times in ((planted, 6 + len(record.timing.devices)), (faulty, 7)):
+        assert one.to_json().count(secret) == times
+        scrubbed_text = scrubbed_record(one).to_json()
+        assert scrubbed_text == one.to_json().replace(secret, WITHHELD)
 
 
 def test_published_records_have_nothing_to_be_taken_out() -> None:
