@@ -39,9 +39,9 @@ from runner.entries import (
     study_metrics,
     study_parameters,
 )
-from runner.environment import without_passwords
 from runner.manifest import MANIFEST_NAME, manifest_of
 from runner.mistakes import RequestError, first_line
+from runner.secrets import without_secrets
 from runner.store import record_paths
 
 COMMAND_TAG, SERIES_TAG, COMPLETE_TAG = "symlab.command", "symlab.series", "symlab.complete"
@@ -55,9 +55,9 @@ class TrackingError(RuntimeError):
 
 
 def resolved_uri(uri: str) -> str:
-    """The URI with a relative sqlite path made absolute from the working folder."""
+    """The URI with a sqlite path made absolute: a relative one from the working folder, ~ as the home folder."""
     match = re.fullmatch(r"(sqlite(?:\+\w+)?):///([^/].*)", uri)
-    return f"{match[1]}:///{Path(match[2]).absolute()}" if match else uri
+    return f"{match[1]}:///{Path(match[2]).expanduser().absolute()}" if match else uri
 
 
 def open_command(uri: str) -> str:
@@ -363,7 +363,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             print(f"{command}: {send_folder(kept, options.uri, options.experiment)}")
         except TrackingError as error:
-            uri = without_passwords(options.uri)
+            uri = without_secrets(options.uri)
             print(f"symlab: error: MLflow at {uri} does not take {command}: {error}", file=sys.stderr)
             return 1
     print(f"open it with: {open_command(options.uri)}")
