@@ -7,19 +7,19 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from runner.compose import ComposedJob
-from runner.config import CONF, FabricRequest, Request
+from runner.command import Command, PreparedJob, is_isolated
+from runner.config import CONF, FabricRequest
 from runner.console import Console, failures, summary
 from runner.environment import capture, without_passwords
-from runner.fabrics import WorldMaker, make_world, resolve, settings
+from runner.fabrics import WorldMaker, make_world, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
 from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
@@ -33,40 +33,12 @@ if TYPE_CHECKING:
     from reports.record import Record
     from runner.job import Means
     from runner.mirror import Connection, Mirror
-    from runner.outer import Outer
     from runner.world import World, WorldFailure
 
 MAX_FAILED_STARTS = 2
 """So often a job tries to start a world; what is left of it then fails for the same reason."""
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedJob:
-    """A composed job that was found possible: its request with nothing left open, its cases."""
-
-    composed: ComposedJob
-    request: Request
-    cases: tuple[Case, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What is to be done: the command line and its jobs. fabric_lines say which fabric was taken and why."""
-
-    arguments: tuple[str, ...]
-    jobs: tuple[PreparedJob, ...]
-    fabric_lines: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """A name for people: the experiments', or the ops'."""
-        return "+".join(dict.fromkeys(job.composed.experiment or job.request.op for job in self.jobs))
-
-    @property
-    def case_count(self) -> int:
-        return sum(len(job.cases) for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,47 +49,6 @@ class Tools:
     capture: Callable[[Path], dict[str, Any]] = capture
     means: Means | None = None
     connect: Callable[[], Connection] | None = None
-
-
-def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Outer | None = None) -> Command:
-    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
-
-    outer is the launcher's world that this process leads, if there is one.
-    """
-    from runner.cases import cases_of, check_against_catalogue, resolved
-
-    decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
-    jobs: list[PreparedJob] = []
-    for job in composed:
-        with _naming(job, len(composed)):
-            wanted = (job.request.fabric, job.request.world_size)
-            if wanted not in decided:
-                decided[wanted] = resolve(*wanted, outer=outer)
-            request = resolved(replace(job.request, fabric=decided[wanted][0]))
-            check_against_catalogue(request)
-            if outer is not None:
-                _check_joined(request, jobs[0].request if jobs else request, outer)
-            jobs.append(PreparedJob(job, request, cases_of(request)))
-    for key in ("records", "track"):
-        if len({getattr(job.request, key) for job in jobs}) > 1:
-            raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
-    lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
-    return Command(tuple(arguments), tuple(jobs), tuple(lines))
-
-
-def _check_joined(request: Request, first: Request, outer: Outer) -> None:
-    """RequestError for what a launcher's world, of which there is only one, can't give."""
-    if request.fabric.name == "nvshmem" and _isolated(request):
-        raise RequestError(
-            f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
-        )
-    if request.fabric != first.fabric:
-        raise RequestError(f"{outer.launcher}'s world has one fabric for all jobs (fabric), leave it out of the sweep")
-
-
-def _isolated(request: Request) -> bool:
-    """Whether the job wants a world of its own."""
-    return request.isolation == "process"
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
@@ -185,9 +116,9 @@ class _Session:
         for job in self._command.jobs:
             self._job = job
             self._failed_starts = 0
-            if isolated or _isolated(job.request):
+            if isolated or is_isolated(job.request):
                 self._close_world()
-            isolated = _isolated(job.request)
+            isolated = is_isolated(job.request)
             try:
                 self._write_configuration(job)
                 run_job(self._runnable(job), self, self._tools.means)
@@ -276,6 +207,7 @@ class _Session:
             "overrides": [without_passwords(line) for line in job.composed.overrides],
             "configuration": {**configuration, "track": track},
             "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+            **self._command.origin,
         }
 
     def _write_configuration(self, job: PreparedJob) -> None:
@@ -311,6 +243,7 @@ class _Session:
         )
         try:
             self._store.write_manifest(ended)
+            self._store.seal()
         except StoreError as error:
             if not self._stopped:
                 self._console.say(f"symlab: warning: {error}")
@@ -385,14 +318,3 @@ def _captured(capture: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
         return {**capture(CONF.parent), "capture_s": round(time.monotonic() - started_s, 3)}
     except Exception as error:
         return {"problem": f"{type(error).__name__}: {error}"}
-
-
-@contextlib.contextmanager
-def _naming(job: ComposedJob, jobs: int) -> Iterator[None]:
-    """Within a sweep, say which job's request is wrong."""
-    try:
-        yield
-    except RequestError as error:
-        if jobs == 1:
-            raise
-        raise RequestError(f"{error}; in job {job.number} of {jobs}: {' '.join(job.overrides)}") from error

@@ -1,7 +1,8 @@
 """Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
-<case id>.json for every case, configuration files, and ptx/<sha256>.ptx for every kernel that ran.
+<case id>.json for every case, configuration files, ptx/<sha256>.ptx for every kernel that ran, and, once the command
+has ended, manifest.sha256 with the digests of all these.
 One process writes (the parent); readers may look at any time.
 """
 
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reports.record import Record
+from reports.seal import MANIFEST, sealed
 from runner.manifest import MANIFEST_NAME, Manifest
 
 
@@ -89,6 +91,16 @@ class Store:
         path = self.folder / "ptx" / f"{name}.ptx"
         if not path.exists():
             self._write(path, text, f"the PTX {digest}")
+        return path
+
+    def seal(self) -> Path:
+        """Write the folder's manifest: the digest of every file that is in it now. The last thing that is written."""
+        path = self.folder / MANIFEST
+        try:
+            text = sealed(self.folder).decode("utf-8")
+        except ValueError as error:
+            raise StoreError(f"the folder's {MANIFEST} can't be made: {error}") from error
+        self._write(path, text, f"the folder's {MANIFEST}")
         return path
 
     def _write(self, path: Path, text: str, what: str) -> None:

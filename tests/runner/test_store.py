@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from reports.record import Record, Status, load
+from reports.seal import broken
 from runner.store import Store, StoreError, record_paths
 
 CASE = {"op": "all_reduce", "algorithm": "one_shot", "dtype": "float32", "size_bytes": 4, "world_size": 2}
@@ -183,3 +184,19 @@ def test_record_paths(tmp_path: Path) -> None:
     for place in (tmp_path / "gone", tmp_path / "run" / "configuration.yaml"):
         with pytest.raises(ValueError, match="no records here"):
             record_paths([place])
+
+
+def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    store.write(refused())
+    assert store.seal().name == "manifest.sha256"
+    assert broken(store.folder) == []
+    store.write(refused())
+    assert broken(store.folder) == ["case-1.2.json: not in manifest.sha256"]
+
+
+def test_a_folder_that_can_not_be_sealed_is_a_store_error(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    (store.folder / "a\nb").touch()
+    with pytest.raises(StoreError, match="manifest.sha256 can't be made"):
+        store.seal()

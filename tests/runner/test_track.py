@@ -177,7 +177,7 @@ def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
     assert done.code == 0
     assert "hunter2" not in done.out
     kept = [path.read_text() for path in done.folder.glob("records/*/*.*")]
-    assert len(kept) == 4
+    assert len(kept) == 5
     assert not any("hunter2" in text for text in kept)
 
 
