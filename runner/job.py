@@ -247,7 +247,7 @@ class _Attempt:
             duration_s=round(time.monotonic() - self._started_s, 6),
             reason=self.reason,
             fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
-            kernel=_kernel_info(self.case, self.executable) if self.executable else None,
+            kernel=kernel_info(self.case, self.executable) if self.executable else None,
             check=self._check,
             counters=self._counters,
             timing=self.timing,
@@ -354,7 +354,8 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
     )
 
 
-def _kernel_info(case: Case, executable: Executable) -> KernelInfo:
+def kernel_info(case: Case, executable: Executable) -> KernelInfo:
+    """What a record says of the code that runs a case."""
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
     spec = find(case.name)

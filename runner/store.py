@@ -84,8 +84,12 @@ class Store:
 
     def write_configuration(self, text: str, name: str = "configuration.yaml") -> Path:
         """Keep the resolved configuration, as the caller has written it down."""
+        return self.write_text(name, text, f"the configuration {name}")
+
+    def write_text(self, name: str, text: str, what: str = "") -> Path:
+        """Keep a text under a name of its own. what: its name in a message."""
         path = self.folder / name
-        self._write(path, text, f"the configuration {name}")
+        self._write(path, text, what or name)
         return path
 
     def write_difference(self, text: str) -> dict[str, Any]:
