@@ -14,7 +14,13 @@ from reports.record import Record
 
 FORMATS = ("text", "markdown", "csv", "json")
 
-_RECORDS = f"record files, folders that hold some (at any depth), or bundles (*{bundle.SUFFIX})"
+KINDS = ("curves", "distribution", "numerics")
+"""Pictures of `python -m reports figure`, as reports.figures knows them."""
+
+_RECORDS = (
+    f"record files, folders that hold some (at any depth), or bundles (*{bundle.SUFFIX}); "
+    "with --mlflow ids of runs, or ids or names of experiments"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     one = _command(
         commands, "table", _table, "the table that a command ends with; several worlds of a case are one line"
     )
-    one.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(one)
     one.add_argument(
         "--format",
         choices=FORMATS,
@@ -57,11 +63,18 @@ def _parser() -> argparse.ArgumentParser:
         help="csv and json hold raw values, refused cases too (%(default)s)",
     )
     one.add_argument("--wide", action="store_true", help="a line a size, a column a contender (text and markdown)")
-    two = _command(commands, "figure", _figure, "time and bus bandwidth over bytes, a row for each job")
-    two.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    two = _command(commands, "figure", _figure, "a picture: time and bus bandwidth over bytes, a row for each job")
+    _takes_records(two)
+    two.add_argument(
+        "--kind",
+        choices=KINDS,
+        default=KINDS[0],
+        help="curves: time and bus bandwidth; distribution: samples against their median; numerics: errors over bytes "
+        "(%(default)s)",
+    )
     two.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="a .svg or .png")
     three = _command(commands, "bundle", _bundle, "all records in one compressed file, which tables and pictures read")
-    three.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(three)
     three.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help=f"a *{bundle.SUFFIX}")
     four = _command(commands, "published", _published, "make tables, pictures and README anew from what is published")
     four.add_argument(
@@ -69,9 +82,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     four.add_argument("--check", action="store_true", help="write nothing; say what is not as it would be made")
     five = _command(commands, "study", _study, "what accumulators cost: errors over world sizes, for each algorithm")
-    five.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(five)
     five.add_argument("--format", choices=("text", "markdown"), default="text", help="(%(default)s)")
     five.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw the curves, too: a .svg or .png")
+    six = _command(
+        commands, "html", _html, "everything in one HTML file: tables, pictures, reasons, environment, digests"
+    )
+    _takes_records(six)
+    six.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="a .html (%(default)s)"
+    )
+    six.add_argument("--title", default="", help="the page's title (ops and machine)")
     return parser
 
 
@@ -79,6 +100,14 @@ def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], None]
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
     parser.set_defaults(run=run)
     return parser
+
+
+def _takes_records(parser: argparse.ArgumentParser) -> None:
+    """What a command needs that reads records, see _read."""
+    parser.add_argument("records", nargs="+", metavar="RECORDS", help=_RECORDS)
+    parser.add_argument(
+        "--mlflow", metavar="URI", help="take the records from MLflow: sqlite:///mlflow.db, or a server's http://..."
+    )
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -98,7 +127,7 @@ def _figure(options: argparse.Namespace) -> None:
     records = _read(options)
     from reports.figures import draw
 
-    draw(records, options.output)
+    draw(records, options.output, options.kind)
     print(f"{options.output}: written")
 
 
@@ -106,6 +135,17 @@ def _bundle(options: argparse.Namespace) -> None:
     records = _read(options)
     size_bytes = bundle.write(records, options.output)
     print(f"{options.output}: {len(records)} records, {size_bytes} bytes")
+
+
+def _html(options: argparse.Namespace) -> None:
+    if options.output.suffix not in (".html", ".htm"):
+        raise ValueError(f"{options.output}: a report's name ends in .html")
+    records = _read(options)
+    from reports.html import page
+
+    data = page(records, options.title).encode("utf-8")
+    bundle.write_file(options.output, data)
+    print(f"{options.output}: {len(records)} records, {len(data)} bytes")
 
 
 def _published(options: argparse.Namespace) -> None:
@@ -131,7 +171,12 @@ def _study(options: argparse.Namespace) -> None:
 
 
 def _read(options: argparse.Namespace) -> list[Record]:
-    return bundle.read(options.records)
+    """The records that a command line names, from files or from MLflow."""
+    if options.mlflow is None:
+        return bundle.read(options.records)
+    from reports.tracked import fetch
+
+    return fetch(options.mlflow, options.records)
 
 
 if __name__ == "__main__":

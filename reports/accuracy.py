@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.compare import is_baseline
+from reports.compare import is_baseline, is_simulated
 from reports.record import Record
 from reports.sheet import Line, Sheet
 from reports.study import MEASURES, SIGNIFICAND_BITS, SUMS, Point, point
@@ -55,13 +55,15 @@ class Group:
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
-    """Sums and averages of floats that were looked at and found right, in order of appearance."""
+    """Sums and averages of floats that were looked at and found right, in order of appearance; simulated ones apart."""
+    are_mixed = len({is_simulated(record) for record in records if _counts(record)}) > 1
     found: dict[str, dict[tuple[str, str], list[Record]]] = {}
     for record in filter(_counts, records):
         case = record.case
         size = case["world_size"]
         heading = f"{case['op']} {case['dtype']}, {case['reduction']}, {size} rank{'' if size == 1 else 's'}"
         heading += f", {case['inputs']} inputs" if "inputs" in case else ""
+        heading += (", simulated" if is_simulated(record) else ", on hardware") if are_mixed else ""
         key = (str(case["algorithm"]), str(case.get("accumulator", "")))
         found.setdefault(heading, {}).setdefault(key, []).append(record)
     return [Group(heading, tuple(_curve(*key, own) for key, own in some.items())) for heading, some in found.items()]

@@ -36,19 +36,26 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
     """
-    found: dict[tuple[str, str, str, float], list[Record]] = {}
+    found: list[Record] = []
     for place in map(Path, places):
         paths = _record_files(place) if place.is_dir() else [place]
         with _no_collections():
             here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
         if not here:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        for record in here:
-            alike = found.setdefault((record.id, record.started, record.ended, record.duration_s), [])
-            if not alike or line_of(record) not in map(line_of, alike):
-                alike.append(record)
-    records = [record for alike in found.values() for record in alike]
-    return sorted(records, key=lambda record: (datetime.fromisoformat(record.started), record.id))
+        found += here
+    return merged(found)
+
+
+def merged(records: Iterable[Record]) -> list[Record]:
+    """Each record once, in the order in which they were begun."""
+    found: dict[tuple[str, str, str, float], list[Record]] = {}
+    for record in records:
+        alike = found.setdefault((record.id, record.started, record.ended, record.duration_s), [])
+        if not alike or line_of(record) not in map(line_of, alike):
+            alike.append(record)
+    each = [record for alike in found.values() for record in alike]
+    return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
 def unpacked(path: Path | str) -> list[Record]:

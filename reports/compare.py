@@ -175,6 +175,11 @@ def _key(override: str) -> str:
     return override.lstrip("+").partition("=")[0].partition(".")[0]
 
 
+def is_simulated(record: Record) -> bool:
+    """A simulator ran it. What ended before there was a fabric was run by nobody."""
+    return record.fabric is not None and record.fabric.simulated
+
+
 def is_baseline(record: Record) -> bool:
     """A library ran it, or would have: it is not ours."""
     return bool(record.library) or record.case.get("accumulator") == LIBRARY

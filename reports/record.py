@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,15 +32,23 @@ from reports.codec import LATER, decoded, encoded, plain
 from reports.timing import LinkLimit as LinkLimit
 from reports.timing import Timing as Timing
 
-SCHEMA_VERSION = 2
-"""Raised when a field changes its meaning or goes. A reader refuses what is newer than itself, and reads what is older
-as if it had been written today:
+SCHEMA_VERSION = 3
+"""What is written today. Raised when records have something that a reader of before would not know. A reader refuses
+what is newer than itself, and reads what is older:
 
-- 1 had another Timing, of which no record was ever made, and no library.
-- 2 is this one."""
+- 1 had another Timing, of which no record was ever made, and no library: it is read as 2.
+- 2 has all but the digests of inputs and outputs in its check.
+- 3 is this one.
+
+A record that was read says which it is, and is written again as that: the same to the byte."""
+
+_WRITTEN = (2, SCHEMA_VERSION)
+"""The schemas that a Record can be of."""
 
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 METHODS = ("bytes", "bitwise", "bitwise_fold", "bound")
 """How outputs were compared. bytes: the raw bits that were moved. bitwise: the bits that any order gives (integers,
@@ -100,6 +109,9 @@ class Check:
     Relative errors, the largest and the root mean square, are shares of the root mean square of R, over the elements
     where all is finite; None for integers and where nothing is reduced. results says how many different results the
     ranks had in all, where all should have the same; else None.
+
+    input_digests are of the bytes that each rank put in, output_digests of what each launch gave each rank (none for a
+    rank that the op gives nothing): SHA-256 in hexadecimal. None in records of schema 2.
     """
 
     method: str
@@ -121,6 +133,8 @@ class Check:
     max_relative_error: float | None = field(default=None, metadata=LATER)
     rms_relative_error: float | None = field(default=None, metadata=LATER)
     results: int | None = field(default=None, metadata=LATER)
+    input_digests: tuple[str, ...] | None = field(default=None, metadata=LATER)
+    output_digests: tuple[tuple[str, ...], ...] | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -135,6 +149,25 @@ class Check:
             raise ValueError("check: bound and bound_value belong to the method 'bound', and to no other")
         if self.bound_used is not None and self.wrong == 0 and not self.bound_used <= 1:
             raise ValueError(f"check: {self.bound_used} of the bound was used, which is wrong, and no element is")
+        if problem := self._broken_digest():
+            raise ValueError(problem)
+
+    def _broken_digest(self) -> str:
+        """What is wrong with the digests, or contradicts them; "" when nothing does."""
+        inputs, outputs = self.input_digests, self.output_digests
+        if (inputs is None) != (outputs is None):
+            return "check: input_digests and output_digests come together"
+        if inputs is None or outputs is None:
+            return ""
+        if not all(_DIGEST.fullmatch(one) for one in (*inputs, *(one for row in outputs for one in row))):
+            return "check: a digest is 64 hexadecimal digits"
+        if len(inputs) != len(outputs):
+            return f"check: {len(inputs)} ranks have input_digests, {len(outputs)} output_digests"
+        if any(len(row) not in (0, self.launches) for row in outputs):
+            return f"check.output_digests: a rank has one for each of {self.launches} launches, or none"
+        if self.launches_equal != all(len(set(row)) <= 1 for row in outputs):
+            return f"check: launches_equal is {self.launches_equal}, the digests say otherwise"
+        return ""
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -237,7 +270,7 @@ class Record:
         """What is wrong with the parts that every record has; "" when nothing is."""
         if not isinstance(self.status, Status):
             return f"status {self.status!r} is no Status"
-        if self.schema != SCHEMA_VERSION:
+        if self.schema not in _WRITTEN:
             return f"schema {self.schema} can't be written; this program writes {SCHEMA_VERSION}"
         if not self.id:
             return "a record needs the id of its case"
@@ -269,6 +302,8 @@ class Record:
             return "a simulated fabric has no clock of real hardware, so there is no timing"
         if self.timing is not None and len(self.timing.samples_us) != self.case["world_size"]:
             return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case['world_size']}"
+        if (digests := self.check and self.check.input_digests) and len(digests) != self.case["world_size"]:
+            return f"check has digests of {len(digests)} ranks, the case has {self.case['world_size']}"
         if self.check is not None and not self.check.elements and self.case["size_bytes"]:
             return f"the check compared nothing, and the case has {self.case['size_bytes']} bytes"
         if self.status is Status.PASSED:
@@ -324,10 +359,10 @@ def from_json(text: str, where: str = "record") -> Record:
 
 
 def _as_of_today(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of an older schema, as this one says the same. ValueError where it can't."""
+    """A document of the first schema as the next one says the same. ValueError where it can't."""
     if document["schema"] == 1 and document.get("timing") is not None:
         raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
-    return document | {"schema": SCHEMA_VERSION}
+    return document | {"schema": max(document["schema"], min(_WRITTEN))}
 
 
 def load(path: Path | str) -> Record:

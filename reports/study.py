@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports import sheet, table
-from reports.compare import is_baseline
+from reports.compare import is_baseline, is_simulated
 from reports.record import Check, Record
 from reports.sheet import Line, Sheet
 
@@ -55,7 +55,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve: what was summed how, and a point for each world size, in their order."""
+    """One curve: what was summed how, and a point for each world size, in their order.
+
+    where: "simulated" or "on hardware" among curves of both kinds, which share no picture; else "".
+    """
 
     op: str
     algorithm: str
@@ -64,6 +67,13 @@ class Series:
     reduction: str
     inputs: str
     points: tuple[Point, ...] = ()
+    where: str = ""
+
+    @property
+    def picture(self) -> tuple[str, ...]:
+        """What the curves of one picture share, for its heading: op and data type, reduction, inputs, where."""
+        parts = (f"{self.op} {self.dtype}", self.reduction, f"{self.inputs} inputs", self.where)
+        return tuple(filter(None, parts))
 
     @property
     def name(self) -> str:
@@ -97,12 +107,19 @@ PAIRS = (("u * rms of the results", MEASURES[:2]), ("ulp", MEASURES[2:]))
 def series(records: Sequence[Record]) -> list[Series]:
     """All curves of sums among records: verified ones of floats, by kernels of ours, in order of appearance."""
     found: dict[tuple[str, ...], dict[int, list[Record]]] = {}
-    for record in filter(_counts, records):
+    counted = list(filter(_counts, records))
+    are_mixed = len(set(map(is_simulated, counted))) > 1
+    for record in counted:
         case = record.case
-        key = tuple(str(case[name]) for name in _AXES)
+        where = ("simulated" if is_simulated(record) else "on hardware") if are_mixed else ""
+        key = (*(str(case[name]) for name in _AXES), where)
         found.setdefault(key, {}).setdefault(int(case["world_size"]), []).append(record)
     return [
-        Series(**dict(zip(_AXES, key, strict=True)), points=tuple(point(size, one[size]) for size in sorted(one)))
+        Series(
+            **dict(zip(_AXES, key[:-1], strict=True)),
+            points=tuple(point(size, one[size]) for size in sorted(one)),
+            where=key[-1],
+        )
         for key, one in found.items()
     ]
 
@@ -192,10 +209,12 @@ def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
     """Two tables for each op, reduction and kind of inputs: errors in u, and in ulps; a line for each curve."""
     sizes = sorted({size for one in curves for size in one.world_sizes})
     columns = ("dtype", "accumulator", "algorithm", *(f"n={size}" for size in sizes), "ranks agree")
-    kinds = dict.fromkeys((one.op, one.reduction, one.inputs) for one in curves)
+    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.where) for one in curves)
     sheets = []
-    for op, reduction, inputs in kinds:
-        own = [one for one in curves if (one.op, one.reduction, one.inputs) == (op, reduction, inputs)]
+    for kind in kinds:
+        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.where) == kind]
+        op, reduction, inputs = kind[:3]
+        where = f", {kind[3]}" if kind[3] else ""
         for unit, pair in PAIRS:
             if all(pair[0].value(point) is None for one in own for point in one.points):
                 continue
@@ -203,7 +222,9 @@ def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
                 tuple(Line(_cells(one, pair, columns)) for one in own if one.dtype == dtype)
                 for dtype in dict.fromkeys(one.dtype for one in own)
             )
-            heading = f"{op} {reduction}, {inputs} inputs, n ranks: root-mean-square error / largest error, in {unit}"
+            heading = (
+                f"{op} {reduction}, {inputs} inputs{where}, n ranks: root-mean-square error / largest error, in {unit}"
+            )
             sheets.append(Sheet(heading, columns, groups, frozenset(f"n={size}" for size in sizes)))
     return sheets
 

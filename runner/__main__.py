@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
+    from runner.command import Command
     from runner.compose import ComposedJob
     from runner.joined import Leader
     from runner.mistakes import RequestError
-    from runner.session import Command, Tools
+    from runner.session import Tools
 
 
 ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
@@ -119,9 +120,10 @@ def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, lea
     from dataclasses import replace
 
     from reports.table import varying
+    from runner.command import prepare
     from runner.console import Console
     from runner.fabrics import joining
-    from runner.session import Tools, prepare, run_command
+    from runner.session import Tools, run_command
 
     command = prepare(given, jobs, leader.outer if leader else None)
     if leader is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -28,7 +29,11 @@ from runner.reference import forget_references as forget_references
 
 @dataclass(frozen=True, slots=True)
 class RankCheck:
-    """What one rank's outputs were like: the parts of a Check before they are merged. Small, and can be pickled."""
+    """What one rank's outputs were like: the parts of a Check before they are merged. Small, and can be pickled.
+
+    digests are of the outputs, one a launch (none for a rank that is given none), input_digest of what the rank put in:
+    SHA-256 in hexadecimal; "" where nobody said.
+    """
 
     rank: int
     method: str
@@ -38,7 +43,7 @@ class RankCheck:
     max_absolute_error: float
     max_ulp_error: int
     squared_ulp_error: float
-    digest: str
+    digests: tuple[str, ...]
     launches: int
     launches_equal: bool
     guard_faults: tuple[str, ...]
@@ -46,6 +51,12 @@ class RankCheck:
     bound_value: float | None = None
     bound_used: float | None = None
     scale: Scale | None = None
+    input_digest: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The first launch's; "" of a rank that is given nothing."""
+        return self.digests[0] if self.digests else ""
 
 
 def promise_of(case: Case) -> KernelSpec | Baseline:
@@ -60,6 +71,7 @@ def check_rank(
     outputs: Sequence[torch.Tensor],
     guard_faults: Sequence[str],
     *,
+    input_digest: str = "",
     collective: Collective | None = None,
     inputs: Sequence[torch.Tensor] | None = None,
 ) -> RankCheck:
@@ -67,12 +79,13 @@ def check_rank(
 
     The reference is made on the outputs' device, and they are compared there; the findings are the same on all. Of a
     rank that the op gives no output nothing is compared: whether its buffer stayed as it was is for the guards to say.
-    collective stands in for the catalogue's, inputs (one 1-D tensor a rank) for what make_input gives: tests bring
-    theirs.
+    input_digest is of what the rank put in. collective stands in for the catalogue's, inputs (one 1-D tensor a rank)
+    for what make_input gives: tests bring theirs.
     """
     collective = collective or find_collective(case.op)
     if not collective.gives(case, rank):
-        return _no_check(rank, method_of(case, spec, collective), len(outputs), tuple(guard_faults))
+        method = method_of(case, spec, collective)
+        return _no_check(rank, method, len(outputs), tuple(guard_faults), input_digest)
     device = outputs[0].device if outputs else CPU
     reference = reference_of(case, spec, collective, rank, device, inputs)
     found: list[Comparison] = []
@@ -95,7 +108,7 @@ def check_rank(
         max_absolute_error=_largest(one.max_absolute_error for one in found),
         max_ulp_error=max(one.max_ulp_error for one in found),
         squared_ulp_error=sum(one.squared_ulp_error for one in found),
-        digest=found[0].digest,
+        digests=tuple(one.digest for one in found),
         launches=len(outputs),
         launches_equal=len({one.digest for one in found}) == 1,
         guard_faults=tuple(guard_faults),
@@ -103,12 +116,13 @@ def check_rank(
         bound_value=reference.bound_value,
         bound_used=max(one.bound_used or 0.0 for one in found) if limit else None,
         scale=_together(one.scale for one in found),
+        input_digest=input_digest,
     )
 
 
-def _no_check(rank: int, method: str, launches: int, guard_faults: tuple[str, ...]) -> RankCheck:
+def _no_check(rank: int, method: str, launches: int, guard_faults: tuple[str, ...], input_digest: str) -> RankCheck:
     """Of a rank that the op gives no output."""
-    return RankCheck(rank, method, 0, 0, None, 0.0, 0, 0.0, "", launches, True, guard_faults)
+    return RankCheck(rank, method, 0, 0, None, 0.0, 0, 0.0, (), launches, True, guard_faults, input_digest=input_digest)
 
 
 def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective: Collective | None = None) -> Check:
@@ -148,7 +162,18 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
         max_relative_error=largest_share,
         rms_relative_error=share,
         results=results if same else None,
+        **_digests(checks),
     )
+
+
+def _digests(checks: Sequence[RankCheck]) -> dict[str, Any]:
+    """What a Check says of inputs and outputs; nothing where a rank did not say what it had put in."""
+    if not all(one.input_digest for one in checks):
+        return {}
+    return {
+        "input_digests": tuple(one.input_digest for one in checks),
+        "output_digests": tuple(one.digests for one in checks),
+    }
 
 
 def _mismatch(reference: Reference, rank: int, launch: int, index: int, output: torch.Tensor) -> Mismatch:

@@ -20,13 +20,15 @@ Of ops that only move data: "exact" and "normal" are random bits, of any pattern
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from kernels.dtypes import DTYPES, NONE
 from kernels.formats import FORMATS, is_float, is_signed
@@ -50,6 +52,9 @@ _Key = tuple[Stream, int, int, str]
 _kept: OrderedDict[_Key, dict[int, torch.Tensor]] = OrderedDict()
 """By stream, the longest tensor of it and what was cut from that, by length."""
 
+_digests: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
+"""Digests of inputs that somebody still has: all algorithms of a case have the same."""
+
 _lock = threading.Lock()
 
 
@@ -72,6 +77,17 @@ def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) ->
     made = draw(stream, case.seed, rank, numel, CHUNK_ELEMENTS).to(device)
     with _lock:
         return _from_kept(key, numel) or _keep(key, made)
+
+
+def digest_of(data: torch.Tensor) -> str:
+    """SHA-256 of a tensor's bytes, in hexadecimal. Made once for a tensor that make_input keeps."""
+    with _lock:
+        found = _digests.get(data)
+    if found is None:
+        found = hashlib.sha256(data.view(torch.uint8).cpu().numpy().data).hexdigest()
+        with _lock:
+            _digests[data] = found
+    return found
 
 
 def make_inputs(case: Case, ranks: Sequence[int], numel: int, device: torch.device = CPU) -> list[torch.Tensor]:

@@ -20,7 +20,7 @@ from memory.pool import SymmetricPool
 from runner.baselines import find_baseline
 from runner.buffers import Buffer, changed_guards, changed_pieces, fill, guarded, halves
 from runner.check import RankCheck, check_rank, forget_references
-from runner.inputs import CPU, forget_inputs, make_input
+from runner.inputs import CPU, digest_of, forget_inputs, make_input
 from runner.layout import BUFFER_ALIGNMENT_BYTES, Piece, layout_of
 from runner.libraries import baseline_contender
 
@@ -124,7 +124,8 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
             fabric.barrier()
     if not plan.check:
         return RankOutcome(fabric.rank, None)
-    return RankOutcome(fabric.rank, check_rank(case, spec, fabric.rank, outputs, faults))
+    given = digest_of(data)
+    return RankOutcome(fabric.rank, check_rank(case, spec, fabric.rank, outputs, faults, input_digest=given))
 
 
 def launches_between(case: Case) -> int:
@@ -187,7 +188,8 @@ def run_baseline(fabric: Fabric, plan: BaselinePlan) -> RankOutcome:
             fabric.barrier()
     if not plan.check:
         return RankOutcome(fabric.rank, None)
-    return RankOutcome(fabric.rank, check_rank(case, baseline, fabric.rank, outputs, ()))
+    given = digest_of(data)
+    return RankOutcome(fabric.rank, check_rank(case, baseline, fabric.rank, outputs, (), input_digest=given))
 
 
 def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> Binding:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from runner.compose import ComposedJob
-from runner.config import CONF, FabricRequest, Request
+from runner.command import Command, PreparedJob, is_isolated
+from runner.config import FabricRequest
 from runner.console import Console, failures, summary
-from runner.environment import capture, without_passwords
-from runner.fabrics import WorldMaker, make_world, resolve, settings
+from runner.environment import capture
+from runner.fabrics import WorldMaker, make_world, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
+from runner.machine import load
 from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
 from runner.options import program
+from runner.secrets import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
+from runner.surroundings import Surroundings
 from runner.track import open_command
 
 if TYPE_CHECKING:
@@ -33,40 +34,12 @@ if TYPE_CHECKING:
     from reports.record import Record
     from runner.job import Means
     from runner.mirror import Connection, Mirror
-    from runner.outer import Outer
     from runner.world import World, WorldFailure
 
 MAX_FAILED_STARTS = 2
 """So often a job tries to start a world; what is left of it then fails for the same reason."""
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedJob:
-    """A composed job that was found possible: its request with nothing left open, its cases."""
-
-    composed: ComposedJob
-    request: Request
-    cases: tuple[Case, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What is to be done: the command line and its jobs. fabric_lines say which fabric was taken and why."""
-
-    arguments: tuple[str, ...]
-    jobs: tuple[PreparedJob, ...]
-    fabric_lines: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """A name for people: the experiments', or the ops'."""
-        return "+".join(dict.fromkeys(job.composed.experiment or job.request.op for job in self.jobs))
-
-    @property
-    def case_count(self) -> int:
-        return sum(len(job.cases) for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,47 +50,6 @@ class Tools:
     capture: Callable[[Path], dict[str, Any]] = capture
     means: Means | None = None
     connect: Callable[[], Connection] | None = None
-
-
-def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Outer | None = None) -> Command:
-    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
-
-    outer is the launcher's world that this process leads, if there is one.
-    """
-    from runner.cases import cases_of, check_against_catalogue, resolved
-
-    decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
-    jobs: list[PreparedJob] = []
-    for job in composed:
-        with _naming(job, len(composed)):
-            wanted = (job.request.fabric, job.request.world_size)
-            if wanted not in decided:
-                decided[wanted] = resolve(*wanted, outer=outer)
-            request = resolved(replace(job.request, fabric=decided[wanted][0]))
-            check_against_catalogue(request)
-            if outer is not None:
-                _check_joined(request, jobs[0].request if jobs else request, outer)
-            jobs.append(PreparedJob(job, request, cases_of(request)))
-    for key in ("records", "track"):
-        if len({getattr(job.request, key) for job in jobs}) > 1:
-            raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
-    lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
-    return Command(tuple(arguments), tuple(jobs), tuple(lines))
-
-
-def _check_joined(request: Request, first: Request, outer: Outer) -> None:
-    """RequestError for what a launcher's world, of which there is only one, can't give."""
-    if request.fabric.name == "nvshmem" and _isolated(request):
-        raise RequestError(
-            f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
-        )
-    if request.fabric != first.fabric:
-        raise RequestError(f"{outer.launcher}'s world has one fabric for all jobs (fabric), leave it out of the sweep")
-
-
-def _isolated(request: Request) -> bool:
-    """Whether the job wants a world of its own."""
-    return request.isolation == "process"
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
@@ -157,7 +89,7 @@ class _Session:
         self._store = store
         self._console = console
         self._tools = tools
-        self._environment = functools.cache(lambda: _captured(tools.capture))
+        self._surroundings = Surroundings(tools.capture, store)
         self._records: list[Record] = []
         self._unsent: list[Path] = []
         self._job = command.jobs[0]
@@ -176,6 +108,7 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
+        self._surroundings.look()
         self._start_mirror()
         self._console.begin(self._command.case_count)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
@@ -185,9 +118,9 @@ class _Session:
         for job in self._command.jobs:
             self._job = job
             self._failed_starts = 0
-            if isolated or _isolated(job.request):
+            if isolated or is_isolated(job.request):
                 self._close_world()
-            isolated = _isolated(job.request)
+            isolated = is_isolated(job.request)
             try:
                 self._write_configuration(job)
                 run_job(self._runnable(job), self, self._tools.means)
@@ -216,13 +149,16 @@ class _Session:
                 raise
             self._failed_starts = 0
             self._world_key = key
+            if not key[0].simulated and not self._surroundings.ask(self._world):
+                return self.world()
         return self._world
 
     def starting(self, case: Case) -> None:
         self._console.starting(case)
 
     def keep(self, record: Record, executable: Executable | None) -> None:
-        """Store a record and its kernel, then show it: what is shown is kept."""
+        """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
+        record = scrubbed_record(record)
         if executable is not None:
             self._store.write_ptx(executable.digest, executable.ptx)
         number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
@@ -261,22 +197,23 @@ class _Session:
     def _runnable(self, job: PreparedJob) -> Any:
         from runner.job import Job
 
-        return Job(job.request, job.cases, settings(job.request.fabric), self._environment, self._asked(job))
+        return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, self._asked(job))
 
     def _asked(self, job: PreparedJob) -> dict[str, Any]:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
-        configuration = job.composed.configuration
-        track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
-        return {
-            "command": self._store.folder.name,
-            "command_line": [*program(sys.argv[0]), *map(without_passwords, self._command.arguments)],
-            "experiment": job.composed.experiment,
-            "job": job.composed.number,
-            "jobs": len(self._command.jobs),
-            "overrides": [without_passwords(line) for line in job.composed.overrides],
-            "configuration": {**configuration, "track": track},
-            "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
-        }
+        return scrubbed_values(
+            {
+                "command": self._store.folder.name,
+                "command_line": [*program(sys.argv[0]), *self._command.arguments],
+                "experiment": job.composed.experiment,
+                "job": job.composed.number,
+                "jobs": len(self._command.jobs),
+                "overrides": list(job.composed.overrides),
+                "configuration": job.composed.configuration,
+                "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+                **self._command.origin,
+            }
+        )
 
     def _write_configuration(self, job: PreparedJob) -> None:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
@@ -288,7 +225,7 @@ class _Session:
         self._manifest = Manifest(
             command=first["command"],
             command_line=tuple(first["command_line"]),
-            working_folder=Path.cwd().name,
+            working_folder=Path(scrubbed(str(Path.cwd()))).name,
             started=_now(),
             jobs=tuple(
                 AskedJob(
@@ -305,12 +242,19 @@ class _Session:
         """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
         if self._manifest is None:
             return
+        self._surroundings.settle()
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
-            self._records, ended=_now(), exit_code=exit_code, signal=signal, stopped=self._stopped
+            self._records,
+            ended=_now(),
+            exit_code=exit_code,
+            signal=signal,
+            stopped=scrubbed(self._stopped),
+            load=load() or (),
         )
         try:
             self._store.write_manifest(ended)
+            self._store.seal()
         except StoreError as error:
             if not self._stopped:
                 self._console.say(f"symlab: warning: {error}")
@@ -331,7 +275,7 @@ class _Session:
     def _finish_mirror(self) -> None:
         if self._mirror is None:
             return
-        uri = without_passwords(self._command.jobs[0].request.track.uri)
+        uri = without_secrets(self._command.jobs[0].request.track.uri)
 
         def waiting() -> None:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
@@ -376,23 +320,3 @@ class _Session:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _captured(capture: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """The environment; where it can't be had, the reason: no result is lost for its sake."""
-    started_s = time.monotonic()
-    try:
-        return {**capture(CONF.parent), "capture_s": round(time.monotonic() - started_s, 3)}
-    except Exception as error:
-        return {"problem": f"{type(error).__name__}: {error}"}
-
-
-@contextlib.contextmanager
-def _naming(job: ComposedJob, jobs: int) -> Iterator[None]:
-    """Within a sweep, say which job's request is wrong."""
-    try:
-        yield
-    except RequestError as error:
-        if jobs == 1:
-            raise
-        raise RequestError(f"{error}; in job {job.number} of {jobs}: {' '.join(job.overrides)}") from error

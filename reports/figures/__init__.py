@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from reports import accuracy
 from reports.bundle import digest, write_file
-from reports.figures import curves, study
+from reports.figures import curves, distribution, numerics, study
 from reports.figures.curves import drawable as drawable
 from reports.figures.style import look as look
 from reports.figures.style import rendered
@@ -22,13 +23,26 @@ from reports.study import Series
 SUFFIXES = (".svg", ".png")
 
 
-def draw(records: Sequence[Record], path: Path | str) -> None:
+def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> None:
     """Write the picture of all timed sections among records; the suffix, .svg or .png, says how.
 
-    ValueError, in one line, for another suffix, for records without timings, and where it can't be written.
+    what: curves (time and bus bandwidth over bytes), distribution (samples against their median) or numerics (errors
+    over bytes, which simulated records have, too). ValueError, in one line, for another suffix, for records without
+    what is to be drawn, and where it can't be written.
     """
     path = Path(path)
-    write_file(path, picture(records, kind_of(path)))
+    kind = kind_of(path)
+    if what == "numerics":
+        groups = [group for group in accuracy.groups(records) if not all(curve.is_exact for curve in group.curves)]
+        if not groups:
+            raise ValueError("none of these records is of a sum of floats with an error, so there is nothing to draw")
+        data = rendered(lambda: numerics.figure(groups), kind, digest(records))
+    elif what == "distribution":
+        sections = drawable(records)
+        data = rendered(lambda: distribution.figure(sections), kind, digest(records))
+    else:
+        data = picture(records, kind)
+    write_file(path, data)
 
 
 def draw_study(series: Sequence[Series], records: Sequence[Record], path: Path | str) -> None:

@@ -19,21 +19,21 @@ COLUMN_IN, ROW_IN, TITLE_IN = 4.2, 2.9, 0.45
 
 def figure(curves: Sequence[Series]) -> Figure:
     """A row for each op, reduction and data type, an axis for each measure that is there."""
-    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.dtype) for one in curves)
+    kinds = dict.fromkeys(one.picture for one in curves)
     measures = measures_of(curves)
     labels = list(dict.fromkeys(f"{one.algorithm}, {one.accumulator}" for one in curves))
     width_in = COLUMN_IN * len(measures)
     sheet = style.sheet(width_in, TITLE_IN + ROW_IN * len(kinds) + style.legend_height_in(labels, width_in))
     shown: dict[str, Any] = {}
     for row, kind in enumerate(kinds):
-        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.dtype) == kind]
+        own = [one for one in curves if one.picture == kind]
         for column, measure in enumerate(measures):
             axes = style.place(
                 sheet, COLUMN_IN * column + 0.65, TITLE_IN + ROW_IN * row + 0.25, COLUMN_IN - 0.8, ROW_IN - 0.75
             )
             shown |= draw(axes, own, measure)
             if not column:
-                axes.set_title(f"{kind[0]} {kind[3]}, {kind[1]}, {kind[2]} inputs", loc="left", fontsize=9)
+                axes.set_title(", ".join(kind), loc="left", fontsize=9)
     title = "errors against the exact sum rounded once, over ranks"
     sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
     style.add_legend(sheet, {label: shown[label] for label in labels})

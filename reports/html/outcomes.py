@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from reports import accuracy, study, table, timed
-from reports.compare import Section, device_text, heading, split
+from reports.compare import Section, device_text, heading, is_simulated, split
 from reports.html.album import DASHES, Album
 from reports.html.parts import Block, Facts, Heading, Notes, Part, Table
 from reports.record import Record, Status
@@ -16,11 +16,6 @@ from reports.text import reason_of, size_text
 _BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
 
 _SIZES_SHOWN = 4
-
-
-def is_simulated(record: Record) -> bool:
-    """A simulator ran it. What ended before there was a fabric was run by nobody."""
-    return record.fabric is not None and record.fabric.simulated
 
 
 def counts(records: Sequence[Record]) -> tuple[tuple[str, str, int, str], ...]:
@@ -126,10 +121,10 @@ def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: s
         return None
     blocks: list[Block] = []
     curves = study.studied(records, least=2)
-    kinds = dict.fromkeys((one.op, one.dtype, one.reduction, one.inputs) for one in curves)
+    kinds = dict.fromkeys(one.picture for one in curves)
     for number, kind in enumerate(kinds, start=1):
-        own = [one for one in curves if (one.op, one.dtype, one.reduction, one.inputs) == kind]
-        text = f"{kind[0]} {kind[1]}, {kind[2]}, {kind[3]} inputs, over ranks"
+        own = [one for one in curves if one.picture == kind]
+        text = f"{', '.join(kind)}, over ranks"
         drawn = album.study(text, own)
         if drawn:
             blocks += [Heading(f"{anchor}-ranks-{number}", text), *drawn]

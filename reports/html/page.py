@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reports import table
+from reports.compare import is_simulated
 from reports.html import asked, measured, outcomes, ran, surroundings
 from reports.html.album import Album
 from reports.html.parts import KEY, Block, Notes, Part, Table, drawn, shades
@@ -71,8 +72,8 @@ def figures_of(text: str) -> list[dict[str, Any]]:
 
 def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list[Part]:
     """Simulated and measured records never meet in one part that has tables of figures, or pictures."""
-    simulated = [record for record in records if outcomes.is_simulated(record)]
-    real = [record for record in records if not outcomes.is_simulated(record)]
+    simulated = [record for record in records if is_simulated(record)]
+    real = [record for record in records if not is_simulated(record)]
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
         asked.part(records),

@@ -52,6 +52,9 @@ CHECK = Check(
     launches=2,
     launches_equal=True,
 )
+DIGESTED = dataclasses.replace(
+    CHECK, input_digests=tuple(digit * 64 for digit in "0123"), output_digests=(("e" * 64,) * 2,) * 3 + ((),)
+)
 WRONG_CHECK = dataclasses.replace(CHECK, wrong=3, first_mismatch=MISMATCH, max_absolute_error=math.nan)
 SIMULATOR = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True, settings={"multimem": "exact", "seed": 0})
 GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast=False, multicast_reason="no NVSwitch")
@@ -105,6 +108,7 @@ def record(**changes: Any) -> Record:
         record(fabric=GPUS, timing=dataclasses.replace(TIMING, limit=None, devices=(), interleaved_with=())),
         record(fabric=GPUS, kernel=None, library="NCCL 2.28.9", timing=TIMING),
         record(check=None, reason=CHECK_WAS_OFF),
+        record(check=DIGESTED),
     ],
 )
 def test_round_trip(made: Record, tmp_path: Path) -> None:
@@ -117,7 +121,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 2
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 3
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -231,7 +235,7 @@ def test_a_case_may_have_root_and_offset_and_need_not() -> None:
 
 def test_newer_schema_is_refused_naming_both() -> None:
     document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 2"):
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 3"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -263,9 +267,10 @@ def test_not_records(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("schema1.json", record()),
-        ("schema2.json", record(fabric=GPUS, timing=TIMING)),
-        ("schema2_library.json", record(fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
+        ("schema1.json", record(schema=2)),
+        ("schema2.json", record(schema=2, fabric=GPUS, timing=TIMING)),
+        ("schema2_library.json", record(schema=2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
+        ("schema3.json", record(fabric=GPUS, timing=TIMING, check=DIGESTED)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:
@@ -273,6 +278,8 @@ def test_every_schema_is_still_read(name: str, expected: Record) -> None:
     assert load(path) == expected
     stored = json.loads(path.read_text(encoding="utf-8"))
     assert stored["schema"] == int(name[len("schema")])
+    if stored["schema"] > 1:
+        assert load(path).to_json() == path.read_text(encoding="utf-8"), "what was read is written as it was"
     today = json.loads(expected.to_json())
     assert {key: today[key] for key in stored if key != "schema"} == {
         key: value for key, value in stored.items() if key != "schema"
@@ -292,3 +299,28 @@ def test_parts_are_copied() -> None:
     made = record(counters=counters)
     counters["bytes"]["peer_read"] = 4
     assert made.counters == {"bytes": {"peer_read": 3}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"output_digests": None}, "come together"),
+        ({"input_digests": None}, "come together"),
+        ({"input_digests": ("0" * 63,) * 4}, "64 hexadecimal digits"),
+        ({"output_digests": (("E" * 64,) * 2,) * 4}, "64 hexadecimal digits"),
+        ({"input_digests": ("0" * 64,) * 3}, "3 ranks have input_digests, 4 output_digests"),
+        ({"output_digests": (("e" * 64,),) * 4}, "one for each of 2 launches, or none"),
+        ({"output_digests": (("e" * 64, "f" * 64),) * 4}, "launches_equal is True, the digests say otherwise"),
+        ({"launches_equal": False, "launches_equal_promised": False}, "launches_equal is False, the digests say"),
+    ],
+)
+def test_digests_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(DIGESTED, **changes)
+
+
+def test_digests_are_of_all_ranks() -> None:
+    with pytest.raises(ValueError, match="digests of 3 ranks, the case has 4"):
+        record(
+            check=dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)
+        )

@@ -12,7 +12,7 @@ from kernels.dtypes import ALL, DTYPES, FLOATS, INTEGERS, reductions_of
 from kernels.formats import bits_of, same_bits, to_float64
 from kernels.spec import Case
 from runner import inputs
-from runner.inputs import largest_exact, make_input, stream_of
+from runner.inputs import digest_of, largest_exact, make_input, stream_of
 
 WORLD_SIZES = [1, 2, 3, 8, 16, 72]
 
@@ -244,3 +244,14 @@ def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch: pytest.Mon
     together = inputs.make_inputs(case(kind="normal"), range(8), 3000)
     assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
     assert inputs.make_inputs(case(kind="normal"), range(8), 10)[7].data_ptr() == together[7].data_ptr()
+
+
+def test_the_digest_is_of_the_bytes_and_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_input(case(), 1, 1000)
+    digest = hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
+    assert digest_of(data) == digest
+    assert digest_of(data.clone()) == digest
+    assert digest_of(make_input(case(), 2, 1000)) != digest
+    assert digest_of(torch.empty(0)) == hashlib.sha256(b"").hexdigest()
+    monkeypatch.setattr(inputs.hashlib, "sha256", None)
+    assert digest_of(data) == digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reports.seal import MANIFEST, broken
 from runner.manifest import KILLED, Manifest, manifest_of
 from runner.store import Store, record_paths
 from tests.runner.conftest import Outcome, Script, record_files
@@ -33,6 +35,21 @@ def test_a_complete_command(symlab: Symlab) -> None:
     assert manifest.command_line[:3] == ("symlab", "-m", "world_size=2,3")
     assert manifest.started <= document["ended"]
     assert "/" not in manifest.working_folder
+
+
+def test_what_a_command_leaves_is_sealed_however_it_ended(symlab: Symlab, script: Script) -> None:
+    for code in (0, 130):
+        done = symlab("sizes=[8]")
+        (folder,) = done.folder.glob("records/*")
+        assert done.code == code
+        assert broken(folder) == []
+        listed = (folder / MANIFEST).read_text()
+        assert {"command.json", "configuration.yaml"} <= {line[66:] for line in listed.splitlines()}
+        path = next(folder.glob("all_reduce*.json"))
+        path.write_bytes(path.read_bytes().replace(b"PASSED", b"PASSEd"))
+        assert [fault.partition(":")[0] for fault in broken(folder)] == [path.name]
+        shutil.rmtree(folder)
+        script.outcomes = {"two_shot": KeyboardInterrupt()}
 
 
 def test_an_interrupted_command(symlab: Symlab, script: Script) -> None:

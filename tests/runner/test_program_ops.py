@@ -66,7 +66,7 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(program.catalogue, "find", lambda name: replace(SPEC, op=name.partition("/")[0]))
     monkeypatch.setattr(program, "make_input", known_bytes)
-    monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults: (outputs, tuple(faults)))
+    monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
 
 
 def given(case: Case, rank: int) -> torch.Tensor:

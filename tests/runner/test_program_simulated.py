@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import threading
@@ -19,6 +20,7 @@ from kernels.spec import Case
 from memory.fabric import FabricError
 from memory.pool import SymmetricPool
 from runner.check import merge
+from runner.inputs import make_input
 from runner.interrupt import Interrupted, interruptible
 from runner.program import Plan, run_case
 from runner.threads import ThreadWorld
@@ -42,6 +44,26 @@ def held(machine: SimulatedWorld) -> list[str]:
     return [f"rank {rank}: {one.name}" for rank in range(machine.world_size) for one in machine.live_regions(rank)]
 
 
+def sha256(data: torch.Tensor) -> str:
+    return hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def test_digests_are_of_what_went_in_and_of_what_came_out(cache: Path) -> None:
+    case = Case("broadcast", "pull", "int32", "none", "none", 40, 3, root=1)
+    outcomes = ThreadWorld(3, machine=SimulatedWorld(3, OPTIONS)).run(run_case, plan_of(case, cache), 60.0)
+    check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+    given = [sha256(make_input(case, rank, 10)) for rank in range(3)]
+    assert len(set(given)) == 3
+    assert check.input_digests == tuple(given)
+    assert check.output_digests is not None
+    assert [set(row) for row in check.output_digests] == [{given[1]}] * 3, "each rank has the root's bits"
+    case = Case("reduce", "pull", "int32", "native", "sum", 40, 3, root=2)
+    outcomes = ThreadWorld(3, machine=SimulatedWorld(3, OPTIONS)).run(run_case, plan_of(case, cache), 60.0)
+    check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+    total = sum((make_input(case, rank, 10) for rank in range(3)), torch.zeros(10, dtype=torch.int32))
+    assert check.output_digests == ((), (), (sha256(total),) * 2)
+
+
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
 def test_a_kept_world_runs_case_after_case(cache: Path, algorithm: str) -> None:
     machine = SimulatedWorld(3, OPTIONS)
@@ -53,6 +75,8 @@ def test_a_kept_world_runs_case_after_case(cache: Path, algorithm: str) -> None:
             check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
             assert (check.wrong, check.guard_faults, check.launches) == (0, (), 2)
             assert check.elements == 2 * 3 * case.numel  # launches, ranks
+            assert check.input_digests == tuple(sha256(make_input(case, rank, case.numel)) for rank in range(3))
+            assert check.output_digests == (check.output_digests[0],) * 3 if check.output_digests else False
             assert world.counters()["instructions"] > 0
             assert held(machine) == []
     assert world.healthy

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from runner import session
+from runner import command, session
 from runner.__main__ import headline
 from runner.compose import compose_jobs, hydra_over
-from runner.fabrics import Machine, resolve
+from runner.fabrics import Machine
 from runner.mistakes import RequestError
 from runner.outer import Outer
 from runner.session import MAX_FAILED_STARTS
@@ -68,7 +67,7 @@ def test_isolation_gives_each_job_its_own_world(
     symlab: Symlab, script: Startless, monkeypatch: pytest.MonkeyPatch, isolation: str, worlds: int
 ) -> None:
     script.starting = tuple(range(9))
-    monkeypatch.setattr(session, "_isolated", lambda request: isolation == "process")
+    monkeypatch.setattr(session, "is_isolated", lambda request: isolation == "process")
     done = symlab("-m", "seed=1,2,3", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
     assert done.code == 0
     assert script.tried == worlds
@@ -85,8 +84,8 @@ def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startles
 def test_what_the_request_says_about_isolation() -> None:
     with hydra_over():
         isolated, kept = compose_jobs(["isolation=process,none"], True)
-    assert session._isolated(isolated.request)
-    assert not session._isolated(kept.request)
+    assert command.is_isolated(isolated.request)
+    assert not command.is_isolated(kept.request)
 
 
 def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,21 +93,21 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
         first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
     outer = Outer("srun", 0, 8, 0, "gpu01", 29500)
     machine = Machine(8, "", True)
-    monkeypatch.setattr(session, "resolve", functools.partial(resolve, machine=lambda: machine))
-    command = session.prepare([], [first], outer)
-    assert [job.request.fabric.name for job in command.jobs] == ["nvshmem"]
-    assert command.fabric_lines == ("fabric: nvshmem (8 GPUs and the gpu extra found; srun started 8 ranks)",)
+    monkeypatch.setattr(command, "look", lambda: machine)
+    joined = command.prepare([], [first], outer)
+    assert [job.request.fabric.name for job in joined.jobs] == ["nvshmem"]
+    assert joined.fabric_lines == ("fabric: nvshmem (8 GPUs and the gpu extra found; srun started 8 ranks)",)
     with pytest.raises(RequestError, match="srun's world has one fabric for all jobs .fabric."):
-        session.prepare([], [first, second], outer)
-    assert len(session.prepare([], [first, second]).jobs) == 2
-    monkeypatch.setattr(session, "_isolated", lambda request: True)
+        command.prepare([], [first, second], outer)
+    assert len(command.prepare([], [first, second]).jobs) == 2
+    monkeypatch.setattr(command, "is_isolated", lambda request: True)
     with pytest.raises(RequestError, match="srun's world can't be replaced .isolation=process."):
-        session.prepare([], [first], outer)
+        command.prepare([], [first], outer)
 
 
 def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with hydra_over():
         composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
-    monkeypatch.setattr(session, "resolve", functools.partial(resolve, machine=lambda: Machine(8, "", True)))
-    (first, *_) = headline(session.prepare([], composed))
+    monkeypatch.setattr(command, "look", lambda: Machine(8, "", True))
+    (first, *_) = headline(command.prepare([], composed))
     assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from reports.record import Record, Status, load
+from reports.seal import broken
 from runner.store import Store, StoreError, record_paths
 
 CASE = {"op": "all_reduce", "algorithm": "one_shot", "dtype": "float32", "size_bytes": 4, "world_size": 2}
@@ -49,6 +50,14 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
     assert [load(path).reason for path in paths] == ["reason 0", "reason 1", "reason 2"]
     assert store.write(refused(), job="7").name == "7-case-1.json"
     assert store.write(refused("../up/x y")).parent == tmp_path
+
+
+def test_secrets_stay_out_of_all_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XYZZY_TOKEN", "plugh-plover")
+    store = Store(tmp_path)
+    assert load(store.write(refused(reason="plugh-plover said no"))).reason == "withheld said no"
+    store.write_difference("+x = 'plugh-plover'\n+password = 'hunter2'\n")
+    assert (tmp_path / "source.diff").read_text() == "+x = 'withheld'\n+password = 'withheld'\n"
 
 
 def test_run_folders_never_collide(tmp_path: Path) -> None:
@@ -183,3 +192,19 @@ def test_record_paths(tmp_path: Path) -> None:
     for place in (tmp_path / "gone", tmp_path / "run" / "configuration.yaml"):
         with pytest.raises(ValueError, match="no records here"):
             record_paths([place])
+
+
+def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    store.write(refused())
+    assert store.seal().name == "manifest.sha256"
+    assert broken(store.folder) == []
+    store.write(refused())
+    assert broken(store.folder) == ["case-1.2.json: not in manifest.sha256"]
+
+
+def test_a_folder_that_can_not_be_sealed_is_a_store_error(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    (store.folder / "a\nb").touch()
+    with pytest.raises(StoreError, match="manifest.sha256 can't be made"):
+        store.seal()
