@@ -14,7 +14,10 @@ from reports.record import Record
 
 FORMATS = ("text", "markdown", "csv", "json")
 
-_RECORDS = f"record files, folders that hold some (at any depth), or bundles (*{bundle.SUFFIX})"
+_RECORDS = (
+    f"record files, folders that hold some (at any depth), or bundles (*{bundle.SUFFIX}); "
+    "with --mlflow ids of runs, or ids or names of experiments"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     one = _command(
         commands, "table", _table, "the table that a command ends with; several worlds of a case are one line"
     )
-    one.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(one)
     one.add_argument(
         "--format",
         choices=FORMATS,
@@ -58,10 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--wide", action="store_true", help="a line a size, a column a contender (text and markdown)")
     two = _command(commands, "figure", _figure, "time and bus bandwidth over bytes, a row for each job")
-    two.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(two)
     two.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="a .svg or .png")
     three = _command(commands, "bundle", _bundle, "all records in one compressed file, which tables and pictures read")
-    three.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(three)
     three.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help=f"a *{bundle.SUFFIX}")
     four = _command(commands, "published", _published, "make tables, pictures and README anew from what is published")
     four.add_argument(
@@ -69,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     four.add_argument("--check", action="store_true", help="write nothing; say what is not as it would be made")
     five = _command(commands, "study", _study, "what accumulators cost: errors over world sizes, for each algorithm")
-    five.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help=_RECORDS)
+    _takes_records(five)
     five.add_argument("--format", choices=("text", "markdown"), default="text", help="(%(default)s)")
     five.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw the curves, too: a .svg or .png")
     return parser
@@ -79,6 +82,14 @@ def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], None]
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
     parser.set_defaults(run=run)
     return parser
+
+
+def _takes_records(parser: argparse.ArgumentParser) -> None:
+    """What a command needs that reads records, see _read."""
+    parser.add_argument("records", nargs="+", metavar="RECORDS", help=_RECORDS)
+    parser.add_argument(
+        "--mlflow", metavar="URI", help="take the records from MLflow: sqlite:///mlflow.db, or a server's http://..."
+    )
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -131,7 +142,12 @@ def _study(options: argparse.Namespace) -> None:
 
 
 def _read(options: argparse.Namespace) -> list[Record]:
-    return bundle.read(options.records)
+    """The records that a command line names, from files or from MLflow."""
+    if options.mlflow is None:
+        return bundle.read(options.records)
+    from reports.tracked import fetch
+
+    return fetch(options.mlflow, options.records)
 
 
 if __name__ == "__main__":

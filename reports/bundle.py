@@ -35,14 +35,21 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
     """
-    found: dict[str, Record] = {}
+    found: list[Record] = []
     for place in map(Path, places):
         paths = _record_files(place) if place.is_dir() else [place]
         here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
         if not here:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        for record in here:
-            found.setdefault(line_of(record), record)
+        found += here
+    return merged(found)
+
+
+def merged(records: Iterable[Record]) -> list[Record]:
+    """Each record once, in the order in which they were begun."""
+    found: dict[str, Record] = {}
+    for record in records:
+        found.setdefault(line_of(record), record)
     return sorted(found.values(), key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 

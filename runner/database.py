@@ -17,13 +17,6 @@ class DatabaseError(RuntimeError):
     """The database that is there can't be used; one line, that says what to do."""
 
 
-def database_path(uri: str) -> Path | None:
-    """The file of an sqlite URI; None for a server's URI."""
-    if not uri.partition(":")[0].startswith("sqlite"):
-        return None
-    return Path(uri.partition(":///")[2].partition("?")[0])
-
-
 def make_ready(path: Path, make: Callable[[Path], None]) -> None:
     """See that a whole database is at path; where there is none, make(beside) makes one that then takes the name.
 

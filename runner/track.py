@@ -9,9 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import logging
-import os
-import re
 import shlex
 import shutil
 import sys
@@ -20,10 +17,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from reports import tracked
 from reports.record import Status, load
 from reports.study import Series, studied
+from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.config import check_uri
-from runner.database import database_path, make_ready
+from runner.database import make_ready
 from runner.entries import (
     INCOMPLETE,
     Kept,
@@ -39,25 +38,17 @@ from runner.entries import (
     study_metrics,
     study_parameters,
 )
-from runner.environment import without_passwords
 from runner.manifest import MANIFEST_NAME, manifest_of
 from runner.mistakes import RequestError, first_line
+from runner.secrets import without_secrets
 from runner.store import record_paths
 
-COMMAND_TAG, SERIES_TAG, COMPLETE_TAG = "symlab.command", "symlab.series", "symlab.complete"
-SENT_TAG = "symlab.sent"
-_HTTP_PATIENCE_S = 5
+COMPLETE_TAG = "symlab.complete"
 _METRICS_A_BATCH, _ENTRIES_A_BATCH = 1000, 100
 
 
 class TrackingError(RuntimeError):
     """MLflow could not be reached or would not take something; one line."""
-
-
-def resolved_uri(uri: str) -> str:
-    """The URI with a relative sqlite path made absolute from the working folder."""
-    match = re.fullmatch(r"(sqlite(?:\+\w+)?):///([^/].*)", uri)
-    return f"{match[1]}:///{Path(match[2]).absolute()}" if match else uri
 
 
 def open_command(uri: str) -> str:
@@ -172,14 +163,14 @@ class CommandRun:
         ]
         self._log(run_id, metrics, parameters_of(records[0]), series_tags(records, missing))
         for one in kept:
-            self._client.log_artifact(run_id, str(one.path), "records")
+            self._client.log_artifact(run_id, str(one.path), RECORDS_FOLDER)
         for path in sorted({path for one in kept if (path := _ptx_path(one)) is not None}):
             self._client.log_artifact(run_id, str(path), "ptx")
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 
     def _send_curve(self, curve: Series, started: str, ended_ms: int) -> None:
         """A curve of a study, from several jobs, as an ended child run: metrics with step = world size."""
-        run_id = self._child(f"study/{curve.name}", f"study {curve.name}", started)
+        run_id = self._child(f"{tracked.STUDY}{curve.name}", f"study {curve.name}", started)
         metrics = [(key, value, ended_ms, step) for key, value, step in study_metrics(curve)]
         self._log(run_id, metrics, study_parameters(curve), {"status": "STUDY"})
         self._end(run_id, "FINISHED", ended_ms)
@@ -189,7 +180,7 @@ class CommandRun:
         found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = '{series}'")
         if found is not None:
             return str(found.info.run_id)
-        tags = {COMMAND_TAG: self._command, SERIES_TAG: series, "mlflow.parentRunId": self.run_id}
+        tags = {COMMAND_TAG: self._command, SERIES_TAG: series, PARENT_TAG: self.run_id}
         return self._create(name, tags, started)
 
     def _find(self, filter_string: str) -> Any:
@@ -240,36 +231,11 @@ def _batches(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def prepare(uri: str) -> None:
-    """Import MLflow, quietly; before, see whether a server answers. TrackingError if not.
-
-    MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
-    has not set them. Its retries would make a server that is down cost minutes.
-    """
-    for name, value in {
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_HTTP_PATIENCE_S),
-    }.items():
-        os.environ.setdefault(name, value)
-    if uri.startswith("http"):
-        import urllib.error
-        import urllib.parse
-        import urllib.request
-
-        # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
-        parts = urllib.parse.urlsplit(uri)
-        place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
-        try:
-            urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=_HTTP_PATIENCE_S).close()
-        except urllib.error.HTTPError:
-            pass  # somebody answers; MLflow itself says what it doesn't like
-        except (OSError, ValueError) as error:
-            raise TrackingError(first_line(error)) from error
-    import mlflow
-
-    del mlflow
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """Import MLflow, quietly; before, see whether a server answers. TrackingError if not."""
+    try:
+        tracked.prepare(uri)
+    except ValueError as error:
+        raise TrackingError(str(error)) from error
 
 
 def _client(uri: str) -> Any:
@@ -363,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             print(f"{command}: {send_folder(kept, options.uri, options.experiment)}")
         except TrackingError as error:
-            uri = without_passwords(options.uri)
+            uri = without_secrets(options.uri)
             print(f"symlab: error: MLflow at {uri} does not take {command}: {error}", file=sys.stderr)
             return 1
     print(f"open it with: {open_command(options.uri)}")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.database import DatabaseError, database_path, make_ready
+from reports.tracked import database_path
+from runner.database import DatabaseError, make_ready
 
 
 def whole(path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from reports import tracked
 from runner import track
 from runner.config import TrackRequest
 from runner.entries import metrics_of
@@ -147,7 +148,7 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
 
 
 def test_a_server_that_never_answers_costs_seconds(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(track, "_HTTP_PATIENCE_S", 1)
+    monkeypatch.setattr(tracked, "PATIENCE_S", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

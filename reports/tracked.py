@@ -1,0 +1,220 @@
+"""Records behind the runs of MLflow: those of a command (a parent run), of a series (a child run), of an experiment.
+
+A command's run has them in one bundle; where it has none (the command still runs, or was sent before there were
+bundles) they are taken from its children, one file a record. Nothing is ever written: a database is opened read-only,
+and none is made. This is the only file of reports that imports mlflow, which costs seconds: always inside a function.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from reports import bundle
+from reports.record import Record, load
+
+COMMAND_TAG, SERIES_TAG, SENT_TAG = "symlab.command", "symlab.series", "symlab.sent"
+"""Tags of a run: its command's name; its series' name, "" of a command's run; which records were sent, "" until all
+that there are have been."""
+
+PARENT_TAG = "mlflow.parentRunId"
+STUDY = "study/"
+"""How the series tag of a study's curve begins: a child run without records of its own."""
+
+CURVE = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
+"""Parameters of a study's curve that are a case's keys, too: what the curve fixes."""
+
+BUNDLE_NAME, RECORDS_FOLDER = f"records{bundle.SUFFIX}", "records"
+"""Artifacts: the bundle of a command's run, the folder of a series' run."""
+
+PATIENCE_S = 5
+"""How long a server may take to answer."""
+
+
+def resolved_uri(uri: str) -> str:
+    """The URI with a sqlite path made absolute: a relative one from the working folder, ~ as the home folder."""
+    match = re.fullmatch(r"(sqlite(?:\+\w+)?):///([^/].*)", uri)
+    return f"{match[1]}:///{Path(match[2]).expanduser().absolute()}" if match else uri
+
+
+def database_path(uri: str) -> Path | None:
+    """The file of an sqlite URI; None for a server's URI."""
+    if not uri.partition(":")[0].startswith("sqlite"):
+        return None
+    return Path(uri.partition(":///")[2].partition("?")[0])
+
+
+def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
+    """The records behind run ids, experiment ids and experiment names, each once, in the order they were begun.
+
+    A run of a command has all of its records, a run of a series that series', a run of a study's curve those that the
+    curve is made of; an experiment has those of all its commands. ValueError, in one line with the URI and the id, for
+    what is not there, and for a server that can't be reached.
+    """
+    client = _reader(uri)
+    found: list[Record] = []
+    with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+        for number, one in enumerate(ids):
+            try:
+                records = _records_of(client, one, Path(folder) / str(number))
+            except Exception as error:
+                raise ValueError(f"{_shown(uri)}: {one}: {_first_line(error)}") from error
+            if not records:
+                raise ValueError(f"{_shown(uri)}: {one}: no records there; give a run of symlab, or an experiment")
+            found += records
+    return bundle.merged(found)
+
+
+def prepare(uri: str) -> None:
+    """Import MLflow, quietly; before, see whether a server answers. ValueError, why in one line, if not.
+
+    MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
+    has not set them. Its retries would make a server that is down cost minutes.
+    """
+    for name, value in {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE_S),
+    }.items():
+        os.environ.setdefault(name, value)
+    if uri.startswith("http"):
+        import urllib.error
+        import urllib.parse
+        import urllib.request
+
+        # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
+        parts = urllib.parse.urlsplit(uri)
+        place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
+        try:
+            urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=PATIENCE_S).close()
+        except urllib.error.HTTPError:
+            pass  # somebody answers; MLflow itself says what it doesn't like
+        except (OSError, ValueError) as error:
+            raise ValueError(_first_line(error)) from error
+    import mlflow
+
+    del mlflow
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _reader(uri: str) -> Any:
+    """A client that can't write to a database. ValueError naming the URI where there is nothing to read."""
+    if re.match(r"(sqlite(\+\w+)?:///.|https?://.)", uri) is None:
+        raise ValueError(
+            f"'{_shown(uri)}' is no tracking URI (--mlflow), give sqlite:///mlflow.db or a server's http://host:5000"
+        )
+    path = database_path(resolved_uri(uri))
+    if path is not None and not (path.is_file() and path.stat().st_size):
+        raise ValueError(f"{uri}: there is no database {path}")
+    try:
+        prepare(uri)
+        from mlflow import MlflowClient
+
+        if path is None:
+            return MlflowClient(tracking_uri=uri)
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+        # Named with its driver: for "sqlite:" alone MLflow takes the whole for a path, and makes its folders.
+        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{path.as_uri()}?mode=ro&uri=true")
+        client.search_experiments(max_results=1)
+        return client
+    except Exception as error:
+        raise ValueError(f"{_shown(uri)}: can't be read ({_first_line(error)})") from error
+
+
+def _records_of(client: Any, one: str, folder: Path) -> list[Record]:
+    """The records behind one id. folder is for what is downloaded."""
+    run = _run(client, one)
+    if run is not None:
+        return _of_run(client, run, folder)
+    experiment = _experiment(client, one)
+    if experiment is None:
+        raise ValueError("there is no such run or experiment; give a run's id, or an experiment's id or name")
+    parents = _search(client, experiment, f"tags.`{SERIES_TAG}` = ''")
+    return [record for parent in parents for record in _of_run(client, parent, folder)]
+
+
+def _of_run(client: Any, run: Any, folder: Path) -> list[Record]:
+    tags = run.data.tags
+    if not tags.get(PARENT_TAG):
+        return _of_command(client, run, folder)
+    if not tags.get(SERIES_TAG, "").startswith(STUDY):
+        return _downloaded(client, run, RECORDS_FOLDER, folder)
+    fixed = {name: run.data.params.get(name) for name in CURVE}
+    parent = client.get_run(tags[PARENT_TAG])
+    return [
+        record
+        for record in _of_command(client, parent, folder)
+        if all(str(record.case.get(name)) == value for name, value in fixed.items())
+    ]
+
+
+def _of_command(client: Any, run: Any, folder: Path) -> list[Record]:
+    if run.data.tags.get(SENT_TAG) and (records := _downloaded(client, run, BUNDLE_NAME, folder)):
+        return records
+    children = _search(client, run.info.experiment_id, f"tags.`{PARENT_TAG}` = '{run.info.run_id}'")
+    own = [child for child in children if not child.data.tags.get(SERIES_TAG, "").startswith(STUDY)]
+    return [record for child in own for record in _downloaded(client, child, RECORDS_FOLDER, folder)]
+
+
+def _downloaded(client: Any, run: Any, artifact: str, folder: Path) -> list[Record]:
+    """The records in an artifact, a bundle or a folder of them; none where the run has no such artifact."""
+    if artifact not in {one.path for one in client.list_artifacts(run.info.run_id)}:
+        return []
+    place = folder / run.info.run_id
+    place.mkdir(parents=True, exist_ok=True)
+    found = Path(client.download_artifacts(run.info.run_id, artifact, str(place)))
+    return [load(path) for path in sorted(found.glob("*.json"))] if found.is_dir() else bundle.unpacked(found)
+
+
+def _run(client: Any, one: str) -> Any:
+    """The run with that id; None where there is none."""
+    if not re.fullmatch("[0-9a-f]{32}", one):
+        return None
+    return _unless_missing(client.get_run, one)
+
+
+def _experiment(client: Any, one: str) -> str | None:
+    """The id of an experiment, by its name or its id; None where there is none."""
+    found = _unless_missing(client.get_experiment_by_name, one)
+    if found is None and re.fullmatch("0|[1-9][0-9]{0,18}", one):
+        found = _unless_missing(client.get_experiment, one)
+    return None if found is None else str(found.experiment_id)
+
+
+def _unless_missing(get: Any, one: str) -> Any:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return get(one)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+
+
+def _search(client: Any, experiment: str, filter_string: str) -> Iterator[Any]:
+    """All runs of an experiment that the filter takes, oldest first."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment], filter_string, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _shown(uri: str) -> str:
+    """The URI without user and password."""
+    return re.sub(r"://[^/\s]*@", "://withheld@", uri)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
