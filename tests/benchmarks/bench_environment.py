@@ -1,7 +1,7 @@
 """What it costs to capture the environment: `python tests/benchmarks/bench_environment.py`. Prints a table; no test.
 
-Each sample is the first capture of a new process, with all modules imported: what a command pays, in a thread beside
-its work. Then its parts, in one process.
+Each sample is the first capture of a new process, with all modules imported: what a command pays.
+Then its parts, in one process.
 """
 
 from __future__ import annotations
