@@ -23,7 +23,10 @@ from reports.record import Record, from_json, load
 
 SUFFIX = ".jsonl.xz"
 
-_NOT_RECORDS = frozenset({"command.json"})
+VERDICT_NAME = "verdict.json"
+"""What a replay ended with, beside the folders of its records."""
+
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25
@@ -128,7 +131,7 @@ def _record_files(folder: Path) -> list[Path]:
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in folder.rglob(pattern)
-        if path.name not in _NOT_RECORDS and path.is_file()
+        if path.name not in NOT_RECORDS and path.is_file()
     )
 
 

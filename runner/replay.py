@@ -234,11 +234,12 @@ class _Replay:
         from reports import sheet
         from reports.audit.comparison import compare
         from reports.audit.differences import HEADING
+        from reports.bundle import VERDICT_NAME
         from reports.html import page
 
         found = compare(self._again.records, after, self._options.band, self._again.left_out)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        store.write_text("verdict.json", document)
+        store.write_text(VERDICT_NAME, document)
         store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._options.what}", found))
         store.seal()
         # What differs was said before.

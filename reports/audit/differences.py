@@ -58,8 +58,8 @@ def differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[Diff
 
 
 def sheet_of(found: Sequence[Difference], sides: tuple[str, str] = ("before", "after")) -> Sheet:
-    """A line for each difference; sides are the columns' names. What only one side says at all is a line for each part of a record: the other may be
-    of before it was captured."""
+    """A line for each difference; sides are the columns' names. What only one side says at all is a line for each part
+    of a record: the other may be of before it was captured."""
     columns = ("what", *sides)
     rows: dict[str, tuple[str, str, str]] = {}
     one_sided: dict[tuple[str, bool], list[str]] = {}
