@@ -31,6 +31,8 @@ def as_here(
     digests, and the reason for a compiler's version.
     """
     environment = capture(CONF.parent)
+    if isinstance(git := environment.get("git"), dict):
+        environment = {**environment, "git": {key: value for key, value in git.items() if key != "diff"}}
     known = {case.id: (job, case) for job in command.jobs for case in job.cases}
     kernels: dict[tuple[str, str], KernelInfo] = {}
     found = []

@@ -49,7 +49,8 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result: cases of both sets, cases of one only, what differs, the band."""
+    """The result: cases of both sets, cases of one only, what differs, the band; of a replay the ids of cases that
+    could not be run again, each with the reason."""
 
     cases: tuple[Compared, ...]
     only_before: tuple[Pair, ...]
@@ -57,6 +58,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     band: float
     counts: tuple[int, int]
+    not_run: tuple[tuple[str, str], ...] = ()
 
     @property
     def missing(self) -> tuple[Pair, ...]:
@@ -81,6 +83,7 @@ class Comparison:
         others = len(self.only_before) - len(self.missing)
         parts += [f"{others} other cases only before"] if others else []
         parts += [f"{len(self.only_after)} cases only after"] if self.only_after else []
+        parts += [f"{len(self.not_run)} cases could not be run again"] if self.not_run else []
         parts += [] if self.cases else ["the two sets have no case in common"]
         return f"{head}: {'; '.join(parts)}"
 
@@ -103,13 +106,20 @@ class Comparison:
             "cases": [_case_document(case) for case in self.cases],
             "only_before": [_only(pair) for pair in self.only_before],
             "only_after": [_only(pair) for pair in self.only_after],
+            "not_run": [{"id": case, "reason": reason} for case, reason in self.not_run],
             "differences": [asdict(one) for one in self.differences],
         }
 
 
-def compare(before: Sequence[Record], after: Sequence[Record], band: float = BAND) -> Comparison:
-    """The comparison of two sets of records. band is a share: changes within it do not matter. ValueError for a band
-    that is none."""
+def compare(
+    before: Sequence[Record],
+    after: Sequence[Record],
+    band: float = BAND,
+    not_run: Sequence[tuple[str, str]] = (),
+) -> Comparison:
+    """The comparison of two sets of records. band is a share: changes within it do not matter. not_run are ids of cases
+    that are in neither set because they could not be run again, each with the reason. ValueError for a band that is
+    none."""
     checked_band(band)
     pairs = paired(before, after)
     both = [pair for pair in pairs if pair.before and pair.after]
@@ -131,6 +141,7 @@ def compare(before: Sequence[Record], after: Sequence[Record], band: float = BAN
         differences=differences(before, after),
         band=band,
         counts=(len(before), len(after)),
+        not_run=tuple(not_run),
     )
 
 

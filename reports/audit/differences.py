@@ -28,8 +28,13 @@ _ORDER = ("git", "kernel", "library", "packages", "python", "torch", "gpu", "cud
 
 _LONG_HEX = re.compile(r"\b(?:sha256:)?([0-9a-f]{12})[0-9a-f]{28,}\b")
 
-_MOST_SHOWN = 3
-"""Values of one side that a line shows; of more it says how many there are. The JSON has all."""
+_MOST_SHOWN, _MOST_CHARACTERS = 3, 60
+"""Values of one side that a line shows, and characters of each. The JSON has all."""
+
+_PINNED = re.compile(r"configuration\.(op|algorithms|baselines|dtype|accumulator|reduction|sizes|fabric\.name)(\.|$)")
+"""What a replay writes out that a configuration may have left open: its cases are the same all the same."""
+
+HEADING = "what differs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +50,31 @@ def differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[Diff
     """All that differs, what matters most first. A value that a set has several of counts as all of them."""
     sides = [_values(records) for records in (before, after)]
     names = sorted(set(sides[0]) | set(sides[1]), key=_rank)
+    if any("replays" in record.request for record in (*before, *after)):
+        names = [name for name in names if not _PINNED.match(name)]
     found = ((name, sides[0].get(name, set()), sides[1].get(name, set())) for name in names)
     others = [Difference(name, tuple(sorted(one)), tuple(sorted(other))) for name, one, other in found if one != other]
     return (*others, *_compiled(before, after))
 
 
-def sheet_of(found: Iterable[Difference]) -> Sheet:
-    """A line for each difference."""
-    columns = ("what", "before", "after")
-    lines = (Line(dict(zip(columns, (one.what, _shown(one.before), _shown(one.after)), strict=True))) for one in found)
-    return Sheet("what differs", columns, (tuple(lines),))
+def sheet_of(found: Sequence[Difference], sides: tuple[str, str] = ("before", "after")) -> Sheet:
+    """A line for each difference; sides are the columns' names. What only one side says at all is a line for each part
+    of a record: the other may be of before it was captured."""
+    columns = ("what", *sides)
+    rows: dict[str, tuple[str, str, str]] = {}
+    one_sided: dict[tuple[str, bool], list[str]] = {}
+    for one in found:
+        if one.before and one.after:
+            rows[one.what] = (one.what, _shown(one.before), _shown(one.after))
+        else:
+            one_sided.setdefault((one.what.partition(".")[0], bool(one.before)), []).append(one.what)
+    for (part, is_before), names in one_sided.items():
+        what = f"{part}: {len(names)} more" if len(names) > 1 else names[0]
+        (single,) = (one for one in found if one.what == names[0])
+        says = f"{len(names)} values" if len(names) > 1 else _shown(single.before or single.after)
+        rows[f"{part} {is_before}"] = (what, says, NOTHING) if is_before else (what, NOTHING, says)
+    lines = (Line(dict(zip(columns, row, strict=True))) for row in rows.values())
+    return Sheet(HEADING, columns, (tuple(lines),))
 
 
 def _values(records: Iterable[Record]) -> dict[str, set[str]]:
@@ -154,6 +174,11 @@ def _rank(name: str) -> tuple[int, str]:
 def _shown(values: Sequence[str]) -> str:
     if not values:
         return NOTHING
-    texts = [_LONG_HEX.sub(r"\1..", value) or '""' for value in values[:_MOST_SHOWN]]
+    texts = [_one_line(_LONG_HEX.sub(r"\1..", value)) or '""' for value in values[:_MOST_SHOWN]]
     more = f" and {len(values) - _MOST_SHOWN} more" if len(values) > _MOST_SHOWN else ""
     return " | ".join(texts) + more
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."

@@ -59,6 +59,12 @@ def captions_of(comparison: Comparison) -> tuple[str, ...]:
             "one side of 1, and p (Holm) < 0.05; INCONCLUSIVE: neither; INSIDE, OUTSIDE: the ratio of medians against "
             "the band, where there are too few worlds for more",
         ]
+    reasons: dict[str, list[str]] = {}
+    for case, reason in comparison.not_run:
+        reasons.setdefault(reason, []).append(case)
+    for reason, some in reasons.items():
+        more = f" and {len(some) - 1} more" if len(some) > 1 else ""
+        lines.append(f"not run again, NOT COMPARABLE: {some[0]}{more}: {reason}")
     if not comparison.differences:
         lines.append("what they were made with: nothing differs of what the records say")
     return tuple(lines)
