@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from runner.command import Command, PreparedJob, is_isolated
 from runner.config import CONF, FabricRequest
 from runner.console import Console, failures, summary
+from runner.dashboard import open_command
 from runner.environment import capture, without_passwords
 from runner.fabrics import WorldMaker, make_world, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
@@ -25,7 +26,6 @@ from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
 from runner.options import program
 from runner.store import Store, StoreError
-from runner.track import open_command
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -275,6 +275,8 @@ class _Session:
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"
             )
         else:
+            for remark in self._mirror.remarks:
+                self._console.say(f"symlab: warning: not attached in MLflow: {remark}")
             self._console.say(f"dashboard: {open_command(uri)}")
 
     def _report(self) -> None:
