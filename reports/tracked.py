@@ -37,9 +37,9 @@ PATIENCE_S = 5
 
 
 def resolved_uri(uri: str) -> str:
-    """The URI with a relative sqlite path made absolute from the working folder."""
+    """The URI with a sqlite path made absolute: a relative one from the working folder, ~ as the home folder."""
     match = re.fullmatch(r"(sqlite(?:\+\w+)?):///([^/].*)", uri)
-    return f"{match[1]}:///{Path(match[2]).absolute()}" if match else uri
+    return f"{match[1]}:///{Path(match[2]).expanduser().absolute()}" if match else uri
 
 
 def database_path(uri: str) -> Path | None:

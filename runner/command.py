@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from runner.compose import ComposedJob
 from runner.config import FabricRequest, Request
-from runner.fabrics import resolve
+from runner.fabrics import Machine, look, resolve
 from runner.mistakes import RequestError
 
 if TYPE_CHECKING:
@@ -48,10 +48,16 @@ class Command:
         return sum(len(job.cases) for job in self.jobs)
 
 
-def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Outer | None = None) -> Command:
+def prepare(
+    arguments: Sequence[str],
+    composed: Sequence[ComposedJob],
+    outer: Outer | None = None,
+    machine: Callable[[], Machine] | None = None,
+) -> Command:
     """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
 
-    outer is the launcher's world that this process leads, if there is one.
+    outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
+    runner.fabrics.look does.
     """
     from runner.cases import cases_of, check_against_catalogue, resolved
 
@@ -61,7 +67,7 @@ def prepare(arguments: Sequence[str], composed: Sequence[ComposedJob], outer: Ou
         with _naming(job, len(composed)):
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
-                decided[wanted] = resolve(*wanted, outer=outer)
+                decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
             request = resolved(replace(job.request, fabric=decided[wanted][0]))
             check_against_catalogue(request)
             if outer is not None:

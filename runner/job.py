@@ -247,14 +247,21 @@ class _Attempt:
             duration_s=round(time.monotonic() - self._started_s, 6),
             reason=self.reason,
             fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
-            kernel=_kernel_info(self.case, self.executable) if self.executable else None,
+            kernel=kernel_info(self.case, self.executable) if self.executable else None,
             check=self._check,
             counters=self._counters,
             timing=self.timing,
             library=self.library,
             environment=self.job.environment(),
-            request=self.job.asked,
+            request=self.job.asked | self._given(),
         )
+
+    def _given(self) -> dict[str, Any]:
+        """What our kernel was given that its case does not say: the choices it was compiled with, and its patience."""
+        if self.executable is None:
+            return {}
+        choices = {name: _plain(value) for name, value in find(self.case.name).choices(self.case).items()}
+        return {"kernel": {"choices": choices, "patience_s": _patience_s(self.job.request)}}
 
 
 def usual_means() -> Means:
@@ -347,7 +354,8 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
     )
 
 
-def _kernel_info(case: Case, executable: Executable) -> KernelInfo:
+def kernel_info(case: Case, executable: Executable) -> KernelInfo:
+    """What a record says of the code that runs a case."""
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
     spec = find(case.name)
@@ -359,11 +367,22 @@ def _kernel_info(case: Case, executable: Executable) -> KernelInfo:
         ptx_digest=executable.digest,
         cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
         source_digest=f"sha256:{source_digest(spec)}",
-        compiler=f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}",
+        compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
         grid=launch.grid,
         block=launch.block,
         multimem=_multimem(executable.ptx),
     )
+
+
+def _tools(executable: Executable) -> list[str]:
+    """The versions of what made PTX of the DSL's code, and machine code of that, as both say themselves."""
+    said = {"NVVM": executable.ptx[:2000], "ptxas": executable.cubin.decode("latin-1")}
+    found = {name: re.search(r"Cuda compilation tools, release [\d.]+, V([\d.]+)", text) for name, text in said.items()}
+    return [f"{name} {match[1]}" for name, match in found.items() if match]
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 @cache

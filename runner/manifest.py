@@ -35,7 +35,8 @@ class AskedJob:
 class End:
     """How a command ended. outcome: complete (every case ran), interrupted (why: the signal) or stopped (why).
 
-    ended is ISO 8601 in UTC; counts are numbers of cases by status; cases_not_run are pairs of job and case id.
+    ended is ISO 8601 in UTC; counts are numbers of cases by status; cases_not_run are pairs of job and case id. load is
+    how busy the machine was then (runner.machine.load); records say how busy it was at the start.
     """
 
     ended: str
@@ -44,6 +45,7 @@ class End:
     why: str
     counts: Mapping[str, int]
     cases_not_run: tuple[tuple[int, str], ...]
+    load: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,16 @@ class Manifest:
                 missing.append(case)
         return tuple(missing)
 
-    def ending(self, records: Iterable[Record], *, ended: str, exit_code: int, signal: str, stopped: str) -> Manifest:
+    def ending(
+        self,
+        records: Iterable[Record],
+        *,
+        ended: str,
+        exit_code: int,
+        signal: str,
+        stopped: str,
+        load: Iterable[float] = (),
+    ) -> Manifest:
         """The same with its end. signal is "" without an interrupt, stopped is why the work was given up, or ""."""
         records = list(records)
         missing = self.not_run(records)
@@ -85,7 +96,7 @@ class Manifest:
         outcome = COMPLETE if not missing else INTERRUPTED if signal else STOPPED
         why = "" if not missing else signal or stopped or "no reason was given"
         counts = dict(Counter(str(record.status) for record in records))
-        return replace(self, end=End(ended, exit_code, outcome, why, counts, missing))
+        return replace(self, end=End(ended, exit_code, outcome, why, counts, missing, tuple(load)))
 
     def to_json(self) -> str:
         document = asdict(self)
@@ -120,6 +131,6 @@ def _decoded(document: dict[str, Any]) -> Manifest:
     if "ended" in document:
         missing = tuple((case["job"], case["case"]) for case in document["cases_not_run"])
         rest = {key: document[key] for key in ("ended", "exit_code", "outcome", "why", "counts")}
-        end = End(**rest, cases_not_run=missing)
+        end = End(**rest, cases_not_run=missing, load=tuple(document.get("load", ())))
     line, folder = tuple(document["command_line"]), document["working_folder"]
     return Manifest(document["command"], line, folder, document["started"], jobs, end)

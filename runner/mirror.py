@@ -24,8 +24,8 @@ from reports.record import load
 from runner.config import TrackRequest
 from runner.database import DatabaseError
 from runner.entries import Kept
-from runner.environment import without_passwords
 from runner.mistakes import first_line
+from runner.secrets import without_secrets
 from runner.track import CommandRun
 
 
@@ -54,7 +54,7 @@ class Mirror:
         connect: Callable[[], Connection] | None = None,
     ) -> None:
         """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records."""
-        self._uri = without_passwords(track.uri)
+        self._uri = without_secrets(track.uri)
         self._messages, self._answers, self._wait = (connect or in_process)()
         self.remarks: tuple[str, ...] = ()
         """After finish: a clause for each part of the report that could not be attached."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from runner.command import Command, PreparedJob, is_isolated
-from runner.config import CONF, FabricRequest
+from runner.config import FabricRequest
 from runner.console import Console, failures, summary
 from runner.dashboard import open_command
-from runner.environment import capture, without_passwords
+from runner.environment import capture
 from runner.fabrics import WorldMaker, make_world, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
+from runner.machine import load
 from runner.manifest import AskedJob, Manifest
 from runner.mistakes import RequestError
 from runner.options import program
+from runner.secrets import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
+from runner.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -88,7 +89,7 @@ class _Session:
         self._store = store
         self._console = console
         self._tools = tools
-        self._environment = functools.cache(lambda: _captured(tools.capture))
+        self._surroundings = Surroundings(tools.capture, store)
         self._records: list[Record] = []
         self._unsent: list[Path] = []
         self._job = command.jobs[0]
@@ -107,6 +108,7 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
+        self._surroundings.look()
         self._start_mirror()
         self._console.begin(self._command.case_count)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
@@ -147,13 +149,16 @@ class _Session:
                 raise
             self._failed_starts = 0
             self._world_key = key
+            if not key[0].simulated and not self._surroundings.ask(self._world):
+                return self.world()
         return self._world
 
     def starting(self, case: Case) -> None:
         self._console.starting(case)
 
     def keep(self, record: Record, executable: Executable | None) -> None:
-        """Store a record and its kernel, then show it: what is shown is kept."""
+        """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
+        record = scrubbed_record(record)
         if executable is not None:
             self._store.write_ptx(executable.digest, executable.ptx)
         number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
@@ -192,23 +197,23 @@ class _Session:
     def _runnable(self, job: PreparedJob) -> Any:
         from runner.job import Job
 
-        return Job(job.request, job.cases, settings(job.request.fabric), self._environment, self._asked(job))
+        return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, self._asked(job))
 
     def _asked(self, job: PreparedJob) -> dict[str, Any]:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
-        configuration = job.composed.configuration
-        track = {**configuration["track"], "uri": without_passwords(str(configuration["track"]["uri"]))}
-        return {
-            "command": self._store.folder.name,
-            "command_line": [*program(sys.argv[0]), *map(without_passwords, self._command.arguments)],
-            "experiment": job.composed.experiment,
-            "job": job.composed.number,
-            "jobs": len(self._command.jobs),
-            "overrides": [without_passwords(line) for line in job.composed.overrides],
-            "configuration": {**configuration, "track": track},
-            "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
-            **self._command.origin,
-        }
+        return scrubbed_values(
+            {
+                "command": self._store.folder.name,
+                "command_line": [*program(sys.argv[0]), *self._command.arguments],
+                "experiment": job.composed.experiment,
+                "job": job.composed.number,
+                "jobs": len(self._command.jobs),
+                "overrides": list(job.composed.overrides),
+                "configuration": job.composed.configuration,
+                "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+                **self._command.origin,
+            }
+        )
 
     def _write_configuration(self, job: PreparedJob) -> None:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
@@ -220,7 +225,7 @@ class _Session:
         self._manifest = Manifest(
             command=first["command"],
             command_line=tuple(first["command_line"]),
-            working_folder=Path.cwd().name,
+            working_folder=Path(scrubbed(str(Path.cwd()))).name,
             started=_now(),
             jobs=tuple(
                 AskedJob(
@@ -237,9 +242,15 @@ class _Session:
         """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
         if self._manifest is None:
             return
+        self._surroundings.settle()
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
-            self._records, ended=_now(), exit_code=exit_code, signal=signal, stopped=self._stopped
+            self._records,
+            ended=_now(),
+            exit_code=exit_code,
+            signal=signal,
+            stopped=scrubbed(self._stopped),
+            load=load() or (),
         )
         try:
             self._store.write_manifest(ended)
@@ -264,7 +275,7 @@ class _Session:
     def _finish_mirror(self) -> None:
         if self._mirror is None:
             return
-        uri = without_passwords(self._command.jobs[0].request.track.uri)
+        uri = without_secrets(self._command.jobs[0].request.track.uri)
 
         def waiting() -> None:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
@@ -311,12 +322,3 @@ class _Session:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _captured(capture: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """The environment; where it can't be had, the reason: no result is lost for its sake."""
-    started_s = time.monotonic()
-    try:
-        return {**capture(CONF.parent), "capture_s": round(time.monotonic() - started_s, 3)}
-    except Exception as error:
-        return {"problem": f"{type(error).__name__}: {error}"}

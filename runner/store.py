@@ -1,8 +1,9 @@
 """Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
-<case id>.json for every case, configuration files, ptx/<sha256>.ptx for every kernel that ran, and, once the command
-has ended, manifest.sha256 with the digests of all these.
+<case id>.json for every case, configuration files, source.diff where the sources differ from their commit,
+ptx/<sha256>.ptx for every kernel that ran, and, once the command has ended, manifest.sha256 with the digests of all
+these. Secrets and home folders stay out of all of them (runner/secrets.py).
 One process writes (the parent); readers may look at any time.
 """
 
@@ -15,10 +16,15 @@ import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from reports.record import Record
 from reports.seal import MANIFEST, sealed
 from runner.manifest import MANIFEST_NAME, Manifest
+from runner.secrets import scrubbed, scrubbed_record
+
+DIFFERENCE_NAME = "source.diff"
+MAX_DIFFERENCE_BYTES = 1 << 20
 
 
 class StoreError(ValueError):
@@ -59,15 +65,15 @@ class Store:
             return cls(folder)
 
     def write(self, record: Record, job: str = "") -> Path:
-        """Keep a record as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3: nothing is
-        replaced."""
+        """Keep a record, without secrets, as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3:
+        nothing is replaced."""
         stem = re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{record.id}" if job else record.id)
         path = self.folder / f"{stem}.json"
         count = 1
         while path.exists():
             count += 1
             path = self.folder / f"{stem}.{count}.json"
-        self._write(path, record.to_json(), f"the record of {record.id}")
+        self._write(path, scrubbed_record(record).to_json(), f"the record of {record.id}")
         return path
 
     def write_manifest(self, manifest: Manifest) -> Path:
@@ -78,9 +84,27 @@ class Store:
 
     def write_configuration(self, text: str, name: str = "configuration.yaml") -> Path:
         """Keep the resolved configuration, as the caller has written it down."""
+        return self.write_text(name, text, f"the configuration {name}")
+
+    def write_text(self, name: str, text: str, what: str = "") -> Path:
+        """Keep a text under a name of its own. what: its name in a message."""
         path = self.folder / name
-        self._write(path, text, f"the configuration {name}")
+        self._write(path, text, what or name)
         return path
+
+    def write_difference(self, text: str) -> dict[str, Any]:
+        """Keep how the sources differ from their commit, without secrets and home folders. Gives what a record says.
+
+        Beyond MAX_DIFFERENCE_BYTES it is cut at a line's end, and a last line says so.
+        """
+        data = scrubbed(text).encode()
+        kept = data if len(data) <= MAX_DIFFERENCE_BYTES else data[: data.rfind(b"\n", 0, MAX_DIFFERENCE_BYTES) + 1]
+        left_out = len(data) - len(kept)
+        if left_out:
+            kept += f"# cut here: {left_out} more bytes were not kept\n".encode()
+        self._write(self.folder / DIFFERENCE_NAME, kept.decode(), f"the difference {DIFFERENCE_NAME}")
+        digest = f"sha256:{hashlib.sha256(kept).hexdigest()}"
+        return {"file": DIFFERENCE_NAME, "digest": digest, "bytes": len(kept), "left_out_bytes": left_out}
 
     def write_ptx(self, digest: str, text: str) -> Path:
         """Keep a kernel's PTX under its digest ("sha256:<hex>"). What is there already is the same text, and is

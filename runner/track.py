@@ -44,10 +44,10 @@ from runner.entries import (
     study_metrics,
     study_parameters,
 )
-from runner.environment import without_passwords
 from runner.manifest import manifest_of
 from runner.mistakes import RequestError, first_line
 from runner.notes import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
+from runner.secrets import without_secrets
 from runner.store import record_paths
 from runner.views import experiment_tags
 
@@ -365,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             print(f"{command}: {send_folder(kept, options.uri, options.experiment)}")
         except TrackingError as error:
-            uri = without_passwords(options.uri)
+            uri = without_secrets(options.uri)
             print(f"symlab: error: MLflow at {uri} does not take {command}: {error}", file=sys.stderr)
             return 1
     print(f"open it with: {open_command(options.uri)}")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernels.catalogue import find
+from kernels.spec import Case
 from memory.fabric import Executable
 from reports.record import Record, Status
 from runner.cases import cases_of
@@ -63,7 +64,11 @@ def test_passed() -> None:
     record = shelf.records[0]
     assert record.check == GOOD
     assert record.counters["instructions"] == 2000
-    assert (record.environment, record.request) == ({"host": "here"}, {"command": "c", "job": 0})
+    assert record.kernel is not None
+    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(Case(**record.case)), "patience_s": 10.0}
+    assert given["choices"]["unroll"] >= 1
+    assert record.environment == {"host": "here"}
+    assert record.request == {"command": "c", "job": 0, "kernel": given}
     assert record.fabric is not None
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
     assert record.case["size_bytes"] == 8

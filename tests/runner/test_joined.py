@@ -130,7 +130,7 @@ SCRIPT = """
 
     folder, fault, *arguments = sys.argv[1:]
     machine = runner.fabrics.Machine(2, "", True)
-    runner.command.resolve = functools.partial(runner.fabrics.resolve, machine=lambda: machine)
+    runner.command.look = lambda: machine
     runner.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
 
     def ran(world, case, executable, request):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from runner import command, session
 from runner.__main__ import headline
 from runner.compose import compose_jobs, hydra_over
-from runner.fabrics import Machine, resolve
+from runner.fabrics import Machine
 from runner.mistakes import RequestError
 from runner.outer import Outer
 from runner.session import MAX_FAILED_STARTS
@@ -94,7 +93,7 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
         first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
     outer = Outer("srun", 0, 8, 0, "gpu01", 29500)
     machine = Machine(8, "", True)
-    monkeypatch.setattr(command, "resolve", functools.partial(resolve, machine=lambda: machine))
+    monkeypatch.setattr(command, "look", lambda: machine)
     joined = command.prepare([], [first], outer)
     assert [job.request.fabric.name for job in joined.jobs] == ["nvshmem"]
     assert joined.fabric_lines == ("fabric: nvshmem (8 GPUs and the gpu extra found; srun started 8 ranks)",)
@@ -109,6 +108,6 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with hydra_over():
         composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
-    monkeypatch.setattr(command, "resolve", functools.partial(resolve, machine=lambda: Machine(8, "", True)))
+    monkeypatch.setattr(command, "look", lambda: Machine(8, "", True))
     (first, *_) = headline(command.prepare([], composed))
     assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")

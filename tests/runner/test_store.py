@@ -52,6 +52,14 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
     assert store.write(refused("../up/x y")).parent == tmp_path
 
 
+def test_secrets_stay_out_of_all_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XYZZY_TOKEN", "plugh-plover")
+    store = Store(tmp_path)
+    assert load(store.write(refused(reason="plugh-plover said no"))).reason == "withheld said no"
+    store.write_difference("+x = 'plugh-plover'\n+password = 'hunter2'\n")
+    assert (tmp_path / "source.diff").read_text() == "+x = 'withheld'\n+password = 'withheld'\n"
+
+
 def test_run_folders_never_collide(tmp_path: Path) -> None:
     stores = [Store.create(tmp_path / "records", "exp=a b/..") for _ in range(50)]
     assert len({store.folder for store in stores}) == 50

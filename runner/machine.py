@@ -1,0 +1,198 @@
+"""The machine that a command runs on, as the kernel tells of it: cores, memory, limits, and how busy it is.
+
+What can't be had is named with the reason in `missing`; nothing here raises.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import resource
+import socket
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
+GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+UNLIMITED = 1 << 60
+"""Bytes; above it an older kernel's limit of a control group means none."""
+
+LIMITS = {"locked_memory_bytes": "RLIMIT_MEMLOCK", "open_files": "RLIMIT_NOFILE", "processes": "RLIMIT_NPROC"}
+
+
+def host(missing: dict[str, str]) -> dict[str, Any]:
+    """Names, system, processors, memory, container and limits of this machine, and its load of now."""
+    return {
+        "name": socket.gethostname(),
+        "user": _tried("user", _user, missing),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "distribution": _tried("distribution", _distribution, missing),
+        "libc": _tried("libc", lambda: os.confstr("CS_GNU_LIBC_VERSION"), missing),
+        "machine": platform.machine(),
+        **_processors(missing),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "numa_nodes": _tried("numa_nodes", _numa_nodes, missing),
+        "governor": _tried("governor", _governor, missing),
+        "memory_bytes": _tried("memory_bytes", _memory_bytes, missing),
+        "container": container(missing),
+        "limits": _tried("limits", _limits, missing),
+        "booted": _tried("booted", _booted, missing),
+        "load": load(),
+    }
+
+
+def load() -> list[float] | None:
+    """The mean numbers of processes that ran or waited to, over the last 1, 5 and 15 minutes; None where nobody counts.
+
+    On a machine that is one's own it is about what one's own command needs.
+    """
+    try:
+        return [round(one, 2) for one in os.getloadavg()]
+    except OSError:
+        return None
+
+
+def container(missing: dict[str, str], groups: Path = GROUPS, own: Path = OWN_GROUPS) -> dict[str, Any]:
+    """Whether this looks like a container, and what its control groups permit: cores and bytes; None: all of them."""
+    found: dict[str, Any] = {"inside": any(Path(name).exists() for name in CONTAINER_FILES)}
+    try:
+        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+        paths = {name: path for _, names, path in lines for name in names.split(",")}
+        if (groups / "cgroup.controllers").exists():
+            cores = [_cores(*_words(folder / "cpu.max")) for folder in _upwards(groups, paths.get("", "/"))]
+            limits = [_bytes(*_words(folder / "memory.max")) for folder in _upwards(groups, paths.get("", "/"))]
+        else:
+            cores = [
+                _cores(*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us"))
+                for folder in _upwards(groups / "cpu", paths.get("cpu", "/"))
+            ]
+            limits = [
+                _bytes(*_words(folder / "memory.limit_in_bytes"))
+                for folder in _upwards(groups / "memory", paths.get("memory", "/"))
+            ]
+    except (OSError, ValueError) as error:
+        missing["container"] = f"its control groups: {error}"
+        return found | {"cores": None, "memory_bytes": None}
+    return found | {"cores": _least(cores), "memory_bytes": _least(limits)}
+
+
+def launch(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Who started this process: torchrun, srun or neither ("none"); the job's id and its nodes, where there are any."""
+    slurm = environment.get("SLURM_JOB_ID", "")
+    elastic = "TORCHELASTIC_RUN_ID" in environment or {"RANK", "WORLD_SIZE", "LOCAL_RANK"} <= set(environment)
+    nodes = environment.get("SLURM_STEP_NUM_NODES") or environment.get("SLURM_JOB_NUM_NODES")
+    return {
+        "launcher": "torchrun" if elastic else "srun" if environment.get("SLURM_STEP_ID") else "none",
+        "job_id": slurm or environment.get("TORCHELASTIC_RUN_ID", ""),
+        "nodes": int(nodes) if nodes and nodes.isdigit() else None,
+        "node_names": environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", ""),
+        "ranks": environment.get("WORLD_SIZE") or environment.get("SLURM_NTASKS", ""),
+    }
+
+
+def _tried(name: str, read: Callable[[], Any], missing: dict[str, str]) -> Any:
+    """What read gives; None, with the reason in missing, where it fails or has nothing."""
+    try:
+        found = read()
+    except (OSError, ValueError, KeyError, ImportError, IndexError) as error:
+        missing[name] = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return None
+    if found in (None, "", {}):
+        missing[name] = "the system does not say"
+        return None
+    return found
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        raise OSError("this process's user has no name") from None
+
+
+def _distribution() -> str:
+    found = platform.freedesktop_os_release()
+    return found.get("PRETTY_NAME") or found.get("NAME", "")
+
+
+def _processors(missing: dict[str, str]) -> dict[str, Any]:
+    """The processor's model, sockets, and cores that are no second thread of another."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        missing["cpu_model"] = error.strerror or str(error)
+        return {"cpu_model": None, "sockets": None, "physical_cores": None}
+    model, sockets, cores, socket_id = "", set(), set(), ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        key, value = key.strip(), value.strip()
+        if key in ("model name", "Model", "Processor") and not model:
+            model = value
+        elif key == "physical id":
+            socket_id = value
+            sockets.add(value)
+        elif key == "core id":
+            cores.add((socket_id, value))
+    for name, found in (("cpu_model", model), ("sockets", sockets), ("physical_cores", cores)):
+        if not found:
+            missing[name] = "the kernel names none"
+    return {"cpu_model": model or None, "sockets": len(sockets) or None, "physical_cores": len(cores) or None}
+
+
+def _numa_nodes() -> dict[str, str]:
+    """The cores of each node, as the kernel lists them: {"node0": "0-31"}."""
+    nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*/cpulist"))
+    return {path.parent.name: path.read_text(encoding="ascii").strip() for path in nodes}
+
+
+def _governor() -> str:
+    """How the kernel chooses the processor's clock, of the first core."""
+    return Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text(encoding="ascii").strip()
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _limits() -> dict[str, int | None]:
+    """What this process may take; None: no limit."""
+    found = {name: resource.getrlimit(getattr(resource, constant))[0] for name, constant in LIMITS.items()}
+    return {name: None if limit == resource.RLIM_INFINITY else limit for name, limit in found.items()}
+
+
+def _booted() -> str:
+    """When the machine started, ISO 8601 in UTC."""
+    seconds = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _upwards(top: Path, path: str) -> list[Path]:
+    """A control group's folder and those of all groups that it is in: each of them may limit it."""
+    folder = top / path.lstrip("/")
+    return [folder, *(one for one in folder.parents if one == top or top in one.parents)]
+
+
+def _words(path: Path) -> list[str]:
+    """The words of a small file; none where there is no such file."""
+    try:
+        return path.read_text(encoding="ascii").split()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _cores(quota: str = "max", period: str = "100000") -> float | None:
+    return None if quota == "max" or int(quota) <= 0 else round(int(quota) / int(period), 2)
+
+
+def _bytes(limit: str = "max") -> int | None:
+    return None if limit == "max" or int(limit) >= UNLIMITED else int(limit)
+
+
+def _least(found: list[Any]) -> Any:
+    return min((one for one in found if one is not None), default=None)

@@ -1,0 +1,88 @@
+"""Which sources ran: the commit, what differs from it, and digests of what is there, with or without git."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+MAX_NAMES = 50
+"""So many changed, and so many untracked files are named."""
+
+GIT_PATIENCE_S = 5
+
+DIGESTED = ("conf", "kernels", "memory", "runner", "simulator")
+"""Folders whose files decide what a configuration means and what a case computes."""
+
+_FIELDS = {"1": 8, "2": 9, "u": 10}
+"""How many fields git's status has before the name of a changed file, by the kind of its line."""
+
+
+def git(root: Path, missing: dict[str, str]) -> dict[str, Any] | None:
+    """Commit, branch, and whether anything differs from it; None, with the reason in missing, where git can't say.
+
+    diff_digest is over the tracked changes ("" when clean), which are in diff. Names are relative to the repository,
+    the first MAX_NAMES of them.
+    """
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            difference = pool.submit(_run, root, "diff", "HEAD", "--no-ext-diff", "--no-color")
+            lines = _run(root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal").splitlines()
+            head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
+            changed = [line for line in lines if line[:1] in _FIELDS]
+            untracked = [line[2:] for line in lines if line.startswith("?")]
+            text = difference.result() if changed else ""
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        detail = getattr(error, "stderr", "") or str(error)
+        missing["git"] = (detail.strip().splitlines() or [type(error).__name__])[0]
+        return None
+    return {
+        "commit": head.get("branch.oid", ""),
+        "branch": head.get("branch.head", ""),
+        "dirty": bool(changed or untracked),
+        "changed_files": len(changed),
+        "untracked_files": len(untracked),
+        "changed": [_name(line) for line in changed[:MAX_NAMES]],
+        "untracked": untracked[:MAX_NAMES],
+        "diff_digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}" if text else "",
+        "diff": text,
+    }
+
+
+def source_digests(root: Path) -> dict[str, str]:
+    """A digest over names and contents of the configurations, and of each package's modules; "" of what is not there.
+
+    With it, whoever has other sources knows it without git, and whether configurations can be composed again.
+    """
+    return {name: _digest(root / name, ("*",) if name == "conf" else ("*.py",)) for name in DIGESTED}
+
+
+def _digest(folder: Path, patterns: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    paths = sorted({path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()})
+    for path in paths:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return f"sha256:{digest.hexdigest()}" if paths else ""
+
+
+def _name(line: str) -> str:
+    """The file's name in a line of git's status; of a renamed one the new name."""
+    return line.split(" ", _FIELDS[line[0]])[-1].partition("\t")[0]
+
+
+def _run(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "--no-optional-locks", *arguments],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=GIT_PATIENCE_S,
+    )
+    return done.stdout.encode(errors="surrogateescape").decode(errors="replace")
