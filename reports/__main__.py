@@ -14,6 +14,9 @@ from reports.record import Record
 
 FORMATS = ("text", "markdown", "csv", "json")
 
+KINDS = ("curves", "distribution", "numerics")
+"""Pictures of `python -m reports figure`, as reports.figures knows them."""
+
 _RECORDS = (
     f"record files, folders that hold some (at any depth), or bundles (*{bundle.SUFFIX}); "
     "with --mlflow ids of runs, or ids or names of experiments"
@@ -60,8 +63,15 @@ def _parser() -> argparse.ArgumentParser:
         help="csv and json hold raw values, refused cases too (%(default)s)",
     )
     one.add_argument("--wide", action="store_true", help="a line a size, a column a contender (text and markdown)")
-    two = _command(commands, "figure", _figure, "time and bus bandwidth over bytes, a row for each job")
+    two = _command(commands, "figure", _figure, "a picture: time and bus bandwidth over bytes, a row for each job")
     _takes_records(two)
+    two.add_argument(
+        "--kind",
+        choices=KINDS,
+        default=KINDS[0],
+        help="curves: time and bus bandwidth; distribution: samples against their median; numerics: errors over bytes "
+        "(%(default)s)",
+    )
     two.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="a .svg or .png")
     three = _command(commands, "bundle", _bundle, "all records in one compressed file, which tables and pictures read")
     _takes_records(three)
@@ -75,6 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     _takes_records(five)
     five.add_argument("--format", choices=("text", "markdown"), default="text", help="(%(default)s)")
     five.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw the curves, too: a .svg or .png")
+    six = _command(
+        commands, "html", _html, "everything in one HTML file: tables, pictures, reasons, environment, digests"
+    )
+    _takes_records(six)
+    six.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="a .html (%(default)s)"
+    )
+    six.add_argument("--title", default="", help="the page's title (ops and machine)")
     return parser
 
 
@@ -109,7 +127,7 @@ def _figure(options: argparse.Namespace) -> None:
     records = _read(options)
     from reports.figures import draw
 
-    draw(records, options.output)
+    draw(records, options.output, options.kind)
     print(f"{options.output}: written")
 
 
@@ -117,6 +135,17 @@ def _bundle(options: argparse.Namespace) -> None:
     records = _read(options)
     size_bytes = bundle.write(records, options.output)
     print(f"{options.output}: {len(records)} records, {size_bytes} bytes")
+
+
+def _html(options: argparse.Namespace) -> None:
+    if options.output.suffix not in (".html", ".htm"):
+        raise ValueError(f"{options.output}: a report's name ends in .html")
+    records = _read(options)
+    from reports.html import page
+
+    data = page(records, options.title).encode("utf-8")
+    bundle.write_file(options.output, data)
+    print(f"{options.output}: {len(records)} records, {len(data)} bytes")
 
 
 def _published(options: argparse.Namespace) -> None:

@@ -6,13 +6,14 @@ bytes, in whatever order they come and by however many files.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import lzma
 import os
 import secrets
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     found: list[Record] = []
     for place in map(Path, places):
         paths = _record_files(place) if place.is_dir() else [place]
-        here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
+        with _no_collections():
+            here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
         if not here:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
         found += here
@@ -47,10 +49,13 @@ def read(places: Sequence[Path | str]) -> list[Record]:
 
 def merged(records: Iterable[Record]) -> list[Record]:
     """Each record once, in the order in which they were begun."""
-    found: dict[str, Record] = {}
+    found: dict[tuple[str, str, str, float], list[Record]] = {}
     for record in records:
-        found.setdefault(line_of(record), record)
-    return sorted(found.values(), key=lambda record: (datetime.fromisoformat(record.started), record.id))
+        alike = found.setdefault((record.id, record.started, record.ended, record.duration_s), [])
+        if not alike or line_of(record) not in map(line_of, alike):
+            alike.append(record)
+    each = [record for alike in found.values() for record in alike]
+    return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
 def unpacked(path: Path | str) -> list[Record]:
@@ -126,6 +131,18 @@ def _record_files(folder: Path) -> list[Path]:
         for path in folder.rglob(pattern)
         if path.name not in _NOT_RECORDS and path.is_file()
     )
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Without Python's search for cycles, which records do not have: it would look at all of them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _is_bundle(path: Path) -> bool:

@@ -18,12 +18,20 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+_AS_IT_IS = frozenset({str, int, bool, type(None)})
+"""Types whose values JSON says as they are."""
+
 
 def plain(value: Any, where: str) -> Any:
     """A deep copy made of plain JSON values. ValueError, naming where, for what JSON can't say and would not give
     back."""
-    if value is None or isinstance(value, bool):
+    kind = type(value)  # the plain kinds first, by their own types: records hold thousands of such values
+    if kind in _AS_IT_IS or (kind is float and math.isfinite(value)):
         return value
+    if kind is list:
+        return [one if type(one) in _AS_IT_IS else plain(one, f"{where}[{at}]") for at, one in enumerate(value)]
+    if kind is dict and set(map(type, value)) <= {str}:
+        return {key: one if type(one) in _AS_IT_IS else plain(one, f"{where}.{key}") for key, one in value.items()}
     if isinstance(value, str):
         return str(value)
     if isinstance(value, numbers.Integral):
@@ -57,6 +65,8 @@ def encoded(value: Any) -> Any:
     if isinstance(value, dict):
         return value
     if isinstance(value, (tuple, list)):
+        if set(map(type, value)) == {float} and all(map(math.isfinite, value)):
+            return list(value)  # samples, of which there are many
         return [encoded(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -75,6 +85,8 @@ def decoded(kind: Any, value: Any, where: str) -> Any:
         return _decoded_fields(kind, value, where)
     if origin is tuple and isinstance(value, list):
         item_kind = typing.get_args(kind)[0]
+        if item_kind is float and set(map(type, value)) == {float}:
+            return tuple(value)  # samples, of which there are many
         return tuple(decoded(item_kind, item, f"{where}[{index}]") for index, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return value
@@ -92,22 +104,27 @@ def decoded(kind: Any, value: Any, where: str) -> Any:
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {kind.__name__}")
-    hints = _hints(kind)
-    members = {member.name: member for member in dataclasses.fields(kind)}
-    unknown = sorted(set(value) - set(members))
+    hints, needed = _fields(kind)
+    unknown = sorted(value.keys() - hints.keys())
     if unknown:
         raise ValueError(f"{where}: unknown field {', '.join(unknown)}")
-    needed = [
-        name
-        for name, member in members.items()
-        if member.default is dataclasses.MISSING and member.default_factory is dataclasses.MISSING
-    ]
     missing = [name for name in needed if name not in value]
     if missing:
         raise ValueError(f"{where}: lacks {', '.join(missing)}")
-    return kind(**{name: decoded(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+    found = {}
+    for name, item in value.items():
+        hint = hints[name]
+        found[name] = item if type(item) is hint else decoded(hint, item, f"{where}.{name}")
+    return kind(**found)
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _fields(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The annotations of a dataclass's fields by name, and the names of those that have no default."""
+    hints = typing.get_type_hints(kind)
+    needed = [
+        member.name
+        for member in dataclasses.fields(kind)
+        if member.default is dataclasses.MISSING and member.default_factory is dataclasses.MISSING
+    ]
+    return {member.name: hints[member.name] for member in dataclasses.fields(kind)}, tuple(needed)

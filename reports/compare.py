@@ -175,6 +175,11 @@ def _key(override: str) -> str:
     return override.lstrip("+").partition("=")[0].partition(".")[0]
 
 
+def is_simulated(record: Record) -> bool:
+    """A simulator ran it. What ended before there was a fabric was run by nobody."""
+    return record.fabric is not None and record.fabric.simulated
+
+
 def is_baseline(record: Record) -> bool:
     """A library ran it, or would have: it is not ours."""
     return bool(record.library) or record.case.get("accumulator") == LIBRARY
@@ -236,6 +241,12 @@ def limits(records: Iterable[Record]) -> list[LinkLimit]:
     """All measured limits, each once."""
     timings = [record.timing for record in records if record.timing is not None]
     return list(dict.fromkeys(timing.limit for timing in timings if timing.limit is not None))
+
+
+def limit_gbps(records: Iterable[Record]) -> float | None:
+    """The better direction's measured limit, the middle one of several, in GB/s; None where none was measured."""
+    found = sorted(one.gbps for one in limits(records))
+    return found[len(found) // 2] if found else None
 
 
 def itemsize(dtype: str) -> int:

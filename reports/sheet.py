@@ -13,10 +13,12 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a sheet: its cells by column, and the rich style of those that have one."""
+    """A line of a sheet: its cells by column, the rich style of those that have one, and the unrounded values of those
+    that are figures, by which a page sorts."""
 
     cells: Mapping[str, str]
     styles: Mapping[str, str] = field(default_factory=dict)
+    raw: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports import sheet, table
-from reports.compare import is_baseline
+from reports.compare import is_baseline, is_simulated
 from reports.record import Check, Record
 from reports.sheet import Line, Sheet
 
@@ -29,7 +29,7 @@ SIGNIFICAND_BITS = {
 }
 """Of a normal number, with the one that is not stored. u, the unit roundoff, is 2 to the minus that."""
 
-_SUMS = ("sum", "avg")
+SUMS = ("sum", "avg")
 
 _AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
 """What a curve fixes."""
@@ -55,7 +55,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve: what was summed how, and a point for each world size, in their order."""
+    """One curve: what was summed how, and a point for each world size, in their order.
+
+    where: "simulated" or "on hardware" among curves of both kinds, which share no picture; else "".
+    """
 
     op: str
     algorithm: str
@@ -64,6 +67,13 @@ class Series:
     reduction: str
     inputs: str
     points: tuple[Point, ...] = ()
+    where: str = ""
+
+    @property
+    def picture(self) -> tuple[str, ...]:
+        """What the curves of one picture share, for its heading: op and data type, reduction, inputs, where."""
+        parts = (f"{self.op} {self.dtype}", self.reduction, f"{self.inputs} inputs", self.where)
+        return tuple(filter(None, parts))
 
     @property
     def name(self) -> str:
@@ -97,12 +107,19 @@ PAIRS = (("u * rms of the results", MEASURES[:2]), ("ulp", MEASURES[2:]))
 def series(records: Sequence[Record]) -> list[Series]:
     """All curves of sums among records: verified ones of floats, by kernels of ours, in order of appearance."""
     found: dict[tuple[str, ...], dict[int, list[Record]]] = {}
-    for record in filter(_counts, records):
+    counted = list(filter(_counts, records))
+    are_mixed = len(set(map(is_simulated, counted))) > 1
+    for record in counted:
         case = record.case
-        key = tuple(str(case[name]) for name in _AXES)
+        where = ("simulated" if is_simulated(record) else "on hardware") if are_mixed else ""
+        key = (*(str(case[name]) for name in _AXES), where)
         found.setdefault(key, {}).setdefault(int(case["world_size"]), []).append(record)
     return [
-        Series(**dict(zip(_AXES, key, strict=True)), points=tuple(_point(size, one[size]) for size in sorted(one)))
+        Series(
+            **dict(zip(_AXES, key[:-1], strict=True)),
+            points=tuple(point(size, one[size]) for size in sorted(one)),
+            where=key[-1],
+        )
         for key, one in found.items()
     ]
 
@@ -110,6 +127,11 @@ def series(records: Sequence[Record]) -> list[Series]:
 def studied(records: Sequence[Record], least: int = LEAST_WORLD_SIZES) -> list[Series]:
     """The curves that have so many world sizes at least."""
     return [one for one in series(records) if len(one.points) >= least]
+
+
+def measures_of(curves: Sequence[Series]) -> list[Measure]:
+    """The measures that any point has."""
+    return [one for one in MEASURES if any(one.value(point) is not None for line in curves for point in line.points)]
 
 
 def belongs(record: Record, curves: Sequence[Series]) -> bool:
@@ -124,12 +146,13 @@ def _counts(record: Record) -> bool:
         record.verified
         and not is_baseline(record)
         and case["dtype"] in SIGNIFICAND_BITS
-        and case.get("reduction") in _SUMS
+        and case.get("reduction") in SUMS
         and case.get("inputs") != "edge"
     )
 
 
-def _point(world_size: int, records: Sequence[Record]) -> Point:
+def point(world_size: int, records: Sequence[Record]) -> Point:
+    """The errors of these checked records together."""
     checks = [record.check for record in records if record.check is not None]
     bits = SIGNIFICAND_BITS[str(records[0].case["dtype"])]
     results = [check.results for check in checks if check.results is not None]
@@ -174,21 +197,24 @@ def console_report(records: Sequence[Record]) -> str:
 
 def text(curves: Sequence[Series]) -> str:
     """The tables as aligned text: errors of each series, a column a world size."""
-    return sheet.text(_sheets(curves), _captions(curves))
+    return sheet.text(sheets_of(curves), captions(curves))
 
 
 def markdown(curves: Sequence[Series]) -> str:
     """The tables as Markdown, ending in a newline."""
-    return sheet.markdown(_sheets(curves), _captions(curves)) + "\n"
+    return sheet.markdown(sheets_of(curves), captions(curves)) + "\n"
 
 
-def _sheets(curves: Sequence[Series]) -> list[Sheet]:
+def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
+    """Two tables for each op, reduction and kind of inputs: errors in u, and in ulps; a line for each curve."""
     sizes = sorted({size for one in curves for size in one.world_sizes})
     columns = ("dtype", "accumulator", "algorithm", *(f"n={size}" for size in sizes), "ranks agree")
-    kinds = dict.fromkeys((one.op, one.reduction, one.inputs) for one in curves)
+    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.where) for one in curves)
     sheets = []
-    for op, reduction, inputs in kinds:
-        own = [one for one in curves if (one.op, one.reduction, one.inputs) == (op, reduction, inputs)]
+    for kind in kinds:
+        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.where) == kind]
+        op, reduction, inputs = kind[:3]
+        where = f", {kind[3]}" if kind[3] else ""
         for unit, pair in PAIRS:
             if all(pair[0].value(point) is None for one in own for point in one.points):
                 continue
@@ -196,7 +222,9 @@ def _sheets(curves: Sequence[Series]) -> list[Sheet]:
                 tuple(Line(_cells(one, pair, columns)) for one in own if one.dtype == dtype)
                 for dtype in dict.fromkeys(one.dtype for one in own)
             )
-            heading = f"{op} {reduction}, {inputs} inputs, n ranks: root-mean-square error / largest error, in {unit}"
+            heading = (
+                f"{op} {reduction}, {inputs} inputs{where}, n ranks: root-mean-square error / largest error, in {unit}"
+            )
             sheets.append(Sheet(heading, columns, groups, frozenset(f"n={size}" for size in sizes)))
     return sheets
 
@@ -232,7 +260,8 @@ def _number(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2g}"
 
 
-def _captions(curves: Sequence[Series]) -> list[str]:
+def captions(curves: Sequence[Series]) -> list[str]:
+    """What the errors are, and what it means that ranks agree."""
     lines = [
         "error: distance from the exact sum rounded once to the dtype, over all ranks, sizes and launches: 0 is the "
         "best there is",

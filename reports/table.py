@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,7 @@ def markdown(records: Sequence[Record], is_wide: bool = False) -> str:
 
 def csv_text(records: Sequence[Record]) -> str:
     """Raw values with a line of names first; worlds of one case are one line; what does not exist is empty."""
-    lines = _flat(records)
+    lines = values(records)
     file = io.StringIO()
     writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
     writer.writeheader()
@@ -56,10 +57,11 @@ def csv_text(records: Sequence[Record]) -> str:
 
 def json_text(records: Sequence[Record]) -> str:
     """The same values as a JSON list of objects."""
-    return json.dumps(_flat(records), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(values(records), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def _flat(records: Sequence[Record]) -> list[dict[str, object]]:
+def values(records: Sequence[Record]) -> list[dict[str, object]]:
+    """Raw values: a dict for each case, worlds of one case together, refused ones as well."""
     found, others = split(records)
     return timed.flat(others, found)
 
@@ -76,7 +78,7 @@ def _rendered(
         said = [f"[{index}] {reason}" for reason, index in numbers.items()]
         parts.append(render(sheets, [*said, *timed.refusals(found), *timed.captions(found, is_wide)]))
     if others:
-        parts.append(render(_sheets(others), captions(others)))
+        parts.append(render(sheets_of(others), captions(others)))
     return "\n\n".join(parts)
 
 
@@ -148,14 +150,26 @@ def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-def _sheets(records: Sequence[Record]) -> list[Sheet]:
+def sheets_of(records: Sequence[Record]) -> list[Sheet]:
+    """A sheet for each job, a line for each record."""
     columns = tuple(_columns(records))
     numbers = notes(records)
-    sheets = []
+    found = []
     for section in sections(records):
-        lines = [Line(_cells(record, numbers), {"status": _style(record)}) for record in section.records]
-        sheets.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC))
-    return sheets
+        lines = [Line(_cells(record, numbers), {"status": _style(record)}, _raw(record)) for record in section.records]
+        found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC))
+    return found
+
+
+def _raw(record: Record) -> dict[str, float]:
+    """The figures of a line, unrounded; those that do not exist are left out."""
+    check, count = record.check, instruction_count(record)
+    values: dict[str, float | None] = {"size": int(record.case["size_bytes"]), "PTX instr (M)": count}
+    if check is not None:
+        error = check.max_absolute_error
+        values |= {"wrong": check.wrong, "max ulp": check.max_ulp_error}
+        values |= {"max abs error": error if math.isfinite(error) else None}
+    return {column: value for column, value in values.items() if value is not None}
 
 
 def _style(record: Record) -> str:

@@ -42,7 +42,7 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
     for section, some, lines in zip(sections, judged, cells, strict=True):
         groups: dict[int, list[Line]] = {}
         for row, line in zip(some, lines, strict=True):
-            groups.setdefault(row.size_bytes, []).append(Line(line, _styles(row)))
+            groups.setdefault(row.size_bytes, []).append(Line(line, _styles(row), _raw(row)))
         sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns)))
     return sheets
 
@@ -240,7 +240,9 @@ def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
     remark = f" [{numbers[reason_of(record)]}]" if reason_of(record) in numbers else ""
     unchecked = " (unchecked)" if row.status is Status.PASSED and not record.verified else ""
     times = row.times_us
-    spread = f"{len(times)}: {_time(min(times))}..{_time(max(times))}" if len(times) > 1 else str(len(times) or "-")
+    spread = (
+        f"{len(times)}: {time_text(min(times))}..{time_text(max(times))}" if len(times) > 1 else str(len(times) or "-")
+    )
     cells = {
         "size (B)": str(row.size_bytes),
         "count": str(row.count),
@@ -256,9 +258,17 @@ def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
     }
     for column, name in _FIGURES.items():
         value = row.figure(name)
-        cells[column] = "-" if value is None else _time(value) if name.endswith("_us") else f"{value:.2f}"
+        cells[column] = "-" if value is None else time_text(value) if name.endswith("_us") else f"{value:.2f}"
     cells["time (us)"] += f" {BEST}" if row.best else "  "
     return cells
+
+
+def _raw(row: Row) -> dict[str, float]:
+    """The figures of a line, unrounded; those that do not exist are left out."""
+    values: dict[str, float | None] = {column: row.figure(name) for column, name in _FIGURES.items()}
+    values |= {"size (B)": row.size_bytes, "count": row.count, "#wrong": row.wrong, "link %": row.figure("of_limit")}
+    values |= {"ours/base": row.ratio, "worlds": len(row.times_us)}
+    return {column: value for column, value in values.items() if value is not None}
 
 
 def _styles(row: Row) -> dict[str, str]:
@@ -298,14 +308,14 @@ def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
     if time is None or bandwidth is None:
         reason = reason_of(row.records[0])
         return f"{row.status} [{numbers[reason]}]" if reason in numbers else str(row.status)
-    return f"{_time(time)} ({bandwidth:.1f}){BEST if row.best else ' '}"
+    return f"{time_text(time)} ({bandwidth:.1f}){BEST if row.best else ' '}"
 
 
 def _factor(bus_factor: float) -> str:
     return f"{bus_factor:.4g}"
 
 
-def _time(time_us: float) -> str:
+def time_text(time_us: float) -> str:
     """Microseconds with about four digits."""
     return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.1f}" if time_us < 10000 else f"{time_us:.0f}"
 

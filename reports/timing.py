@@ -51,8 +51,17 @@ class LinkLimit:
         return max(self.push_gbps, self.pull_gbps)
 
 
+class _Derived:
+    """What is worked out once from a timing's samples, and is no field of it."""
+
+    __slots__ = ("_maxima", "_ordered")
+
+    _maxima: tuple[float, ...]
+    _ordered: tuple[float, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(_Derived):
     """Raw times of one case, and how they came about. ValueError for what can't be a timing.
 
     mode, window and l2 are of MODES, WINDOWS and L2_STATES. slots is how many sets of buffers the calls went through in
@@ -102,7 +111,7 @@ class Timing:
             raise ValueError(
                 "timing.samples_us: needs one row a rank, all of the same length, at least one sample each"
             )
-        if not all(math.isfinite(sample) and sample > 0 for row in self.samples_us for sample in row):
+        if not all(all(map(math.isfinite, row)) and min(row) > 0 for row in self.samples_us):
             raise ValueError("timing.samples_us: every sample is a positive, finite number of microseconds")
         if self.slot_bytes and (self.checked_before < 1 or self.checked_after < 1):
             raise ValueError(
@@ -120,32 +129,44 @@ class Timing:
 
     def per_iteration_us(self) -> tuple[float, ...]:
         """Of each sample, in their order, the maximum over ranks: microseconds a call."""
-        return tuple(map(max, zip(*self.samples_us, strict=True)))
+        try:
+            return self._maxima
+        except AttributeError:  # asked for the first time
+            object.__setattr__(self, "_maxima", tuple(map(max, zip(*self.samples_us, strict=True))))
+            return self._maxima
+
+    def ordered_us(self) -> tuple[float, ...]:
+        """per_iteration_us in ascending order."""
+        try:
+            return self._ordered
+        except AttributeError:
+            object.__setattr__(self, "_ordered", tuple(sorted(self.per_iteration_us())))
+            return self._ordered
 
     @property
     def min_us(self) -> float:
         """The smallest of per_iteration_us."""
-        return min(self.per_iteration_us())
+        return self.ordered_us()[0]
 
     @property
     def median_us(self) -> float:
         """The median of per_iteration_us: the time that tables show."""
-        return statistics.median(self.per_iteration_us())
+        return statistics.median(self.ordered_us())
 
     @property
     def p95_us(self) -> float:
         """The 95th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.per_iteration_us(), 95)
+        return percentile(self.ordered_us(), 95)
 
     @property
     def p99_us(self) -> float:
         """The 99th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.per_iteration_us(), 99)
+        return percentile(self.ordered_us(), 99)
 
     @property
     def max_us(self) -> float:
         """The largest of per_iteration_us."""
-        return max(self.per_iteration_us())
+        return self.ordered_us()[-1]
 
     def algbw_gbps(self, size_bytes: int) -> float:
         """Bytes of the case over the median time, in GB/s (10^9 bytes a second)."""

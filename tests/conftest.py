@@ -25,6 +25,7 @@ from memory.fabric import (
     Traits,
 )
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.browser import browser as browser
 
 WAIT_S = 20.0
 

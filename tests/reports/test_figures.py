@@ -14,6 +14,7 @@ import pytest
 from reports import figures
 from reports.bundle import digest
 from reports.compare import split
+from reports.figures import curves, style
 from reports.record import LinkLimit
 from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study
 
@@ -23,7 +24,7 @@ RECORDS = study(("one_shot", "nccl"), (KIB, 64 * KIB, 4 * MIB))
 
 def drawn(records: list[Any]) -> tuple[Any, list[Any]]:
     """The figure, and its axes: time and bandwidth of each section."""
-    figure = figures._figure(figures.drawable(records))
+    figure = curves.figure(figures.drawable(records))
     return figure, figure.get_axes()
 
 
@@ -115,7 +116,7 @@ def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look() -> None:
     assert labels[:-1] == list(DELAYS_US)
     styles = {name: line.get_linestyle() for name, line in zip(labels, lines_of(left), strict=False)}
     assert {name for name, style in styles.items() if style == "-"} == {"one_shot", "two_shot"}
-    looks = {name: tuple(figures.look(name).values()) for name in figures._KNOWN}
+    looks = {name: tuple(figures.look(name).values()) for name in style.KNOWN}
     assert len(set(looks.values())) == len(looks)
     assert figures.look("a_new_one") == figures.look("a_new_one")
 

@@ -179,9 +179,9 @@ def test_without_a_curve_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_picture_has_every_curve_on_every_axis() -> None:
-    from reports import figures
+    from reports.figures import study as pictures
 
-    figure = figures._study(study.studied(RECORDS))
+    figure = pictures.figure(study.studied(RECORDS))
     axes = figure.get_axes()
     assert [one.get_ylabel() for one in axes] == [measure.title for measure in study.MEASURES]
     for one, measure in zip(axes, study.MEASURES, strict=True):

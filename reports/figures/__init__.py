@@ -1,0 +1,64 @@
+"""Pictures: time and bus bandwidth over bytes, the spread of samples, errors over bytes and over ranks.
+
+An algorithm has one colour, marker and line style everywhere. The same records give the same SVG, byte for byte, under
+one version of matplotlib, and it names their digest (bundle.digest) as its identifier.
+
+Importing this package imports matplotlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from reports import accuracy
+from reports.bundle import digest, write_file
+from reports.figures import curves, distribution, numerics, study
+from reports.figures.curves import drawable as drawable
+from reports.figures.style import look as look
+from reports.figures.style import rendered
+from reports.record import Record
+from reports.study import Series
+
+SUFFIXES = (".svg", ".png")
+
+
+def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> None:
+    """Write the picture of all timed sections among records; the suffix, .svg or .png, says how.
+
+    what: curves (time and bus bandwidth over bytes), distribution (samples against their median) or numerics (errors
+    over bytes, which simulated records have, too). ValueError, in one line, for another suffix, for records without
+    what is to be drawn, and where it can't be written.
+    """
+    path = Path(path)
+    kind = kind_of(path)
+    if what == "numerics":
+        groups = [group for group in accuracy.groups(records) if not all(curve.is_exact for curve in group.curves)]
+        if not groups:
+            raise ValueError("none of these records is of a sum of floats with an error, so there is nothing to draw")
+        data = rendered(lambda: numerics.figure(groups), kind, digest(records))
+    elif what == "distribution":
+        sections = drawable(records)
+        data = rendered(lambda: distribution.figure(sections), kind, digest(records))
+    else:
+        data = picture(records, kind)
+    write_file(path, data)
+
+
+def draw_study(series: Sequence[Series], records: Sequence[Record], path: Path | str) -> None:
+    """Write the picture of a study, made of these records. ValueError as for draw."""
+    path = Path(path)
+    write_file(path, rendered(lambda: study.figure(series), kind_of(path), digest(records)))
+
+
+def kind_of(path: Path) -> str:
+    """A picture's kind by its name. ValueError for a name that is none's."""
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path}: a picture's name ends in {' or '.join(SUFFIXES)}")
+    return path.suffix.removeprefix(".")
+
+
+def picture(records: Sequence[Record], kind: str = "svg") -> bytes:
+    """The picture as a file's bytes; kind is "svg" or "png". ValueError for records without timings."""
+    sections = drawable(records)
+    return rendered(lambda: curves.figure(sections), kind, digest(records))

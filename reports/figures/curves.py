@@ -1,0 +1,135 @@
+"""Time and bus bandwidth over bytes: all contenders of a section, and the measured limit of the link.
+
+A row of two axes for each section (op, dtype, world size, setup). Ours are solid, baselines dashed. Where there are
+several worlds, lines are their median and bands reach from the lowest to the highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reports.compare import Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
+from reports.figures import style
+from reports.record import Record
+
+WIDTH_IN, ROW_IN, TITLE_IN = 11.0, 3.7, 0.45
+
+MEASURES = {"median_us": "time (us)", "busbw_gbps": "bus bandwidth (GB/s)"}
+"""What is drawn over sizes, as Row.figure knows it, and what stands at its axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """An algorithm's values over sizes: the median over its worlds, the lowest and the highest."""
+
+    algorithm: str
+    is_ours: bool
+    sizes: tuple[int, ...]
+    middle: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+    has_worlds: bool
+
+
+def drawable(records: Sequence[Record]) -> list[Section]:
+    """The timed sections, without empty messages, which have no place on a logarithmic axis. ValueError where there is
+    none, saying what to do."""
+    sections, _ = split([record for record in records if record.case["size_bytes"]])
+    if not sections:
+        raise ValueError(
+            "none of these records has a timing, so there is nothing to draw; only real hardware gives one"
+        )
+    return sections
+
+
+def curves(judged: Sequence[Row], measure: str) -> list[Curve]:
+    """The curves of a section's rows, in order of appearance; a measure is one of MEASURES."""
+    found = []
+    timed = [row for row in judged if row.timings and row.size_bytes]
+    for algorithm in dict.fromkeys(row.algorithm for row in timed):
+        own = [row for row in timed if row.algorithm == algorithm]
+        values = [[_value(timing, measure, row.size_bytes) for timing in row.timings] for row in own]
+        found.append(
+            Curve(
+                algorithm,
+                own[0].is_ours,
+                tuple(row.size_bytes for row in own),
+                tuple(row.figure(measure) or 0.0 for row in own),
+                tuple(map(min, values)),
+                tuple(map(max, values)),
+                any(len(some) > 1 for some in values),
+            )
+        )
+    return found
+
+
+def figure(sections: Sequence[Section]) -> Figure:
+    """All sections on one sheet: a row each, the legend below."""
+    judged = [rows(section) for section in sections]
+    names = dict.fromkeys(row.algorithm for some in judged for row in some if row.timings)
+    labels = [*names, *([style.LIMIT_LABEL] if any(limits(section.records) for section in sections) else [])]
+    below_in = style.legend_height_in(labels, WIDTH_IN)
+    sheet = style.sheet(WIDTH_IN, TITLE_IN + ROW_IN * len(sections) + below_in)
+    shown: dict[str, Any] = {}
+    for number, (section, some) in enumerate(zip(sections, judged, strict=True)):
+        top_in = TITLE_IN + ROW_IN * number + 0.25
+        left = style.place(sheet, 0.7, top_in, 4.65, ROW_IN - 0.75)
+        right = style.place(sheet, 6.2, top_in, 4.65, ROW_IN - 0.75)
+        left.set_title(section.heading, loc="left", fontsize=9)
+        shown |= draw(left, some, "median_us")
+        shown |= draw(right, some, "busbw_gbps", limit_gbps(section.records))
+    sheet.suptitle(_title(sections), fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
+    style.add_legend(sheet, {label: shown[label] for label in labels})
+    return sheet
+
+
+def single(judged: Sequence[Row], measure: str, limit: float | None = None) -> Figure:
+    """One measure of one section, without title and legend: for a page, which has them."""
+    sheet = style.sheet(5.4, 3.4)
+    draw(style.place(sheet, 0.7, 0.12, 4.6, 2.75), judged, measure, limit)
+    return sheet
+
+
+def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = None) -> dict[str, Any]:
+    """Draw all curves of a measure, and the limit. Gives the legend: a handle by label."""
+    found = curves(judged, measure)
+    handles = {one.algorithm: _line(axes, one) for one in found}
+    if limit is not None:
+        handles[style.LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
+    sizes = sorted({size for one in found for size in one.sizes})
+    style.sizes_axis(axes, sizes, most=8)
+    values = [value for one in found for value in (*one.lowest, *one.highest)]
+    if measure == "median_us":
+        style.log_axis(axes, min(values), max(values))
+    else:
+        axes.set_ylim(0, max([*values, limit or 0.0]) * 1.06 or 1.0)
+    axes.set_ylabel(MEASURES[measure])
+    return handles
+
+
+def _line(axes: Axes, curve: Curve) -> Any:
+    """The line of one algorithm, with a band where there are several worlds. Gives its handle."""
+    look = style.line_style(curve.algorithm, curve.is_ours)
+    if curve.has_worlds:
+        axes.fill_between(curve.sizes, curve.lowest, curve.highest, color=look["color"], alpha=0.18, lw=0)
+    (line,) = axes.plot(curve.sizes, curve.middle, **look, clip_on=False)
+    return line
+
+
+def _title(sections: Sequence[Section]) -> str:
+    """Device, world size, how it was timed: of the first section, and of all where they agree."""
+    records = [record for section in sections for record in section.records if record.timing is not None]
+    devices = dict.fromkeys(map(device_text, records))
+    sizes = sorted({int(record.case["world_size"]) for record in records})
+    setups = dict.fromkeys(map(setup_text, records))
+    return f"{' and '.join(map(str, sizes))} x {', '.join(devices)}: {'; '.join(setups)}"
+
+
+def _value(timing: Any, measure: str, size_bytes: int) -> float:
+    value = getattr(timing, measure)
+    return float(value(size_bytes) if callable(value) else value)

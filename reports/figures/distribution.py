@@ -1,0 +1,137 @@
+"""The spread of samples: every sample against the median of its contender at that size, beside its percentiles.
+
+A section has one axis, a place for each size, and in it a slot for each contender, in the order of the legend. A slot
+has a short stroke for every sample, a bar from the 5th to the 95th percentile, a thin line from the smallest to the
+largest, and the contender's marker at the median. The axis is linear up to 5 % off the median, logarithmic beyond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from reports.compare import Row, Section, rows
+from reports.figures import style
+from reports.spread import samples_us
+from reports.text import size_text
+from reports.timing import percentile
+
+WIDTH_IN, ROW_IN = 11.0, 3.1
+
+LINEAR = 0.05
+"""Up to so far off the median the axis is linear."""
+
+LEVELS = 120
+"""Strokes at one of so many heights of the axis cover one another: they are drawn once."""
+
+_TICKS = (-0.8, -0.5, -0.2, -0.1, -0.05, -0.02, 0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+def figure(sections: Sequence[Section]) -> Figure:
+    """All sections on one sheet: a row each, the legend below."""
+    judged = [rows(section) for section in sections]
+    labels = list(dict.fromkeys(row.algorithm for some in judged for row in some if row.timings))
+    below_in = style.legend_height_in(labels, WIDTH_IN)
+    sheet = style.sheet(WIDTH_IN, 0.45 + ROW_IN * len(sections) + below_in)
+    shown: dict[str, Any] = {}
+    for number, (section, some) in enumerate(zip(sections, judged, strict=True)):
+        axes = style.place(sheet, 0.75, 0.45 + ROW_IN * number + 0.25, WIDTH_IN - 0.9, ROW_IN - 0.75)
+        axes.set_title(section.heading, loc="left", fontsize=9)
+        shown |= draw(axes, some)
+    title = "samples against the median of their algorithm and size"
+    sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
+    style.add_legend(sheet, {label: shown[label] for label in labels})
+    return sheet
+
+
+def single(judged: Sequence[Row]) -> Figure:
+    """One section, without title and legend: for a page, which has them."""
+    sheet = style.sheet(WIDTH_IN, 2.9)
+    draw(style.place(sheet, 0.75, 0.1, WIDTH_IN - 0.85, 2.3), judged)
+    return sheet
+
+
+def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
+    """All contenders at all sizes. Gives the legend: a handle by label."""
+    timed = [row for row in judged if row.timings and row.size_bytes]
+    sizes = sorted({row.size_bytes for row in timed})
+    names = list(dict.fromkeys(row.algorithm for row in timed))
+    slot = 0.86 / len(names)
+    handles, ends = {}, [0.0]
+    for index, name in enumerate(names):
+        own = [row for row in timed if row.algorithm == name]
+        places = [sizes.index(row.size_bytes) - 0.43 + slot * (index + 0.5) for row in own]
+        handles[name] = _contender(axes, own, places, slot, ends)
+    _axis(axes, min(ends), max(ends))
+    style.fixed_ticks(axes.xaxis, list(range(len(sizes))), list(map(size_text, sizes)))
+    axes.set_xlim(-0.5, len(sizes) - 0.5)
+    axes.tick_params(axis="x", labelsize=7, length=0)
+    axes.grid(False, axis="x")
+    for between in range(1, len(sizes)):
+        axes.axvline(between - 0.5, color="#dddddd", linewidth=0.6, zorder=0)
+    axes.set_xlabel("size")
+    return handles
+
+
+def _contender(axes: Axes, own: Sequence[Row], places: Sequence[float], slot: float, ends: list[float]) -> Line2D:
+    """One contender's strokes, bars and markers. Adds to ends how far its samples lie off. Gives its handle."""
+    look = style.line_style(own[0].algorithm, own[0].is_ours)
+    strokes, bars, lines = _Pieces(), _Pieces(), _Pieces()
+    for row, place in zip(own, places, strict=True):
+        middle = row.figure("median_us") or 1.0
+        off = [sample / middle - 1 for sample in samples_us(row)]
+        ends += [off[0], off[-1]]
+        for value in thinned(off):
+            strokes.add(place - slot * 0.36, value, place + slot * 0.36, value)
+        low, high = (percentile(tuple(off), percent) for percent in (5, 95))
+        bars.add(place, low, place, high)
+        lines.add(place, off[0], place, off[-1])
+    colour = look["color"]
+    axes.plot(strokes.x, strokes.y, color=colour, linewidth=0.5, alpha=0.55, solid_capstyle="butt", zorder=1)
+    axes.plot(lines.x, lines.y, color=colour, linewidth=0.7, solid_capstyle="butt", zorder=2)
+    axes.plot(bars.x, bars.y, color=colour, linewidth=2.4, solid_capstyle="butt", zorder=3)
+    point = {name: look[name] for name in ("color", "marker", "markersize", "markerfacecolor")}
+    axes.plot(places, [0.0] * len(places), **point, linestyle="none", zorder=4)
+    return Line2D([], [], **point, linestyle="-" if own[0].is_ours else (0, (4, 2)))
+
+
+class _Pieces:
+    """Straight pieces as one broken line: far fewer elements in the file than a line each."""
+
+    def __init__(self) -> None:
+        self.x: list[float] = []
+        self.y: list[float] = []
+
+    def add(self, x0: float, y0: float, x1: float, y1: float) -> None:
+        self.x += (x0, x1, math.nan)
+        self.y += (y0, y1, math.nan)
+
+
+def thinned(off: Sequence[float]) -> list[float]:
+    """Shares off the median, those that would be drawn over one another once: the first of each level."""
+    levels: dict[int, float] = {}
+    for value in off:
+        levels.setdefault(round(_scaled(value) * LEVELS / 4), value)
+    return list(levels.values())
+
+
+def _scaled(value: float) -> float:
+    """Where a share stands on the axis, in units of its linear part."""
+    size = abs(value) / LINEAR
+    return math.copysign(size if size <= 1 else 1 + math.log10(size), value)
+
+
+def _axis(axes: Axes, lowest: float, highest: float) -> None:
+    low, high = min(lowest * 1.1, -LINEAR / 2), max(highest * 1.15, LINEAR / 2)
+    axes.set_yscale("symlog", linthresh=LINEAR, linscale=1)
+    axes.set_ylim(low, high)
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    if high <= LINEAR and low >= -LINEAR:
+        ticks = [tick for tick in (-0.04, -0.02, 0.0, 0.02, 0.04) if low <= tick <= high]
+    style.fixed_ticks(axes.yaxis, ticks, [f"{tick * 100:+.4g} %" if tick else "median" for tick in ticks])
+    axes.set_ylabel("time, off the median")

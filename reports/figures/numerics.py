@@ -1,0 +1,75 @@
+"""Errors over bytes: how exact sums were, a curve for each algorithm and accumulator.
+
+An algorithm has the colour and the marker that it has everywhere; an accumulator has its own dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reports.accuracy import DRAWN, Curve, Group
+from reports.figures import style
+from reports.study import Measure
+
+WIDTH_IN, ROW_IN = 11.0, 3.3
+
+
+def label(curve: Curve) -> str:
+    """A curve's name in a legend."""
+    return f"{curve.algorithm}, {curve.accumulator}"
+
+
+def measures_of(group: Group) -> list[Measure]:
+    """Which of the measures the group's curves have."""
+    points = [point for curve in group.curves for point in curve.points]
+    return [measure for measure in DRAWN if any(measure.value(point) is not None for point in points)]
+
+
+def figure(groups: Sequence[Group]) -> Figure:
+    """All groups on one sheet: a row each, the legend below."""
+    labels = list(dict.fromkeys(label(curve) for group in groups for curve in group.curves))
+    below_in = style.legend_height_in(labels, WIDTH_IN)
+    sheet = style.sheet(WIDTH_IN, 0.45 + ROW_IN * len(groups) + below_in)
+    shown: dict[str, Any] = {}
+    for number, group in enumerate(groups):
+        for column, measure in enumerate(measures_of(group)):
+            axes = style.place(sheet, 0.75 + 5.5 * column, 0.45 + ROW_IN * number + 0.25, 4.6, ROW_IN - 0.75)
+            shown |= draw(axes, group, measure)
+            if not column:
+                axes.set_title(group.heading, loc="left", fontsize=9)
+    title = "errors against the exact sum rounded once, over sizes"
+    sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
+    style.add_legend(sheet, {name: shown[name] for name in labels if name in shown})
+    return sheet
+
+
+def single(group: Group, measure: Measure) -> Figure:
+    """One measure of one group, without title and legend: for a page, which has them."""
+    sheet = style.sheet(5.4, 3.1)
+    draw(style.place(sheet, 0.7, 0.12, 4.6, 2.45), group, measure)
+    return sheet
+
+
+def draw(axes: Axes, group: Group, measure: Measure) -> dict[str, Any]:
+    """The curves of one measure. Gives the legend: a handle by label."""
+    handles: dict[str, Any] = {}
+    highest = 0.0
+    for curve in group.curves:
+        pairs = zip(curve.sizes, map(measure.value, curve.points), strict=True)
+        known = [(size, value) for size, value in pairs if value is not None]
+        if known:
+            sizes, values = zip(*known, strict=True)
+            look = style.error_style(curve.algorithm, curve.accumulator)
+            (handles[label(curve)],) = axes.plot(sizes, values, **look, clip_on=False)
+            highest = max(highest, *values)
+    style.sizes_axis(axes, sorted({size for curve in group.curves for size in curve.sizes}), most=8)
+    if measure.key.endswith("ulp_error"):
+        style.ulps_axis(axes, highest)
+    else:
+        axes.set_ylim(0, highest * 1.06 or 1.0)
+    axes.set_ylabel(measure.title, fontsize=8)
+    return handles

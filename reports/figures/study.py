@@ -1,0 +1,67 @@
+"""Studies: errors over ranks, for each accumulator. A row for each op, reduction and data type.
+
+An algorithm has the colour and the marker that it has everywhere; an accumulator has its own dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reports.figures import style
+from reports.study import Measure, Series, measures_of
+
+COLUMN_IN, ROW_IN, TITLE_IN = 4.2, 2.9, 0.45
+
+
+def figure(curves: Sequence[Series]) -> Figure:
+    """A row for each op, reduction and data type, an axis for each measure that is there."""
+    kinds = dict.fromkeys(one.picture for one in curves)
+    measures = measures_of(curves)
+    labels = list(dict.fromkeys(f"{one.algorithm}, {one.accumulator}" for one in curves))
+    width_in = COLUMN_IN * len(measures)
+    sheet = style.sheet(width_in, TITLE_IN + ROW_IN * len(kinds) + style.legend_height_in(labels, width_in))
+    shown: dict[str, Any] = {}
+    for row, kind in enumerate(kinds):
+        own = [one for one in curves if one.picture == kind]
+        for column, measure in enumerate(measures):
+            axes = style.place(
+                sheet, COLUMN_IN * column + 0.65, TITLE_IN + ROW_IN * row + 0.25, COLUMN_IN - 0.8, ROW_IN - 0.75
+            )
+            shown |= draw(axes, own, measure)
+            if not column:
+                axes.set_title(", ".join(kind), loc="left", fontsize=9)
+    title = "errors against the exact sum rounded once, over ranks"
+    sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
+    style.add_legend(sheet, {label: shown[label] for label in labels})
+    return sheet
+
+
+def single(curves: Sequence[Series], measure: Measure) -> Figure:
+    """One measure of curves that belong in one axis, without title and legend: for a page, which has them."""
+    sheet = style.sheet(5.4, 3.2)
+    draw(style.place(sheet, 0.65, 0.12, 4.6, 2.55), curves, measure)
+    return sheet
+
+
+def draw(axes: Axes, curves: Sequence[Series], measure: Measure) -> dict[str, Any]:
+    """The curves of one measure. Gives the legend. Ulps, which may be many, are on a logarithmic axis with 0."""
+    handles: dict[str, Any] = {}
+    values: list[float] = []
+    for one in curves:
+        points = [(point.world_size, value) for point in one.points if (value := measure.value(point)) is not None]
+        look = style.error_style(one.algorithm, one.accumulator)
+        (handles[f"{one.algorithm}, {one.accumulator}"],) = axes.plot(
+            [size for size, _ in points], [value for _, value in points], **look, clip_on=False
+        )
+        values += [value for _, value in points]
+    style.ranks_axis(axes, sorted({size for one in curves for size in one.world_sizes}))
+    if measure.key.endswith("ulp_error"):
+        style.ulps_axis(axes, max(values, default=1.0))
+    else:
+        axes.set_ylim(0, max(values, default=0.0) * 1.06 or 1.0)
+    axes.set_ylabel(measure.title, fontsize=8)
+    return handles

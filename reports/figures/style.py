@@ -1,0 +1,256 @@
+"""How all pictures look: an algorithm's colour and marker, axes in binary units, figures in inches, their files.
+
+Axes are placed by hand, not by matplotlib's solver, so that a picture of many sections takes as long as its parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+from reports.compare import LIBRARY
+from reports.text import size_text
+
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"),
+)
+"""Okabe and Ito's palette, which people who see no red or no green can tell apart; without its yellow, too pale."""
+
+_MARKERS = "osD^vP*X<>ph"
+
+KNOWN = {
+    "one_shot": (BLUE, "o"),
+    "one_shot_rotated": (SKY, ">"),
+    "two_shot": (VERMILION, "s"),
+    "lamport": (GREEN, "^"),
+    "ll": (BLACK, "<"),
+    "two_shot_lamport": (ORANGE, "v"),
+    "multimem_one_shot": (PURPLE, "D"),
+    "multimem_two_shot": (ORANGE, "P"),
+    "pull": (BLUE, "p"),
+    "push": (GREEN, "D"),
+    "multimem": (PURPLE, "s"),
+    "bulk": (ORANGE, "h"),
+    "peers": (BLUE, "*"),
+    "nccl": (BLACK, "^"),
+    "torch/one_shot": (SKY, "o"),
+    "torch/two_shot": (ORANGE, "s"),
+    "torch/multimem": (PURPLE, "X"),
+    "nvshmem": (GREEN, "v"),
+}
+"""Colour and marker of the algorithms that there are, chosen to differ; others draw theirs from their name."""
+
+STYLE: dict[str, Any] = {
+    "svg.hashsalt": "symlab",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#888888",
+    "axes.linewidth": 0.7,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#888888",
+    "ytick.color": "#888888",
+    "xtick.labelcolor": "#222222",
+    "ytick.labelcolor": "#222222",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+_INLINE: dict[str, Any] = {"svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none"}
+"""Within a page text stays text, which a reader can search and read out."""
+
+OF_LIMIT: dict[str, Any] = {"color": "#555555", "linestyle": (0, (1, 1.5)), "linewidth": 1.6}
+LIMIT_LABEL = "limit of the link (peer copy, measured)"
+
+_CHARACTER_IN = 0.078
+"""The width of a character of a legend, in inches, on the safe side."""
+
+
+def look(algorithm: str) -> dict[str, Any]:
+    """Colour and marker of an algorithm: the same in every picture."""
+    if algorithm in KNOWN:
+        colour, marker = KNOWN[algorithm]
+        return {"color": colour, "marker": marker}
+    drawn = int.from_bytes(hashlib.sha256(algorithm.encode()).digest()[:4], "big")
+    return {"color": COLOURS[drawn % len(COLOURS)], "marker": _MARKERS[drawn // len(COLOURS) % len(_MARKERS)]}
+
+
+def line_style(algorithm: str, is_ours: bool) -> dict[str, Any]:
+    """How an algorithm's line is drawn: ours solid with full markers, baselines dashed with hollow ones."""
+    style = look(algorithm)
+    return {
+        **style,
+        "linestyle": "-" if is_ours else (0, (4, 2)),
+        "linewidth": 1.9 if is_ours else 1.3,
+        "markersize": 4.5,
+        "markerfacecolor": style["color"] if is_ours else "white",
+        "zorder": 3 if is_ours else 2.5,
+    }
+
+
+_DASHES: dict[str, Any] = {"native": (0, (1, 1.5)), "float16": (0, (6, 2, 1, 2)), LIBRARY: (0, (4, 2))}
+"""An accumulator's, where curves are of errors; all others are solid."""
+
+
+def error_style(algorithm: str, accumulator: str) -> dict[str, Any]:
+    """How a curve of errors is drawn: the algorithm's colour and marker, the accumulator's dashes."""
+    look = line_style(algorithm, accumulator != LIBRARY)
+    return look | {"linestyle": _DASHES.get(accumulator, "-"), "linewidth": 1.5}
+
+
+def rendered(make: Callable[[], Figure], kind: str, identifier: str) -> bytes:
+    """The file ("svg" or "png") of a figure that is made in our style. The same figure gives the same bytes."""
+    with matplotlib.rc_context():
+        _set()
+        metadata: dict[str, str | None] = {"Software": "symlab"}
+        if kind == "svg":  # without a date: the same records give the same file
+            metadata = {"Date": None, "Creator": "symlab", "Identifier": identifier}
+        file = io.BytesIO()
+        make().savefig(file, format=kind, dpi=130, metadata=metadata)
+    return file.getvalue()
+
+
+def inline(make: Callable[[], Figure], key: str, label: str) -> str:
+    """The figure as an <svg> element for a page: its ids begin with key, so that many can stand there; label is read
+    out."""
+    with matplotlib.rc_context():
+        _set(_INLINE)
+        file = io.StringIO()
+        empty = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        make().savefig(file, format="svg", metadata=empty)
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*|<defs>\s*<style.*?</style>\s*</defs>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{key}-', text)
+    text = re.sub(r'((?:xlink:)?href=")#|(url\()#', lambda match: f"{match[1] or match[2]}#{key}-", text)
+    text = text.replace('xlink:href="#', 'href="#').replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1).rstrip()
+
+
+def _set(more: dict[str, Any] | None = None) -> None:
+    matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
+    parameters: Any = matplotlib.rcParams
+    parameters.update(STYLE | (more or {}))
+
+
+def sheet(width_in: float, height_in: float) -> Figure:
+    """An empty figure of this size."""
+    figure = Figure(figsize=(width_in, height_in))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def place(figure: Figure, left_in: float, top_in: float, width_in: float, height_in: float) -> Axes:
+    """Axes whose upper left corner is at left_in, top_in from the figure's, both in inches."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes((left_in / width, 1 - (top_in + height_in) / height, width_in / width, height_in / height))
+
+
+def legend_rows(labels: Sequence[str], width_in: float) -> tuple[int, int]:
+    """Columns and rows of a legend with these labels, as even as they can be in such a width."""
+    widest = max(map(len, labels), default=0) * _CHARACTER_IN + 0.55
+    most = max(1, min(5, int(width_in / widest)))
+    rows = -(-len(labels) // most)
+    return -(-len(labels) // max(rows, 1)), rows
+
+
+def legend_height_in(labels: Sequence[str], width_in: float) -> float:
+    """What a legend below the axes needs, in inches."""
+    return legend_rows(labels, width_in)[1] * 0.2 + 0.12
+
+
+def add_legend(figure: Figure, handles: dict[str, Any]) -> None:
+    """Below all axes, where there is no data to cover; in as many lines as it needs."""
+    columns, _ = legend_rows(list(handles), figure.get_size_inches()[0])
+    bottom = 0.05 / figure.get_size_inches()[1]
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="lower center",
+        ncols=columns,
+        bbox_to_anchor=(0.5, bottom),
+        borderaxespad=0,
+    )
+
+
+def swatch(style: dict[str, Any], key: str) -> str:
+    """A piece of line with its marker, for a legend in a page."""
+
+    def make() -> Figure:
+        figure = sheet(0.42, 0.17)
+        style_here = {name: value for name, value in style.items() if name != "zorder"}
+        figure.add_artist(Line2D([0.04, 0.5, 0.96], [0.5, 0.5, 0.5], markevery=[1], **style_here))
+        return figure
+
+    return inline(make, key, "").replace('role="img" aria-label=""', 'aria-hidden="true"')
+
+
+def sizes_axis(axes: Axes, sizes: Sequence[int], most: int = 10) -> None:
+    """A logarithmic axis of bytes, with ticks at powers of 4 at most, named in binary units."""
+    axes.set_xscale("log", base=2)
+    first, last = max(sizes[0], 1).bit_length() - 1, max(sizes[-1], 1).bit_length()
+    step = max(2, -(-(last - first) // most))
+    ticks = [1 << power for power in range(first, last + 1, step)]
+    fixed_ticks(axes.xaxis, ticks, list(map(size_text, ticks)))
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel("size")
+
+
+def ranks_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    """A logarithmic axis of ranks, with a tick at each world size that is there."""
+    axes.set_xscale("log", base=2)
+    fixed_ticks(axes.xaxis, list(sizes), [f"{size}" for size in sizes])
+    axes.set_xlabel("ranks")
+
+
+def log_axis(axes: Axes, lowest: float, highest: float) -> None:
+    """A logarithmic y axis from lowest to highest, with ticks at 1, 2 and 5 times powers of ten, or at fewer."""
+    span = math.log10(highest / lowest) if lowest > 0 else 1.0
+    margin = 10 ** max(0.05 * span, 0.02)
+    low, high = lowest / margin, highest * margin
+    steps: tuple[float, ...] = (1, 2, 5) if span < 3.3 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+    if len(ticks) < 2:  # within less than an octave: as many as a linear axis has
+        ticks = [float(f"{low + (high - low) * part:.3g}") for part in (0.1, 0.35, 0.6, 0.85)]
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    fixed_ticks(axes.yaxis, ticks, [f"{tick:.10g}" for tick in ticks])
+
+
+def ulps_axis(axes: Axes, highest: float) -> None:
+    """A y axis of counts from 0: linear up to 1, logarithmic beyond."""
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(0, max(highest * 1.3, 1.0))
+    powers = range(math.ceil(math.log10(highest)) + 1 if highest > 1 else 1)
+    step = max(1, len(powers) // 6)
+    ticks = [
+        0.0,
+        *(10.0**power for power in powers if (not power % step and 10.0**power <= highest * 1.3) or not power),
+    ]
+    fixed_ticks(axes.yaxis, ticks, [f"{tick:g}".replace("e+0", "e") for tick in ticks])
+
+
+def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str]) -> None:
+    """These ticks, so named, and no others."""
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FixedFormatter(labels))

@@ -1,0 +1,86 @@
+"""What was measured on hardware: a glance at all sections, then curves, table and spread of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports import spread, table, timed
+from reports.compare import Row, Section, limit_gbps, rows, split
+from reports.html.album import HOW_TO_READ, Album
+from reports.html.parts import Block, Fold, Heading, Notes, Part, Table
+from reports.record import Record, Status
+from reports.sheet import Line, Sheet
+
+_GLANCE = (
+    *("section", "sizes", "contenders", "faster at", "best ours/base", "worst ours/base", "peak busbw (GB/s)"),
+    *("link %", "by"),
+)
+
+
+def part(records: Sequence[Record], album: Album) -> Part | None:
+    """None where nothing was timed."""
+    sections, _ = split(records)
+    if not sections:
+        return None
+    judged = [rows(section) for section in sections]
+    numbers = table.notes(
+        [record for section in sections for record in section.records if record.status is not Status.REFUSED]
+    )
+    sheets = timed.long(sections, numbers)
+    blocks: list[Block] = [_glance(sections, judged)] if len(sections) > 1 else []
+    said = [f"[{index}] {reason}" for reason, index in numbers.items()]
+    blocks.append(Notes((*said, *timed.captions(sections))))
+    blocks.append(Fold("How to read the pictures", (Notes(HOW_TO_READ),)))
+    for number, (section, some, sheet) in enumerate(zip(sections, judged, sheets, strict=True), start=1):
+        blocks.append(Heading(anchor(number), section.heading))
+        drawn = album.curves(section.heading, some, limit_gbps(section.records))
+        blocks += drawn
+        blocks.append(Table(sheet, heading=False))
+        if drawn:
+            blocks += album.spread(section.heading, some)
+        percentiles = Table(spread.sheet(section), heading=False)
+        blocks.append(Fold("Percentiles of the samples", (percentiles, Notes((spread.CAPTION,)))))
+    return Part("measured", "Measured on hardware", tuple(blocks))
+
+
+def anchor(number: int) -> str:
+    """The anchor of a section, by its number from 1."""
+    return f"section-{number}"
+
+
+def _glance(sections: Sequence[Section], judged: Sequence[Sequence[Row]]) -> Table:
+    """A line a section, which leads to it."""
+    lines = [_line(section, some) for section, some in zip(sections, judged, strict=True)]
+    numeric = frozenset(_GLANCE) - {"section", "by"}
+    links = {number: anchor(number + 1) for number in range(len(lines))}
+    return Table(Sheet("At a glance", _GLANCE, (tuple(lines),), numeric), links)
+
+
+def _line(section: Section, some: Sequence[Row]) -> Line:
+    timed_rows = [row for row in some if row.timings]
+    ratios = [row.ratio for row in some if row.ratio is not None]
+    ours = [(value, row) for row in timed_rows if row.is_ours and (value := row.figure("busbw_gbps"))]
+    peak = max(ours, key=lambda pair: pair[0], default=None)
+    share = peak[1].figure("of_limit") if peak else None
+    faster = sum(ratio < 1 for ratio in ratios)
+    raw: dict[str, float | None] = {
+        "sizes": len({row.size_bytes for row in timed_rows}),
+        "contenders": len({row.algorithm for row in timed_rows}),
+        "faster at": faster / len(ratios) if ratios else None,
+        "best ours/base": min(ratios, default=None),
+        "worst ours/base": max(ratios, default=None),
+        "peak busbw (GB/s)": peak[0] if peak else None,
+        "link %": share * 100 if share is not None else None,
+    }
+    cells = {
+        "section": section.heading,
+        "sizes": str(raw["sizes"]),
+        "contenders": str(raw["contenders"]),
+        "faster at": f"{faster} of {len(ratios)} sizes" if ratios else "-",
+        "best ours/base": f"{min(ratios):.2f}" if ratios else "-",
+        "worst ours/base": f"{max(ratios):.2f}" if ratios else "-",
+        "peak busbw (GB/s)": f"{peak[0]:.1f}" if peak else "-",
+        "link %": f"{share * 100:.1f}" if share is not None else "-",
+        "by": peak[1].algorithm if peak else "-",
+    }
+    return Line(cells, {"section": "text"}, {name: value for name, value in raw.items() if value is not None})

@@ -1,0 +1,167 @@
+"""How it ended: the verdict at the top, what was simulated, what was refused or failed and why, how exact sums were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from reports import accuracy, study, table, timed
+from reports.compare import Section, device_text, heading, is_simulated, split
+from reports.html.album import DASHES, Album
+from reports.html.parts import Block, Facts, Heading, Notes, Part, Table
+from reports.record import Record, Status
+from reports.sheet import Line, Sheet
+from reports.text import reason_of, size_text
+
+_BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
+
+_SIZES_SHOWN = 4
+
+
+def counts(records: Sequence[Record]) -> tuple[tuple[str, str, int, str], ...]:
+    """Sign, word, number and class of each way to end; those that nobody misses when they are 0 are left out."""
+    found = Counter(record.status for record in records)
+    unchecked = sum(record.status is Status.PASSED and not record.verified for record in records)
+    broken = sum(found[status] for status in _BROKEN)
+    shown = [
+        ("✓", "passed", found[Status.PASSED] - unchecked, "good"),
+        ("✗", "wrong", found[Status.WRONG], "bad" if found[Status.WRONG] else ""),
+        ("-", "refused", found[Status.REFUSED], ""),
+        ("!", "failed", broken, "bad" if broken else ""),
+    ]
+    return (*shown, *([("?", "unchecked", unchecked, "caution")] if unchecked else []))
+
+
+def verdict(records: Sequence[Record]) -> str:
+    """One sentence: does what ran stand?"""
+    found = Counter(record.status for record in records)
+    ran = len(records) - found[Status.REFUSED]
+    unchecked = sum(record.status is Status.PASSED and not record.verified for record in records)
+    bad = ran - found[Status.PASSED]
+    if not ran:
+        return f"All {len(records):,} cases were refused: nothing ran."
+    if bad:
+        return f"{bad:,} of {ran:,} cases that ran did not pass."
+    if unchecked:
+        return f"All {ran:,} cases that ran ended, and nobody looked at the results of {unchecked:,} of them."
+    return f"All {ran:,} cases that ran passed their check."
+
+
+def machine(records: Sequence[Record]) -> str:
+    """Where it ran: "4 x NVIDIA H200", "the simulator", or both."""
+    found: dict[str, set[int]] = {}
+    for record in records:
+        if record.fabric is not None:
+            name = "simulated GPU" if record.fabric.simulated else device_text(record)
+            found.setdefault(name, set()).add(record.fabric.world_size)
+    texts = []
+    for name, sizes in found.items():
+        ranks = sorted(sizes)
+        shown = ", ".join(map(str, ranks[:-1])) + (" and " if len(ranks) > 1 else "") + str(ranks[-1])
+        texts.append(f"{shown} x {name}")
+    return "; ".join(texts) or "no machine: nothing got as far as a fabric"
+
+
+def facts(records: Sequence[Record]) -> Facts:
+    """Whose machine, measured or simulated, when, how often, by which commit."""
+    simulated = sum(map(is_simulated, records))
+    measured = sum(record.timing is not None for record in records)
+    said = [f"measured on hardware: {measured:,} cases have times"] if measured else []
+    said += [f"simulated: {simulated:,} cases, which have no times and no bandwidths"] if simulated else []
+    commits: dict[str, None] = {}
+    for record in records:
+        git = record.environment.get("git")
+        if isinstance(git, dict) and git.get("commit"):
+            commits[str(git["commit"])[:12] + (" with changes" if git.get("dirty") else "")] = None
+    commands = {str(record.request.get("command", "")) for record in records}
+    first, last = min(record.started for record in records), max(record.ended for record in records)
+    return Facts(
+        (
+            ("machine", machine(records)),
+            ("kind", "; ".join(said) or "neither measured nor simulated"),
+            ("when (UTC)", f"{first[:19].replace('T', ' ')} to {last[:19].replace('T', ' ')}"),
+            ("commands", f"{len(commands):,}"),
+            ("symlab", ", ".join(commits) or "commit not captured"),
+        )
+    )
+
+
+def plain_part(records: Sequence[Record], anchor: str, title: str) -> Part | None:
+    """A line for each case that has no time; captions say on which fabric. None where there is none."""
+    _, others = split(records)
+    if not others:
+        return None
+    sheets = table.sheets_of(others)
+    blocks: list[Block] = [Notes(tuple(table.captions(others)))]
+    for number, sheet in enumerate(sheets, start=1):
+        blocks.append(Heading(f"{anchor}-{number}", sheet.heading))
+        blocks.append(Table(sheet, heading=False))
+    return Part(anchor, title, tuple(blocks))
+
+
+def refusals_part(records: Sequence[Record]) -> Part:
+    """Why cases were refused, and what became of those that did not pass."""
+    blocks: list[Block] = []
+    sections = [Section(heading(own[0]), tuple(own)) for own in _by_job(records)]
+    if refused := timed.refusals(sections):
+        count = sum(record.status is Status.REFUSED for record in records)
+        blocks += [Heading("refused", f"Refused: {count:,} cases"), Notes(tuple(refused))]
+    bad = [record for record in records if record.status is Status.WRONG or record.status in _BROKEN]
+    if bad:
+        blocks += [Heading("failed", f"Wrong or failed: {len(bad):,} cases"), Table(_failures(bad), heading=False)]
+    if not blocks:
+        blocks.append(Notes(("Nothing was refused, and nothing failed.",)))
+    return Part("reasons", "Refusals and failures", tuple(blocks))
+
+
+def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: str) -> Part | None:
+    """Errors over sizes and over ranks, by algorithm and accumulator. None where nothing was summed in floats."""
+    groups = accuracy.groups(records)
+    if not groups:
+        return None
+    blocks: list[Block] = []
+    curves = study.studied(records, least=2)
+    kinds = dict.fromkeys(one.picture for one in curves)
+    for number, kind in enumerate(kinds, start=1):
+        own = [one for one in curves if one.picture == kind]
+        text = f"{', '.join(kind)}, over ranks"
+        drawn = album.study(text, own)
+        if drawn:
+            blocks += [Heading(f"{anchor}-ranks-{number}", text), *drawn]
+    if curves:
+        blocks += [Table(sheet) for sheet in study.sheets_of(curves)]
+    sheets = accuracy.sheets(records)
+    exact = []
+    for number, (group, sheet) in enumerate(zip(groups, sheets, strict=True), start=1):
+        drawn_errors = album.errors(group)
+        if all(curve.is_exact for curve in group.curves):
+            exact.append(sheet)
+            continue
+        blocks += [Heading(f"{anchor}-{number}", group.heading), *drawn_errors, Table(sheet, heading=False)]
+    if exact:
+        blocks += [Heading(f"{anchor}-exact", "Without any error"), *map(Table, exact)]
+    lines = [*accuracy.CAPTIONS, DASHES, *(study.captions(curves)[-1:] if curves else [])]
+    return Part(anchor, title, (Notes(tuple(lines)), *blocks))
+
+
+def _by_job(records: Sequence[Record]) -> list[list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(heading(record), []).append(record)
+    return list(found.values())
+
+
+def _failures(records: Sequence[Record]) -> Sheet:
+    """A line for each reason of each algorithm in each job: at which sizes, how often."""
+    found: dict[tuple[str, str, str, str], list[Record]] = {}
+    for record in records:
+        key = (str(record.status), str(record.case["algorithm"]), heading(record), reason_of(record))
+        found.setdefault(key, []).append(record)
+    lines = []
+    for (status, algorithm, job, reason), own in found.items():
+        sizes = sorted({int(record.case["size_bytes"]) for record in own})
+        shown = ", ".join(map(size_text, sizes)) if len(sizes) <= _SIZES_SHOWN else f"{len(sizes)} sizes"
+        cells = {"status": status, "algorithm": algorithm, "sizes": shown, "cases": str(len(own))}
+        lines.append(Line(cells | {"job": job, "reason": reason}, {"status": "bold red", "reason": "text"}))
+    columns = ("status", "algorithm", "sizes", "cases", "job", "reason")
+    return Sheet("failures", columns, (tuple(lines),), frozenset({"cases"}))

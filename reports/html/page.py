@@ -1,0 +1,126 @@
+"""The page: which parts it has, in which order, and the figures that it holds for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from reports import table
+from reports.compare import is_simulated
+from reports.html import asked, measured, outcomes, ran, surroundings
+from reports.html.album import Album
+from reports.html.parts import KEY, Block, Notes, Part, Table, drawn, shades
+from reports.record import Record
+from reports.sheet import Sheet
+
+_FOLDER = Path(__file__).parent
+_FIGURES = re.compile(r'<script type="application/json" id="figures">(.*?)</script>', re.DOTALL)
+
+
+class Audit(Protocol):
+    """What a page shows of an audit: one line that says how it ended, tables, and what has to be said of them."""
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def sheets(self) -> Sequence[Sheet]: ...
+
+    @property
+    def captions(self) -> Sequence[str]: ...
+
+
+def page(records: Sequence[Record], title: str = "", audit: Audit | None = None) -> str:
+    """The whole report as the text of one HTML file that needs nothing else.
+
+    ValueError where there are no records.
+    """
+    if not records:
+        raise ValueError("a report needs at least one record")
+    album = Album()
+    parts = _parts(records, audit, album)
+    return _rendered(
+        title=title or _title(records),
+        verdict=outcomes.verdict(records),
+        counts=outcomes.counts(records),
+        total=len(records),
+        facts=outcomes.facts(records),
+        parts=parts,
+        left_out=album.left_out(),
+        swatches=album.swatches,
+        figures=_json(table.values(records)),
+    )
+
+
+def figures_of(text: str) -> list[dict[str, Any]]:
+    """The figures that a page holds for programs: those of `python -m reports table --format json`. ValueError for a
+    text that holds none."""
+    found = _FIGURES.search(text)
+    if found is None:
+        raise ValueError('this is no report: it has no <script type="application/json" id="figures">')
+    try:
+        figures = json.loads(found[1])
+    except ValueError as error:
+        raise ValueError(f"the report's figures can't be read as JSON ({error})") from None
+    if not isinstance(figures, list):
+        raise ValueError("the report's figures are no list")
+    return figures
+
+
+def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list[Part]:
+    """Simulated and measured records never meet in one part that has tables of figures, or pictures."""
+    simulated = [record for record in records if is_simulated(record)]
+    real = [record for record in records if not is_simulated(record)]
+    found: list[Part | None] = [
+        _audit_part(audit) if audit is not None else None,
+        asked.part(records),
+        ran.part(records),
+        measured.part(real, album),
+        outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
+        outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
+        outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
+        outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
+        outcomes.refusals_part(records),
+        surroundings.environment_part(records),
+        surroundings.digests_part(records),
+    ]
+    return [part for part in found if part is not None]
+
+
+def _audit_part(audit: Audit) -> Part:
+    blocks: list[Block] = [Notes((audit.verdict,)), *map(Table, audit.sheets), Notes(tuple(audit.captions))]
+    return Part("audit", "Audit", tuple(blocks))
+
+
+def _title(records: Sequence[Record]) -> str:
+    ops = list(dict.fromkeys(str(record.case["op"]) for record in records))
+    shown = ", ".join(ops) if len(ops) <= 3 else f"{', '.join(ops[:2])} and {len(ops) - 2} other ops"
+    return f"{shown} on {outcomes.machine(records)}"
+
+
+def _json(figures: list[dict[str, object]]) -> str:
+    """JSON that can stand in a <script>: no "<" ends it, and no "&" means anything else."""
+    text = json.dumps(figures, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _rendered(**values: Any) -> str:
+    """The template with these values, each escaped where it stands."""
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"drawn": drawn, "shades": shades}
+    environment.globals |= {"raw": Markup, "key": KEY}
+    environment.globals["style"] = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
+    environment.globals["script"] = Markup((_FOLDER / "page.js").read_text(encoding="utf-8"))
+    return environment.get_template("page.html.j2").render(**values)

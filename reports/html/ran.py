@@ -1,0 +1,145 @@
+"""What ran where: fabrics and devices, libraries, and the kernels by the digests of their code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reports.compare import device_text
+from reports.html.asked import yaml_text
+from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.record import FabricInfo, KernelInfo, Record
+from reports.sheet import Line, Sheet
+from reports.text import size_text
+
+SHORT = 12
+"""So many digits of a digest are shown; the part Digests has them in full."""
+
+_KERNEL_COLUMNS = ("kernel", "cases", "arch", "grid x block", "PTX", "cubin", "sources", "compiler", "multimem")
+
+
+def part(records: Sequence[Record]) -> Part:
+    """Fabrics, libraries, kernels."""
+    blocks: list[Block] = [*_fabrics(records), *_libraries(records), *_kernels(records)]
+    return Part("ran", "What ran where", tuple(blocks))
+
+
+def short(digest: str) -> str:
+    """A digest's first digits, "-" for none."""
+    return digest.removeprefix("sha256:")[:SHORT] or "-"
+
+
+def titles(digests: Sequence[str]) -> dict[str, str]:
+    """What stands behind short digests."""
+    return {short(digest): digest for digest in digests if digest}
+
+
+def _fabrics(records: Sequence[Record]) -> list[Block]:
+    found: dict[str, tuple[FabricInfo, str, list[Record]]] = {}
+    for record in records:
+        if record.fabric is not None:
+            found.setdefault(repr(record.fabric), (record.fabric, device_text(record), []))[2].append(record)
+    blocks: list[Block] = []
+    for number, (fabric, device, own) in enumerate(found.values(), start=1):
+        kind = "simulated: no clock of real hardware, so no times" if fabric.simulated else "hardware"
+        rows = [
+            ("fabric", f"{fabric.name}, {kind}"),
+            ("device", f"{fabric.world_size} x {device}"),
+            ("said of itself", fabric.description or "-"),
+            ("architecture", fabric.arch),
+            ("symmetric heap a rank", size_text(fabric.heap_bytes)),
+            ("multicast", "yes" if fabric.multicast else f"no: {fabric.multicast_reason or 'nobody says why'}"),
+        ]
+        if fabric.settings:
+            rows.append(("settings", yaml_text(fabric.settings).replace("\n", ", ")))
+        rows.append(("cases", f"{len(own):,}"))
+        if len(found) > 1:
+            blocks.append(Heading(f"fabric-{number}", f"{fabric.name} of {fabric.world_size} ranks", listed=False))
+        blocks.append(Facts(tuple(rows)))
+    if without := sum(record.fabric is None for record in records):
+        blocks.append(Notes((f"{without:,} cases ended before there was a fabric.",)))
+    return blocks
+
+
+def _libraries(records: Sequence[Record]) -> list[Block]:
+    found: dict[str, dict[str, int]] = {}
+    for record in records:
+        if record.library:
+            names = found.setdefault(record.library, {})
+            name = f"{record.case['op']}/{record.case['algorithm']}"
+            names[name] = names.get(name, 0) + 1
+    if not found:
+        return []
+    lines = [
+        Line({"library": library, "ran": ", ".join(names), "cases": f"{sum(names.values()):,}"})
+        for library, names in sorted(found.items())
+    ]
+    return [
+        Heading("libraries", "Libraries", listed=False),
+        Table(Sheet("libraries", ("library", "ran", "cases"), (tuple(lines),), frozenset({"cases"})), heading=False),
+    ]
+
+
+def _kernels(records: Sequence[Record]) -> list[Block]:
+    """A line for each PTX of each kernel; grids of all its cases."""
+    found: dict[tuple[str, ...], list[KernelInfo]] = {}
+    for record in records:
+        if record.kernel is not None:
+            kernel = record.kernel
+            key = (kernel.name, kernel.ptx_digest, kernel.cubin_digest, kernel.source_digest, kernel.compiler)
+            found.setdefault(key, []).append(kernel)
+    if not found:
+        return []
+    lines, digests = [], []
+    for (name, ptx, cubin, source, compiler), kernels in sorted(found.items()):
+        digests += [ptx, cubin, source]
+        grids, blocks = sorted({one.grid for one in kernels}), sorted({one.block for one in kernels})
+        cells = {
+            "kernel": name,
+            "cases": f"{len(kernels):,}",
+            "arch": kernels[0].arch,
+            "grid x block": f"{_range(grids)} x {_range(blocks)}",
+            "PTX": short(ptx),
+            "cubin": short(cubin),
+            "sources": short(source),
+            "compiler": compiler,
+            "multimem": ", ".join(kernels[0].multimem) or "-",
+        }
+        lines.append(Line(cells, dict.fromkeys(("PTX", "cubin", "sources"), "code"), {"cases": len(kernels)}))
+    columns = _KERNEL_COLUMNS if any(one.multimem for some in found.values() for one in some) else _KERNEL_COLUMNS[:-1]
+    table = Table(
+        Sheet("compiled", columns, (tuple(lines),), frozenset({"cases"})), titles=titles(digests), heading=False
+    )
+    said = Notes((f"PTX, cubin, sources: the first {SHORT} digits of their SHA-256; in full under Digests",))
+    return [
+        Heading("kernels", "Kernels", listed=False),
+        _by_name(found),
+        Fold(f"Each that was compiled: {len(found)}", (table, said)),
+    ]
+
+
+def _by_name(found: Mapping[tuple[str, ...], Sequence[KernelInfo]]) -> Table:
+    """A line for each kernel: how often it was compiled, from which sources."""
+    names: dict[str, list[tuple[tuple[str, ...], Sequence[KernelInfo]]]] = {}
+    for key, kernels in sorted(found.items()):
+        names.setdefault(key[0], []).append((key, kernels))
+    lines = []
+    for name, some in names.items():
+        infos = [one for _, kernels in some for one in kernels]
+        cells = {
+            "kernel": name,
+            "cases": f"{len(infos):,}",
+            "compiled": str(len({key[1] for key, _ in some})),
+            "arch": ", ".join(sorted({one.arch for one in infos})),
+            "grid": _range(sorted({one.grid for one in infos})),
+            "block": _range(sorted({one.block for one in infos})),
+            "sources": ", ".join(dict.fromkeys(short(key[3]) for key, _ in some)),
+            "compiler": ", ".join(dict.fromkeys(key[4] for key, _ in some)),
+        }
+        lines.append(Line(cells, {"sources": "code"}, {"cases": len(infos)}))
+    digests = titles([key[3] for key in found])
+    numeric = frozenset({"cases", "compiled", "grid", "block"})
+    return Table(Sheet("kernels", tuple(lines[0].cells), (tuple(lines),), numeric), titles=digests, heading=False)
+
+
+def _range(values: Sequence[int]) -> str:
+    return f"{values[0]}" if len(values) == 1 else f"{values[0]} to {values[-1]}"

@@ -1,0 +1,241 @@
+"""The environment, once for each that is different, what the GPUs ran at, and the digests of it all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reports import bundle
+from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.ran import short, titles
+from reports.record import Record
+from reports.sheet import Line, Sheet
+from reports.text import size_text
+
+_VOLATILE = frozenset({"capture_s"})
+"""Keys that say nothing of a machine."""
+
+_READINGS = {
+    "sm_mhz": "SM (MHz)",
+    "memory_mhz": "memory (MHz)",
+    "temperature_c": "temperature (C)",
+    "power_w": "power (W)",
+}
+
+MOST_DIGESTS = 1000
+"""So many lines of digests of data a page has at most: the records have them all."""
+
+
+def environment_part(records: Sequence[Record]) -> Part:
+    """The first environment in full; of each other one what is different; what the GPUs ran at."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        text = json.dumps(
+            {key: item for key, item in record.environment.items() if key not in _VOLATILE}, sort_keys=True
+        )
+        found.setdefault(text, []).append(record)
+    blocks: list[Block] = []
+    first: dict[str, str] = {}
+    for number, own in enumerate(found.values(), start=1):
+        commands = dict.fromkeys(str(record.request.get("command", "")) for record in own)
+        name = f"Environment {number}" if len(found) > 1 else "Environment"
+        flat = _flat(own[0].environment)
+        if not flat:
+            blocks.append(Notes((f"{name} was not captured ({len(own):,} cases).",)))
+            continue
+        blocks.append(Heading(f"environment-{number}", f"{name}: {len(own):,} cases", listed=len(found) > 1))
+        blocks.append(Notes((f"of the commands {', '.join(commands)}",)) if len(found) > 1 else Notes(()))
+        if first:
+            blocks.append(_differences(first, flat))
+        else:
+            first = flat
+            blocks += _groups(own[0].environment)
+    return Part("environment", "The environment", (*blocks, *_clocks(records)))
+
+
+def digests_part(records: Sequence[Record]) -> Part:
+    """By which anybody can tell that these are those: of each command's records, of code, of data."""
+    commands: dict[str, list[Record]] = {}
+    for record in records:
+        commands.setdefault(str(record.request.get("command", "")), []).append(record)
+    lines = [
+        Line(
+            {"command": name or "(no name)", "records": f"{len(own):,}", "SHA-256 of its bundle": bundle.digest(own)},
+            {"SHA-256 of its bundle": "code"},
+        )
+        for name, own in commands.items()
+    ]
+    columns = ("command", "records", "SHA-256 of its bundle")
+    blocks: list[Block] = [
+        Heading("digests-records", "Of the records", listed=False),
+        Table(Sheet("records", columns, (tuple(lines),), frozenset({"records"})), heading=False),
+        Notes(
+            (
+                "of the lines that python -m reports bundle would pack, before they are compressed: the same records "
+                "have the same digest, in whatever order and by however many files they come",
+            )
+        ),
+    ]
+    return Part("digests", "Digests", (*blocks, *_code(records), *_data(records)))
+
+
+def _code(records: Sequence[Record]) -> list[Block]:
+    found: dict[tuple[str, str, str], None] = {}
+    for record in records:
+        if (kernel := record.kernel) is not None:
+            for what, digest in (
+                ("PTX", kernel.ptx_digest),
+                ("cubin", kernel.cubin_digest),
+                ("sources", kernel.source_digest),
+            ):
+                if digest:
+                    found[kernel.name, what, digest] = None
+    if not found:
+        return []
+    lines = [
+        Line({"kernel": name, "of its": what, "SHA-256": digest.removeprefix("sha256:")}, {"SHA-256": "code"})
+        for name, what, digest in sorted(found)
+    ]
+    sheet = Sheet("code", ("kernel", "of its", "SHA-256"), (tuple(lines),))
+    return [Fold(f"Of the kernels' code: {len(lines)}", (Table(sheet, heading=False),))]
+
+
+def _data(records: Sequence[Record]) -> list[Block]:
+    """Of inputs and outputs, where the check kept them."""
+    lines: list[Line] = []
+    known: list[str] = []
+    left = 0
+    for record in records:
+        inputs = getattr(record.check, "input_digests", None)
+        outputs = getattr(record.check, "output_digests", None)
+        if inputs is None and outputs is None:
+            continue
+        if len(lines) >= MOST_DIGESTS:
+            left += 1
+            continue
+        distinct = list(dict.fromkeys(one for rank in outputs or () for one in rank))
+        known += [*(inputs or ()), *distinct]
+        cells = {
+            "case": record.id,
+            "size": size_text(int(record.case["size_bytes"])),
+            "inputs, by rank": " ".join(map(short, inputs or ())) or "-",
+            "outputs, each once": " ".join(map(short, distinct)) or "-",
+        }
+        lines.append(Line(cells, {"inputs, by rank": "code", "outputs, each once": "code"}))
+    if not lines:
+        return [Notes(("Digests of inputs and outputs were not recorded.",))]
+    sheet = Sheet("data", tuple(lines[0].cells), (tuple(lines),), frozenset({"size"}))
+    said = [f"{left:,} more are in the records."] if left else []
+    table = Table(sheet, titles=titles(known), heading=False)
+    return [Fold(f"Of inputs and outputs: {len(lines):,} cases", (table, Notes(tuple(said))))]
+
+
+def _groups(environment: Mapping[str, Any]) -> list[Block]:
+    """Facts for each key of an environment; long ones folded."""
+    blocks: list[Block] = []
+    lone: list[tuple[str, str]] = []
+    for key, value in environment.items():
+        if key in _VOLATILE:
+            continue
+        rows = tuple(_flat({key: value}).items())
+        if len(rows) <= 1 and not isinstance(value, (dict, list)):
+            lone += rows
+        elif rows:
+            prefix = f"{key}."
+            facts = Facts(tuple((name.removeprefix(prefix), text) for name, text in rows))
+            title = f"{key.replace('_', ' ')}: {len(rows)} value{'' if len(rows) == 1 else 's'}"
+            blocks.append(Fold(title, (facts,)))
+        else:
+            lone.append((key.replace("_", " "), "nothing"))
+    return [*([Facts(tuple(lone))] if lone else []), *blocks]
+
+
+def _differences(first: Mapping[str, str], other: Mapping[str, str]) -> Block:
+    """What another environment has that the first has not, or has differently."""
+    keys = [key for key in dict.fromkeys([*first, *other]) if first.get(key) != other.get(key)]
+    if not keys:
+        return Notes(("It differs from environment 1 in what is not shown.",))
+    lines = [Line({"what": key, "environment 1": first.get(key, "-"), "here": other.get(key, "-")}) for key in keys]
+    sheet = Sheet("differences", ("what", "environment 1", "here"), (tuple(lines),))
+    return Table(sheet, heading=False)
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    """A nested value as texts with paths for keys."""
+    if isinstance(value, Mapping):
+        items: Iterable[tuple[str, Any]] = value.items()
+    elif isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
+        items = ((str(number), one) for number, one in enumerate(value))
+    else:
+        return {prefix.removesuffix("."): _text(value)}
+    found: dict[str, str] = {}
+    for key, item in items:
+        if prefix or key not in _VOLATILE:
+            found |= _flat(item, f"{prefix}{key}.")
+    return found
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value) if value != "" else '""'
+
+
+def _clocks(records: Sequence[Record]) -> list[Block]:
+    """What each GPU ran at before and after its samples, over all timed cases: from the lowest to the highest."""
+    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
+    timed = [record.timing for record in records if record.timing is not None]
+    for timing in timed:
+        for rank, device in enumerate(timing.devices):
+            for when in ("before", "after"):
+                reading = device.get(when)
+                if isinstance(reading, dict):
+                    _add(found, rank, reading, when)
+    if not timed:
+        return []
+    if not found:
+        return [Heading("clocks", "Clocks", listed=False), Notes(("Clocks and power were not captured.",))]
+    columns = ("rank", "GPU", *(f"{title} {when}" for title in _READINGS.values() for when in ("before", "after")))
+    columns += ("held back by", "not captured")
+    lines = []
+    for (rank, uuid), values in sorted(found.items()):
+        cells = {"rank": str(rank), "GPU": uuid}
+        for key, title in _READINGS.items():
+            for when in ("before", "after"):
+                cells[f"{title} {when}"] = _span(values.get(f"{key} {when}", set()))
+        cells["held back by"] = ", ".join(sorted(values.get("throttle", set()))) or "nothing"
+        cells["not captured"] = ", ".join(sorted(values.get("not_captured", set()))) or "-"
+        lines.append(Line(cells, {"held back by": "yellow" if values.get("throttle") else ""}))
+    if all(line.cells["not captured"] == "-" for line in lines):
+        columns = columns[:-1]
+    sheet = Sheet("clocks", columns, (tuple(lines),), frozenset(columns) - {"GPU", "held back by", "not captured"})
+    caption = f"over {len(timed):,} timed cases: from the lowest to the highest reading before and after the samples"
+    return [
+        Heading("clocks", "Clocks, temperature, power"),
+        Table(sheet, heading=False),
+        Notes((caption,)),
+    ]
+
+
+def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
+    values = found.setdefault((rank, str(reading.get("uuid", "-"))), {})
+    for key in _READINGS:
+        if isinstance(reading.get(key), (int, float)):
+            values.setdefault(f"{key} {when}", set()).add(reading[key])
+    throttle = reading.get("throttle")
+    if isinstance(throttle, list):
+        values.setdefault("throttle", set()).update(map(str, throttle))
+    if reading.get("not_captured"):
+        values.setdefault("not_captured", set()).add(str(reading["not_captured"]))
+
+
+def _span(values: set[Any]) -> str:
+    if not values:
+        return "-"
+    low, high = min(values), max(values)
+    return f"{low:.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:.0f} to {high:.0f}"
