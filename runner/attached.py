@@ -5,7 +5,6 @@ Files are made in a folder, which is then sent as it is. What can't be made is s
 
 from __future__ import annotations
 
-import importlib
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,16 +21,19 @@ REPORT_NAME, TABLE_NAME = "report.html", "table.md"
 CONFIGURATION_FOLDER, FIGURES_FOLDER = "configuration", "figures"
 
 
-def build(folder: Path, records: Sequence[Record], origin: Path, title: str) -> list[str]:
-    """Make everything in folder, from the records and the folder they lie in. Gives a sentence for each thing that
-    could not be made."""
+def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
+    """Make everything in folder, from the records and the folder they lie in; of no records there is no report. Gives
+    a sentence for each thing that could not be made."""
     makers: dict[str, Callable[[], object]] = {
-        CONFIGURATION_FOLDER: lambda: _configuration(folder / CONFIGURATION_FOLDER, origin),
-        BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
-        TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(_tables(records), encoding="utf-8"),
-        REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records, title), encoding="utf-8"),
-        FIGURES_FOLDER: lambda: _figures(folder / FIGURES_FOLDER, records),
+        CONFIGURATION_FOLDER: lambda: _configuration(folder / CONFIGURATION_FOLDER, origin)
     }
+    if records:
+        makers |= {
+            BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
+            TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(_tables(records), encoding="utf-8"),
+            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records), encoding="utf-8"),
+            FIGURES_FOLDER: lambda: _figures(folder / FIGURES_FOLDER, records),
+        }
     problems = []
     for name, make in makers.items():
         try:
@@ -54,8 +56,10 @@ def _tables(records: Sequence[Record]) -> str:
     return "\n".join([table.markdown(records), *([markdown(curves)] if curves else [])])
 
 
-def _page(records: Sequence[Record], title: str) -> str:
-    return str(importlib.import_module("reports.html").page(records, title))
+def _page(records: Sequence[Record]) -> str:
+    from reports.html import page
+
+    return page(records)
 
 
 def _figures(folder: Path, records: Sequence[Record]) -> None:

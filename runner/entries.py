@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reports.compare import is_baseline
 from reports.record import Check, Record, Status, Timing
 from reports.study import MEASURES, SIGNIFICAND_BITS, Series
 
@@ -208,15 +209,17 @@ def study_parameters(curve: Series) -> dict[str, Any]:
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:
-    """The outcome of a series, which code ran, and the colour that its algorithm has in every picture."""
+    """The outcome of a series, which code ran, and the colour that its algorithm has in every picture: paler for a
+    baseline, whose dashes MLflow does not draw."""
     from reports.figures import look
 
+    colour = str(look(str(records[0].case["algorithm"]))["color"])
     status = worst(records)
     passed = sum(record.status is Status.PASSED for record in records)
     tags = {
         "status": status_tag(records, cases_not_run),
         "passed": f"{passed}/{len(records) + cases_not_run}",
-        COLOUR_TAG: str(look(str(records[0].case["algorithm"]))["color"]),
+        COLOUR_TAG: _paler(colour) if is_baseline(records[0]) else colour,
         **_what_was_measured(records),
         **origin_tags(records),
     }
@@ -228,6 +231,11 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
         if digests := sorted({getattr(kernel, name) for kernel in kernels} - {""}):
             tags[name] = " ".join(digests)
     return tags
+
+
+def _paler(colour: str) -> str:
+    """A colour, #rrggbb, halfway to white."""
+    return "#" + "".join(f"{(int(colour[place : place + 2], 16) + 255) // 2:02x}" for place in (1, 3, 5))
 
 
 def _what_was_measured(records: Sequence[Record]) -> dict[str, str]:

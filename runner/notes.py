@@ -23,12 +23,17 @@ _LONGEST = 4500
 """Characters of a description; MLflow takes 5,000 of a tag on every server."""
 
 
+_MOST_REASONS = 3
+
+
 def series_note(records: Sequence[Record], cases_not_run: int, report: str) -> str:
     """Of a series: what was run, on what, how many cases passed, why others did not; report is a link."""
     sizes = sorted(int(record.case["size_bytes"]) for record in records)
     span = size_text(sizes[0]) if sizes[0] == sizes[-1] else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     lines = [f"{_what(records[0])}, {span}, on {_where(records)}: {outcome(records, cases_not_run)}."]
-    lines += [f"- {reason}" for reason in dict.fromkeys(filter(None, map(reason_of, records)))]
+    reasons = list(dict.fromkeys(filter(None, map(reason_of, records))))
+    lines += ["", *(f"- {reason}" for reason in reasons[:_MOST_REASONS])]
+    lines += [f"- and {len(reasons) - _MOST_REASONS} more" for _ in reasons[_MOST_REASONS:][:1]]
     return _cut("\n".join([*lines, "", f"A series of one command, whose report is {report}."]))
 
 
@@ -76,7 +81,7 @@ def charts_link(experiment_id: str, command: str) -> str:
     search = quote(f"tags.`{COMMAND_TAG}` = '{command}' and tags.`{SERIES_TAG}` != ''")
     order = quote("tags.`mlflow.runName`")  # by time, MLflow would list commands and hide their series
     place = f"#/experiments/{experiment_id}/runs?searchFilter={search}&orderByKey={order}&orderByAsc=true"
-    return f"[charts of its series]({place}&compareRunsMode=CHART)"
+    return f"[charts of its series]({place}&compareRunsMode=CHART&workflowType=machine_learning)"
 
 
 def _what(record: Record) -> str:

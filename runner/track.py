@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reports import tracked
-from reports.record import load
 from reports.study import Series, studied
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner import attached
@@ -44,11 +43,11 @@ from runner.entries import (
     study_metrics,
     study_parameters,
 )
+from runner.kept import by_command
 from runner.manifest import manifest_of
 from runner.mistakes import RequestError, first_line
 from runner.notes import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
 from runner.secrets import without_secrets
-from runner.store import record_paths
 from runner.views import experiment_tags
 
 COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
@@ -144,7 +143,7 @@ class CommandRun:
         for curve in studied(records):
             self._send_curve(curve, min((record.started for record in records), key=_milliseconds), ended_ms)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            problems = attached.build(Path(folder), records, self._folder, self._command)
+            problems = attached.build(Path(folder), records, self._folder)
             self._send_files(self.run_id, folder)
         links = f"{self._report}, {charts_link(self._experiment_id, self._command)}"
         tags = {
@@ -347,53 +346,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
         epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",
     )
-    parser.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="record files, or folders of them")
+    parser.add_argument(
+        "records", nargs="+", type=Path, metavar="RECORDS", help="record files, bundles, or folders of them"
+    )
     parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
     parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
     try:
         options = parser.parse_args(arguments)
         check_uri(options.uri, "--uri")
-        commands, problems = _by_command(record_paths(options.records))
-        if not commands:
-            raise RequestError(problems[0])
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            commands, problems = by_command(options.records, Path(folder))
+            if not commands:
+                raise RequestError(problems[0])
+            return _send_all(commands, problems, options.uri, options.experiment)
     except ValueError as error:
         print(f"symlab: error: {error}", file=sys.stderr)
         return 2
+
+
+def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:
+    """Send all commands, and say how it went. Gives the exit code."""
     for problem in problems:
         print(f"symlab: warning: left out: {problem}", file=sys.stderr)
     for command, kept in commands.items():
         try:
-            print(f"{command}: {send_folder(kept, options.uri, options.experiment)}")
+            print(f"{command}: {send_folder(kept, uri, experiment)}")
         except TrackingError as error:
-            uri = without_secrets(options.uri)
-            print(f"symlab: error: MLflow at {uri} does not take {command}: {error}", file=sys.stderr)
+            print(f"symlab: error: MLflow at {without_secrets(uri)} does not take {command}: {error}", file=sys.stderr)
             return 1
-    print(f"open it with: {open_command(options.uri)}")
+    print(f"open it with: {open_command(uri)}")
     return 1 if problems else 0
-
-
-def _by_command(paths: Sequence[Path]) -> tuple[dict[str, list[Kept]], list[str]]:
-    """The records in these files by command, and what is wrong with those files that can't be sent."""
-    commands: dict[str, list[Kept]] = {}
-    problems = []
-    for path in paths:
-        try:
-            record = load(path)
-        except ValueError as error:
-            problems.append(str(error))
-            continue
-        if "command" in record.request:
-            commands.setdefault(str(record.request["command"]), []).append(Kept(path.absolute(), record))
-        else:
-            problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
-    for command, kept in list(commands.items()):
-        try:
-            manifest_of(kept[0].path.parent)
-        except ValueError as error:
-            # Without it nobody knows whether these are all of its records.
-            problems.append(str(error))
-            del commands[command]
-    return commands, problems
 
 
 if __name__ == "__main__":
