@@ -9,7 +9,7 @@ made. A machine without bundles has nothing made, and an empty place in the READ
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reports import table
@@ -51,13 +51,13 @@ def refresh(root: Path, is_check: bool = False) -> None:
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
     published = machines(root)
     wanted = texts(root, published)
-    stale = [path for path, text in wanted.items() if _read(path) != text]
-    pictures = {path: records for path, records in drawings(root, published).items() if not _is_of(path, records)}
+    late_texts = stale(wanted)
+    pictures = other_pictures(drawings(root, published))
     if is_check:
-        if late := [str(path.relative_to(root)) for path in (*stale, *pictures)]:
+        if late := [str(path.relative_to(root)) for path in (*late_texts, *pictures)]:
             raise ValueError(f"not as the bundles have it: {', '.join(late)}; run python -m reports published")
         return
-    made = {path: wanted[path].encode() for path in stale}
+    made = {path: wanted[path].encode() for path in late_texts}
     if pictures:
         from reports.figures import picture
 
@@ -66,6 +66,16 @@ def refresh(root: Path, is_check: bool = False) -> None:
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
     print(f"{len(published)} machines published, {len(made)} files made anew")
+
+
+def stale(wanted: Mapping[Path, str]) -> list[Path]:
+    """The files of which the text is not what is wanted."""
+    return [path for path, text in wanted.items() if _read(path) != text]
+
+
+def other_pictures(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
+    """The pictures that do not say that they were drawn from the records that are wanted."""
+    return {path: records for path, records in wanted.items() if not _is_of(path, records)}
 
 
 def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
