@@ -72,19 +72,20 @@ def unpacked(path: Path | str) -> list[Record]:
     return [from_json(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1)]
 
 
-def packed(records: Iterable[Record]) -> bytes:
-    """The bytes of a bundle with these records."""
+def packed(records: Iterable[Record], is_quick: bool = False) -> bytes:
+    """The bytes of a bundle with these records. is_quick: half again as large, in a tenth of the time."""
     data = _lines(records)
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": _DICTIONARY_BYTES}]
+    preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
 
 
-def write(records: Iterable[Record], path: Path | str) -> int:
+def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -> int:
     """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
     path = Path(path)
     if not _is_bundle(path):
         raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
-    data = packed(records)
+    data = packed(records, is_quick)
     write_file(path, data)
     return len(data)
 

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from runner.command import Command, PreparedJob, is_isolated
 from runner.config import FabricRequest
 from runner.console import Console, failures, summary
+from runner.dashboard import open_command
 from runner.environment import capture
 from runner.fabrics import WorldMaker, make_world, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
@@ -26,7 +27,6 @@ from runner.options import program
 from runner.secrets import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
 from runner.surroundings import Surroundings
-from runner.track import open_command
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -285,6 +285,8 @@ class _Session:
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"
             )
         else:
+            for remark in self._mirror.remarks:
+                self._console.say(f"symlab: warning: not attached in MLflow: {remark}")
             self._console.say(f"dashboard: {open_command(uri)}")
 
     def _report(self) -> None:

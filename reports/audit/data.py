@@ -1,7 +1,9 @@
 """Did the data change? What every rank was given, world against world, by the digests that records hold.
 
 Only digests of what each launch gave are compared: that an output is right was found when it was there (check), and
-both sides say so, or there is nothing to compare.
+both sides say so, or there is nothing to compare. Records of schema 2 have no digests. Where both sides were found to
+have the bits of the reference, made from the same seed, they have the same bits, so far as neither the reference nor
+the inputs have changed since: that is said. Inputs with NaN, whose bits nobody promises, are left out of it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from enum import StrEnum
 
 from reports.record import Check, Record, Status
 from reports.text import number, reason_of
+
+_OF_BITS = frozenset({"bytes", "bitwise", "bitwise_fold"})
+"""Methods of a check by which an output has the reference's bits."""
 
 
 class Data(StrEnum):
@@ -74,7 +79,7 @@ def _outcome(record: Record) -> str:
 def _by_digests(ours: Sequence[Check], theirs: Sequence[Check], is_edge: bool) -> Finding:
     for side, checks in (("before", ours), ("after", theirs)):
         if any(check.output_digests is None for check in checks):
-            return Finding(Data.NOT_COMPARABLE, f"both sides were verified; {side} no digests were recorded")
+            return _by_reference(ours, theirs, is_edge, f"{side} no digests were recorded")
     inputs = [{check.input_digests for check in checks} for checks in (ours, theirs)]
     if inputs[0] != inputs[1] or len(inputs[0]) > 1:
         return Finding(Data.NOT_COMPARABLE, f"other inputs: {_first_difference(*(_rows(one) for one in inputs))}")
@@ -87,6 +92,16 @@ def _by_digests(ours: Sequence[Check], theirs: Sequence[Check], is_edge: bool) -
     if is_edge and any(check.method == "bitwise_fold" for check in (*ours, *theirs)):
         return Finding(Data.NOT_COMPARABLE, f"both sides were verified; the bits of NaN are not promised, and {where}")
     return Finding(Data.DIFFERENT, where)
+
+
+def _by_reference(ours: Sequence[Check], theirs: Sequence[Check], is_edge: bool, why: str) -> Finding:
+    """What can be said without digests, of checks without a fault."""
+    methods = {check.method for check in (*ours, *theirs)}
+    if len(methods) == 1 and methods < _OF_BITS and not is_edge:
+        return Finding(Data.BIT_EQUAL, f"by the reference, whose bits both sides have: {why}")
+    if methods == {"bound"}:
+        return Finding(Data.WITHIN_BOUND, f"whether bits are equal nobody knows: {why}")
+    return Finding(Data.NOT_COMPARABLE, f"both sides were verified; {why}")
 
 
 def _outputs(checks: Sequence[Check]) -> list[frozenset[str]]:

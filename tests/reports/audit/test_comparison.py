@@ -75,11 +75,16 @@ def old(record: Record) -> Record:
     )
 
 
+def edge(bits: str = "right", method: str = "bitwise_fold") -> Record:
+    made = one(check=check(bits, method=method))
+    return dataclasses.replace(made, case=made.case | {"inputs": "edge"})
+
+
 @pytest.mark.parametrize(
     ("before", "after", "remark"),
     [
-        (old(one()), one(), "both sides were verified; before no digests were recorded"),
-        (one(), old(one()), "both sides were verified; after no digests were recorded"),
+        (old(edge()), edge(), "both sides were verified; before no digests were recorded"),
+        (edge(), old(edge()), "both sides were verified; after no digests were recorded"),
         (one(), refused("one_shot"), "after: REFUSED (no multicast: the (invented) fabric manager gave none); before"),
         (refused("one_shot"), one(), "before: REFUSED (no multicast: the (invented) fabric manager gave none)"),
         (refused("one_shot"), refused("one_shot"), "on both sides: REFUSED (no multicast"),
@@ -97,14 +102,33 @@ def test_what_is_not_comparable_has_its_reason(before: Record, after: Record, re
 
 
 def test_the_bits_of_nan_are_not_promised() -> None:
-    def edge(bits: str, method: str) -> Record:
-        made = one(check=check(bits, method=method))
-        return dataclasses.replace(made, case=made.case | {"inputs": "edge"})
-
     data, remark = data_of(edge("right", "bitwise_fold"), edge("other", "bitwise_fold"))
     assert (data, "the bits of NaN are not promised" in remark) == (Data.NOT_COMPARABLE, True)
     assert data_of(edge("right", "bytes"), edge("other", "bytes"))[0] is Data.DIFFERENT
     assert data_of(edge("right", "bitwise_fold"), edge("right", "bitwise_fold"))[0] is Data.BIT_EQUAL
+
+
+def edged(record: Record) -> Record:
+    return dataclasses.replace(record, case=record.case | {"inputs": "edge"})
+
+
+@pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])
+def test_without_digests_both_have_the_references_bits(method: str) -> None:
+    new = one(check=check(method=method))
+    for before, after in ((old(new), new), (new, old(new)), (old(new), old(new))):
+        data, remark = data_of(before, after)
+        assert data is Data.BIT_EQUAL
+        assert remark.startswith("by the reference, whose bits both sides have: ")
+    assert data_of(old(new), one(check=check(method="bound")))[0] is Data.NOT_COMPARABLE
+
+
+def test_without_digests_a_bound_is_a_bound() -> None:
+    new = one(check=check(method="bound"))
+    data, remark = data_of(old(new), new)
+    assert (data, remark) == (
+        Data.WITHIN_BOUND,
+        "whether bits are equal nobody knows: before no digests were recorded",
+    )
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.DEADLOCK, Status.TIMEOUT])
@@ -150,8 +174,8 @@ def test_inconclusive_is_named_and_no_finding() -> None:
     found = compare(worlds(noisy), worlds(tuple(reversed(noisy)), first=5))
     assert found.verdict == "VERIFIED: data: 1 BIT-EQUAL; speed: 1 INCONCLUSIVE"
     assert found.exit_code == VERIFIED
-    without = [old(record) for record in worlds(noisy)]
-    assert compare(without, [old(record) for record in worlds(noisy, first=5)]).exit_code == NOT_AUDITABLE
+    without = [[edged(old(record)) for record in worlds(noisy, first=first)] for first in (0, 5)]
+    assert compare(*without).exit_code == NOT_AUDITABLE
 
 
 def test_holm_is_over_all_cases_of_the_comparison() -> None:
