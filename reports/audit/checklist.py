@@ -122,12 +122,12 @@ def check(
     up_to_bytes: int = worker.INPUTS_UP_TO_BYTES,
     source: str = "",
     say: Callable[[str], None] = lambda text: None,
-    ask: Callable[..., tuple[dict[str, Any] | None, str]] = worker.ask,
+    ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
 ) -> Audit:
     """The checklist of one set. places are where it was read from, source names where else it is from. Inputs of cases
     up to up_to_bytes are made again; say is told how far it is. ValueError for a place that can't be read."""
     say("making configurations, cases and inputs again")
-    again, problem = ask(records, up_to_bytes, say)
+    again, problem = (ask or worker.ask)(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)

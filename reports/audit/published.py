@@ -14,12 +14,16 @@ from reports.audit.items import Outcome
 def audit_published(root: Path, say: Callable[[str], None]) -> int:
     """Print what became of each machine; gives the exit code: 0 all verified, 1 a finding, 2 nothing is published.
 
-    ValueError for what can't be read: it is named.
+    ValueError where there is no manifest, or a folder can't be read.
     """
     changed = publish.changes(root)
     for fault in changed:
         print(f"FINDING: {fault}")
-    published = publish.machines(root)
+    try:
+        published = publish.machines(root)
+    except ValueError as error:
+        print(f"FINDING: {error}")
+        return 1
     if not published:
         print("nothing is published")
         return 1 if changed else 2
