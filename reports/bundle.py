@@ -41,7 +41,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     """
     found: list[Record] = []
     for place in map(Path, places):
-        paths = _record_files(place) if place.is_dir() else [place]
+        paths = record_files(place)
         with _no_collections():
             here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
         if not here:
@@ -127,11 +127,14 @@ def _order(record: Record) -> tuple[Any, ...]:
     return (*names, case["world_size"], case["size_bytes"], str(case["algorithm"]), record.id, record.started)
 
 
-def _record_files(folder: Path) -> list[Path]:
+def record_files(place: Path) -> list[Path]:
+    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself."""
+    if not place.is_dir():
+        return [place]
     return sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")
-        for path in folder.rglob(pattern)
+        for path in place.rglob(pattern)
         if path.name not in NOT_RECORDS and path.is_file()
     )
 

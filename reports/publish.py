@@ -2,8 +2,9 @@
 
 reports/published/<machine>/ holds README.md (by hand: the machine and the commands) and bundles. Made from the bundles,
 by `python -m reports published`, are table.md, figure.svg, a picture for each op and world size, and what stands in the
-project's README between `<!-- published: <machine> -->` and `<!-- end -->`. --check says what is not as it would be
-made. A machine without bundles has nothing made, and an empty place in the README.
+project's README between `<!-- published: <machine> -->` and `<!-- end -->`. Last, a manifest has the digest of every
+file of reports/published/. --check says what is not as it would be made, and what is not as the manifest has it. A
+machine without bundles has nothing made, and an empty place in the README.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from reports import table
 from reports.bundle import SUFFIX, digest, read, write_file
 from reports.compare import Section, split
 from reports.record import Record
+from reports.seal import MANIFEST, broken, seal, sealed
 
 PLACE = Path("reports") / "published"
 
@@ -54,8 +56,7 @@ def refresh(root: Path, is_check: bool = False) -> None:
     late_texts = stale(wanted)
     pictures = other_pictures(drawings(root, published))
     if is_check:
-        if late := [str(path.relative_to(root)) for path in (*late_texts, *pictures)]:
-            raise ValueError(f"not as the bundles have it: {', '.join(late)}; run python -m reports published")
+        _refuse_changes(root, [*late_texts, *pictures])
         return
     made = {path: wanted[path].encode() for path in late_texts}
     if pictures:
@@ -65,7 +66,30 @@ def refresh(root: Path, is_check: bool = False) -> None:
     for path, data in made.items():
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
+    if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
+        print(f"{seal(root / PLACE).relative_to(root)}: written")
     print(f"{len(published)} machines published, {len(made)} files made anew")
+
+
+def _is_sealed(folder: Path) -> bool:
+    path = folder / MANIFEST
+    return path.is_file() and path.read_bytes() == sealed(folder)
+
+
+def changes(root: Path) -> list[str]:
+    """What of all that is published is not as its manifest has it, a sentence each. ValueError without a manifest."""
+    folder = root / PLACE
+    return [f"{PLACE.as_posix()}/{fault}" for fault in broken(folder)] if folder.is_dir() else []
+
+
+def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
+    """ValueError naming what is not as it would be made, and what is not as it was sealed."""
+    names = [path.relative_to(root).as_posix() for path in late]
+    parts = [f"not as the bundles have it: {', '.join(names)}"] if names else []
+    if changed := [fault for fault in changes(root) if fault.partition(":")[0] not in names]:
+        parts.append(f"not as it was sealed: {', '.join(changed)}")
+    if parts:
+        raise ValueError(f"{'; '.join(parts)}; run python -m reports published")
 
 
 def stale(wanted: Mapping[Path, str]) -> list[Path]:

@@ -7,7 +7,7 @@ there is named. The exit code: 0 something was verified and nothing was found, 1
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,15 +120,15 @@ def check(
     places: Sequence[Path | str] = (),
     *,
     up_to_bytes: int = worker.INPUTS_UP_TO_BYTES,
-    metrics: Mapping[str, dict[str, float]] | None = None,
+    source: str = "",
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] = worker.ask,
 ) -> Audit:
-    """The checklist of one set. places are where it was read from; say is told how far it is. Inputs of cases up to
-    up_to_bytes are made again. ValueError for a place that can't be read."""
+    """The checklist of one set. places are where it was read from, source names where else it is from. Inputs of cases
+    up to up_to_bytes are made again; say is told how far it is. ValueError for a place that can't be read."""
     say("making configurations, cases and inputs again")
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
-    material = Material(tuple(records), tuple(map(Path, places)), again, problem, metrics=dict(metrics or {}))
+    material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)
     return Audit((*items, kept.gaps(material, items)), len(records))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material
+from reports.bundle import record_files
 from reports.record import Status
 from reports.seal import MANIFEST, broken
 from reports.text import reason_of
@@ -72,21 +73,29 @@ def _ended(material: Material) -> list[Point]:
 def whole(material: Material) -> Item:
     name = "manifest with digests"
     if not material.places:
-        return Item(18, name, (Point(Outcome.NOT_CAPTURED, "the records are not from files: no manifest"),))
+        where = f"{material.source}: " if material.source else ""
+        return Item(18, name, (Point(Outcome.NOT_CAPTURED, f"{where}no files, so no manifest"),))
     points = []
     for place in material.places:
-        folder = _sealed_by(place)
-        if folder is None:
-            points.append(Point(Outcome.NOT_CAPTURED, f"{place.name}: no {MANIFEST} covers it"))
-            continue
-        faults = [one for one in broken(folder) if _concerns(one, folder, place)]
-        lines = len((folder / MANIFEST).read_bytes().splitlines())
-        where = f"{MANIFEST} of {folder.name}"
-        points.append(verified_or(faults, f"{where}: {counted(lines, 'file')} whole", lines, f"files of {folder.name}"))
+        above = _sealed_above(place)
+        below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
+        points += [_whole(folder, place) for folder in ([above] if above else below)]
+        bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
+        if bare:
+            says = f"{place.name}: no {MANIFEST} covers {counted(len(bare), 'file')} of records"
+            points.append(Point(Outcome.NOT_CAPTURED, says))
     return Item(18, name, tuple(dict.fromkeys(points)))
 
 
-def _sealed_by(place: Path) -> Path | None:
+def _whole(folder: Path, place: Path) -> Point:
+    """Whether a folder's manifest holds, as far as it concerns a place."""
+    faults = [one for one in broken(folder) if _concerns(one, folder, place)]
+    lines = len((folder / MANIFEST).read_bytes().splitlines())
+    good = f"{MANIFEST} of {folder.name}: {counted(lines, 'file')}, each as it was"
+    return verified_or(faults, good, lines, f"files of {folder.name}")
+
+
+def _sealed_above(place: Path) -> Path | None:
     """The folder whose manifest covers a place: itself, or the nearest above it."""
     place = place.resolve()
     for folder in (place, *place.parents):
@@ -100,8 +109,8 @@ def _concerns(fault: str, folder: Path, place: Path) -> bool:
     name = fault.partition(":")[0].partition(", line ")[0]
     if name == MANIFEST:
         return True
-    path, place = folder / name, place.resolve()
-    return path == place or place in path.parents
+    path, place = (folder / name).resolve(), place.resolve()
+    return path == place or place in path.parents or place in folder.resolve().parents
 
 
 def replayable(material: Material) -> Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,14 @@ COMMAND_NAME = "command.json"
 @dataclass(frozen=True)
 class Material:
     """One set. places are the files, folders and bundles that it was read from, none for records from elsewhere. again
-    is what the worker answered (see runner/again.py), or None and problem says why. metrics are figures of MLflow by
-    record id and name, empty where the records are not from there."""
+    is what the worker answered (see runner/again.py), or None and problem says why. source names where records come
+    from that are not from files."""
 
     records: tuple[Record, ...]
     places: tuple[Path, ...] = ()
     again: dict[str, Any] | None = None
     problem: str = ""
-    root: Path | None = None
-    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    source: str = ""
 
     @cached_property
     def worlds(self) -> dict[str, list[Record]]:

@@ -258,8 +258,9 @@ def bound(material: Material) -> Item:
             above += [f"{record.id}: busbw is {share:.1%} of the limit"] if share > 1 else []
     points = []
     if shares:
-        found = ", ".join(dict.fromkeys(f"{one.gbps:.1f}" for one in limits(material.timed)))
-        good = f"busbw of {counted(len(shares), 'timing')} is at most {max(shares):.1%} of the measured {found} GB/s"
+        known = [one.gbps for one in limits(material.timed)]
+        good = f"busbw of {counted(len(shares), 'timing')} is at most {max(shares):.1%} of its measured limit"
+        good += f" ({min(known):.1f} to {max(known):.1f} GB/s)"
         points.append(verified_or(above, good, len(shares), "timings above it"))
     if unknown:
         points.append(Point(Outcome.NOT_CAPTURED, f"the link's limit of {counted(unknown, 'timing')}"))
