@@ -35,7 +35,7 @@ def sheet(section: Section) -> Sheet:
 
 def _line(row: Row) -> Line:
     ordered = samples_us(row)
-    values = {f"p{percent}": percentile(ordered, percent) for percent in PERCENTS}
+    values = {f"p{percent}": percentile(ordered, percent, is_sorted=True) for percent in PERCENTS}
     values |= {"min": ordered[0], "max": ordered[-1]}
     ratio = values["p95"] / values["p50"]
     cells = {

@@ -156,12 +156,12 @@ class Timing(_Derived):
     @property
     def p95_us(self) -> float:
         """The 95th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.ordered_us(), 95)
+        return percentile(self.ordered_us(), 95, is_sorted=True)
 
     @property
     def p99_us(self) -> float:
         """The 99th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.ordered_us(), 99)
+        return percentile(self.ordered_us(), 99, is_sorted=True)
 
     @property
     def max_us(self) -> float:
@@ -183,7 +183,7 @@ class Timing(_Derived):
         return busbw_gbps / self.limit.gbps if self.limit is not None and busbw_gbps else None
 
 
-def percentile(values: tuple[float, ...], percent: int) -> float:
+def percentile(values: tuple[float, ...], percent: int, is_sorted: bool = False) -> float:
     """By nearest rank: the smallest of values that at least percent (1 to 100) of them do not exceed."""
-    ordered = sorted(values)
+    ordered = values if is_sorted else sorted(values)
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]

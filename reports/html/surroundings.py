@@ -23,12 +23,15 @@ _READINGS = {
     "power_w": "power (W)",
 }
 
+MOST_OPEN = 16
+"""Groups of so many facts of an environment are shown, larger ones when asked for."""
+
 MOST_DIGESTS = 1000
 """So many lines of digests of data a page has at most: the records have them all."""
 
 
 def environment_part(records: Sequence[Record]) -> Part:
-    """The first environment in full; of each other one what is different; what the GPUs ran at."""
+    """The environment of most cases in full; of each other one what is different; what the GPUs ran at."""
     found: dict[str, list[Record]] = {}
     for record in records:
         text = json.dumps(
@@ -37,7 +40,7 @@ def environment_part(records: Sequence[Record]) -> Part:
         found.setdefault(text, []).append(record)
     blocks: list[Block] = []
     first: dict[str, str] = {}
-    for number, own in enumerate(found.values(), start=1):
+    for number, own in enumerate(sorted(found.values(), key=len, reverse=True), start=1):
         commands = dict.fromkeys(str(record.request.get("command", "")) for record in own)
         name = f"Environment {number}" if len(found) > 1 else "Environment"
         flat = _flat(own[0].environment)
@@ -145,7 +148,7 @@ def _groups(environment: Mapping[str, Any]) -> list[Block]:
             prefix = f"{key}."
             facts = Facts(tuple((name.removeprefix(prefix), text) for name, text in rows))
             title = f"{key.replace('_', ' ')}: {len(rows)} value{'' if len(rows) == 1 else 's'}"
-            blocks.append(Fold(title, (facts,)))
+            blocks.append(Fold(title, (facts,), is_open=len(rows) <= MOST_OPEN))
         else:
             lone.append((key.replace("_", " "), "nothing"))
     return [*([Facts(tuple(lone))] if lone else []), *blocks]
