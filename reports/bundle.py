@@ -23,7 +23,10 @@ from reports.record import Record, from_json, load
 
 SUFFIX = ".jsonl.xz"
 
-_NOT_RECORDS = frozenset({"command.json"})
+VERDICT_NAME = "verdict.json"
+"""What a replay ended with, beside the folders of its records."""
+
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25
@@ -38,7 +41,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     """
     found: list[Record] = []
     for place in map(Path, places):
-        paths = _record_files(place) if place.is_dir() else [place]
+        paths = record_files(place)
         with _no_collections():
             here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
         if not here:
@@ -69,19 +72,20 @@ def unpacked(path: Path | str) -> list[Record]:
     return [from_json(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1)]
 
 
-def packed(records: Iterable[Record]) -> bytes:
-    """The bytes of a bundle with these records."""
+def packed(records: Iterable[Record], is_quick: bool = False) -> bytes:
+    """The bytes of a bundle with these records. is_quick: half again as large, in a tenth of the time."""
     data = _lines(records)
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": _DICTIONARY_BYTES}]
+    preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
 
 
-def write(records: Iterable[Record], path: Path | str) -> int:
+def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -> int:
     """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
     path = Path(path)
     if not _is_bundle(path):
         raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
-    data = packed(records)
+    data = packed(records, is_quick)
     write_file(path, data)
     return len(data)
 
@@ -123,12 +127,15 @@ def _order(record: Record) -> tuple[Any, ...]:
     return (*names, case["world_size"], case["size_bytes"], str(case["algorithm"]), record.id, record.started)
 
 
-def _record_files(folder: Path) -> list[Path]:
+def record_files(place: Path) -> list[Path]:
+    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself."""
+    if not place.is_dir():
+        return [place]
     return sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")
-        for path in folder.rglob(pattern)
-        if path.name not in _NOT_RECORDS and path.is_file()
+        for path in place.rglob(pattern)
+        if path.name not in NOT_RECORDS and path.is_file()
     )
 
 

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.record import Record, Status, Timing
-from reports.study import MEASURES, Series
+from reports.compare import is_baseline
+from reports.record import Check, Record, Status, Timing
+from reports.study import MEASURES, SIGNIFICAND_BITS, Series
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
 INCOMPLETE = "INCOMPLETE"
 """The status tag where cases that were asked for did not run."""
+
+COLOUR_TAG = "mlflow.runColor"
+"""MLflow draws a run in this colour wherever it shows it."""
+
+_ACCUMULATORS = {"native": "#d55e00", "float16": "#009e73", "float32": "#0072b2"}
+"""Of Okabe and Ito's palette, which people who see no red or no green can tell apart."""
 
 _IN_THE_NAME = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size")
 
@@ -36,6 +43,20 @@ def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
     return series
 
 
+def missing_of(kept: Sequence[Kept], missing: Iterable[tuple[int, str]]) -> int:
+    """How many of the missing cases, as pairs of job and id, belong to the series that these records are of."""
+    record = kept[0].record
+    job, beginning = int(record.request.get("job", 0)), f"{record.case['op']}-{record.case['algorithm']}-"
+    return sum(number == job and case.startswith(beginning) for number, case in missing)
+
+
+def ptx_paths(kept: Sequence[Kept]) -> list[Path]:
+    """The files with the PTX of these records' kernels, each once, as far as they are there."""
+    digests = {(one.path.parent, one.record.kernel.ptx_digest) for one in kept if one.record.kernel is not None}
+    paths = (folder / "ptx" / f"{digest.removeprefix('sha256:')}.ptx" for folder, digest in digests)
+    return sorted(path for path in paths if path.is_file())
+
+
 def worst(records: Iterable[Record]) -> Status:
     """The status that speaks for several records; PASSED for none."""
     found = {record.status for record in records}
@@ -55,51 +76,71 @@ def status_tag(records: Sequence[Record], cases_not_run: int = 0) -> str:
 
 
 def metrics_of(record: Record) -> dict[str, float]:
-    """The numbers of a record, as curves over bytes. What is not finite stays in the record: MLflow would change it."""
-    # Not bound_used: it is 1 for every result that is rounded correctly, and would be read as an error.
+    """The numbers of a record, as curves over bytes. What is not finite stays in the record: MLflow would change it.
+
+    MLflow's charts make a section of what stands before the slash, and put these in alphabetical order: bandwidth,
+    errors, latency, and last what the simulator counted.
+    """
     found: dict[str, float] = {}
     if record.check is not None:
-        check = record.check
-        found = {
-            "wrong": check.wrong,
-            "max_ulp_error": check.max_ulp_error,
-            "rms_ulp_error": check.rms_ulp_error,
-            "max_absolute_error": check.max_absolute_error,
-        }
+        found |= _errors(record.check, str(record.case["dtype"]))
     if record.timing is not None:
         found |= _timing_metrics(record.timing, int(record.case["size_bytes"]))
     counters = dict(record.counters)
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112
-        found["link_bytes_busiest"] = max(links.values())
-    found.update(_flat(counters, ""))
+        counters["link_bytes_busiest"] = max(links.values())
+    found |= {f"simulator/{name}": value for name, value in _flat(counters, "")}
     return {key: float(value) for key, value in found.items() if math.isfinite(value)}
+
+
+def _errors(check: Check, dtype: str) -> dict[str, float]:
+    """Relative errors are in units of u, the dtype's unit roundoff, of the results' root mean square: as in studies."""
+    # Not bound_used: it is 1 for every result that is rounded correctly, and would be read as an error.
+    found: dict[str, float] = {
+        "errors/wrong": check.wrong,
+        "errors/max_ulp_error": check.max_ulp_error,
+        "errors/rms_ulp_error": check.rms_ulp_error,
+        "errors/max_absolute_error": check.max_absolute_error,
+    }
+    if dtype in SIGNIFICAND_BITS:
+        for name in ("max_relative_error", "rms_relative_error"):
+            if (value := getattr(check, name)) is not None:
+                found[f"errors/{name}"] = value * 2.0 ** SIGNIFICAND_BITS[dtype]
+    return found
 
 
 def _timing_metrics(timing: Timing, size_bytes: int) -> dict[str, float]:
     """Times in us (time_us is the median), bandwidths in GB/s, and the share of the measured limit where there is
     one."""
     found = {
-        "time_us": timing.median_us,
-        "time_us_min": timing.min_us,
-        "time_us_p95": timing.p95_us,
-        "time_us_p99": timing.p99_us,
-        "time_us_max": timing.max_us,
-        "algbw_gbps": timing.algbw_gbps(size_bytes),
-        "busbw_gbps": timing.busbw_gbps(size_bytes),
+        "latency/time_us": timing.median_us,
+        "latency/time_us_min": timing.min_us,
+        "latency/time_us_p95": timing.p95_us,
+        "latency/time_us_p99": timing.p99_us,
+        "latency/time_us_max": timing.max_us,
+        "bandwidth/algbw_gbps": timing.algbw_gbps(size_bytes),
+        "bandwidth/busbw_gbps": timing.busbw_gbps(size_bytes),
     }
     share = timing.of_limit(size_bytes)
-    return found if share is None else found | {"of_limit": share}
+    return found if share is None else found | {"bandwidth/of_limit": share}
 
 
 def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Counters by name, nested ones as a/b; in letters that MLflow takes."""
+    """Counters by name, nested ones as a_b; in letters that MLflow takes."""
     for key, value in counters.items():
-        name = prefix + re.sub(r"[^\w.\- ]", "_", key)
+        name = prefix + re.sub(r"\W+", "_", key).strip("_")
         if isinstance(value, dict):
-            yield from _flat(value, f"{name}/")
+            yield from _flat(value, f"{name}_")
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             yield name, value
+
+
+def command_metrics(records: Sequence[Record], cases_not_run: int) -> dict[str, float]:
+    """How many cases of a command ended how."""
+    counts = {f"cases/{status.lower()}": sum(one.status is status for one in records) for status in Status}
+    ran = len(records)
+    return {"cases/run": ran, "cases/not_run": cases_not_run, "cases/requested": ran + cases_not_run, **counts}
 
 
 def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
@@ -152,8 +193,13 @@ def study_metrics(curve: Series) -> list[tuple[str, float, int]]:
         values |= {"ranks_agree": float(point.ranks_agree), "results": point.results}
         for key, value in values.items():
             if value is not None and math.isfinite(value):
-                found.append((f"study.{key}", float(value), point.world_size))
+                found.append((f"study/{key}", float(value), point.world_size))
     return found
+
+
+def study_colour(curve: Series) -> dict[str, str]:
+    """A tag for the colour of a study's curve in MLflow's charts: that of its accumulator."""
+    return {COLOUR_TAG: _ACCUMULATORS[curve.accumulator]} if curve.accumulator in _ACCUMULATORS else {}
 
 
 def study_parameters(curve: Series) -> dict[str, Any]:
@@ -163,12 +209,17 @@ def study_parameters(curve: Series) -> dict[str, Any]:
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:
-    """The outcome of a series, and which code ran."""
+    """The outcome of a series, which code ran, and the colour that its algorithm has in every picture: paler for a
+    baseline, whose dashes MLflow does not draw."""
+    from reports.figures import look
+
+    colour = str(look(str(records[0].case["algorithm"]))["color"])
     status = worst(records)
     passed = sum(record.status is Status.PASSED for record in records)
     tags = {
         "status": status_tag(records, cases_not_run),
         "passed": f"{passed}/{len(records) + cases_not_run}",
+        COLOUR_TAG: _paler(colour) if is_baseline(records[0]) else colour,
         **_what_was_measured(records),
         **origin_tags(records),
     }
@@ -180,6 +231,11 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
         if digests := sorted({getattr(kernel, name) for kernel in kernels} - {""}):
             tags[name] = " ".join(digests)
     return tags
+
+
+def _paler(colour: str) -> str:
+    """A colour, #rrggbb, halfway to white."""
+    return "#" + "".join(f"{(int(colour[place : place + 2], 16) + 255) // 2:02x}" for place in (1, 3, 5))
 
 
 def _what_was_measured(records: Sequence[Record]) -> dict[str, str]:

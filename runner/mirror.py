@@ -56,6 +56,8 @@ class Mirror:
         """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records."""
         self._uri = without_secrets(track.uri)
         self._messages, self._answers, self._wait = (connect or in_process)()
+        self.remarks: tuple[str, ...] = ()
+        """After finish: a clause for each part of the report that could not be attached."""
         opening = {"uri": track.uri, "experiment": track.experiment, "request": request, "folder": str(folder)}
         self._tell({"open": opening})
 
@@ -82,6 +84,7 @@ class Mirror:
         if not answer:
             return self._unreachable("the process that sends to it ended without a word")
         said = json.loads(answer)
+        self.remarks = tuple(map(str, said["remarks"]))
         return self._unreachable(said["problem"]) if said["problem"] else str(said["damage"])
 
     def abandon(self, patience_s: float = 2.0) -> None:
@@ -126,9 +129,11 @@ def in_process() -> Connection:
 
 
 def follow(messages: IO[str], answers: IO[str]) -> None:
-    """Do what the messages say until they end; answer once: {"problem": .., "damage": (the database's) ..}, or ""s."""
+    """Do what the messages say until they end; answer once: {"problem": .., "damage": (the database's) ..}, or ""s,
+    "remarks": [what is missing of the report]}."""
     run: CommandRun | None = None
     kept: list[Kept] = []
+    remarks: list[str] = []
     problem, damage, ending = "", "", "KILLED"
     try:
         for line in _drained(messages):
@@ -140,7 +145,7 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
                 kept += some
                 run.send(some)
             elif "finish" in message and run is not None:
-                run.finish(kept)
+                remarks = run.finish(kept)
                 break
     except DatabaseError as error:
         damage = str(error)
@@ -150,7 +155,7 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
         if run is not None:
             run.close(ending)
     with contextlib.suppress(OSError, ValueError):
-        answers.write(json.dumps({"problem": problem, "damage": damage}) + "\n")
+        answers.write(json.dumps({"problem": problem, "damage": damage, "remarks": remarks}) + "\n")
         answers.flush()
 
 

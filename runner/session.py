@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from runner.command import Command, PreparedJob, is_isolated
 from runner.config import FabricRequest
 from runner.console import Console, failures, summary
+from runner.dashboard import open_command
 from runner.environment import capture
 from runner.fabrics import WorldMaker, make_world, settings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
@@ -26,7 +27,6 @@ from runner.options import program
 from runner.secrets import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.store import Store, StoreError
 from runner.surroundings import Surroundings
-from runner.track import open_command
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -108,9 +108,9 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
+        self._console.begin(self._command.case_count)
         self._surroundings.look()
         self._start_mirror()
-        self._console.begin(self._command.case_count)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
         from runner.job import run_job
 
@@ -242,7 +242,6 @@ class _Session:
         """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
         if self._manifest is None:
             return
-        self._surroundings.settle()
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
             self._records,
@@ -286,6 +285,8 @@ class _Session:
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"
             )
         else:
+            for remark in self._mirror.remarks:
+                self._console.say(f"symlab: warning: not attached in MLflow: {remark}")
             self._console.say(f"dashboard: {open_command(uri)}")
 
     def _report(self) -> None:

@@ -9,65 +9,62 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import shlex
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 from reports import tracked
-from reports.record import Status, load
 from reports.study import Series, studied
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
+from runner import attached
 from runner.config import check_uri
+from runner.dashboard import open_command
 from runner.database import make_ready
 from runner.entries import (
     INCOMPLETE,
     Kept,
+    command_metrics,
     differing,
     metrics_of,
+    missing_of,
     origin_tags,
     parameters_of,
+    ptx_paths,
     run_status,
     series_name,
     series_of,
     series_tags,
     status_tag,
+    study_colour,
     study_metrics,
     study_parameters,
 )
-from runner.manifest import MANIFEST_NAME, manifest_of
+from runner.kept import by_command
+from runner.manifest import manifest_of
 from runner.mistakes import RequestError, first_line
+from runner.notes import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
 from runner.secrets import without_secrets
-from runner.store import record_paths
+from runner.views import experiment_tags
 
-COMPLETE_TAG = "symlab.complete"
-_METRICS_A_BATCH, _ENTRIES_A_BATCH = 1000, 100
+COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
+LAYOUT = "2"
+"""How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
+
+_METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
+_CHILDREN = 50_000
+"""More than a command can have: MLflow gives so many runs at once."""
+
+
+Point = tuple[str, float, int, int]
+"""Of a metric: its name, value, time in ms, step."""
 
 
 class TrackingError(RuntimeError):
     """MLflow could not be reached or would not take something; one line."""
-
-
-def open_command(uri: str) -> str:
-    """What opens the dashboard: a command for a database, the address of a server."""
-    resolved = resolved_uri(uri)
-    if resolved.startswith("http"):
-        return resolved
-    return f"{shlex.quote(_mlflow_program())} ui --backend-store-uri {shlex.quote(resolved)}"
-
-
-def _mlflow_program() -> str:
-    """The mlflow of this environment as a shell here can call it: by name, if that finds it, else by path."""
-    beside = Path(sys.executable).with_name("mlflow")
-    found = shutil.which("mlflow")
-    if found is not None and Path(found) == beside:
-        return "mlflow"
-    with contextlib.suppress(ValueError):
-        return str(beside.relative_to(Path.cwd()))
-    return str(beside)
 
 
 class CommandRun:
@@ -87,15 +84,22 @@ class CommandRun:
         self._open: list[str] = []
         self._experiment_id = _experiment(self._client, uri, experiment)
         self._command = str(request["command"])
-        found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''")
-        self._tags = dict(found.data.tags) if found is not None else {}
-        if found is not None:
-            self.run_id = str(found.info.run_id)
+        self._line = " ".join(request.get("command_line", []))
+        found = self._search(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''", 1)
+        self._tags = dict(found[0].data.tags) if found else {}
+        self._children: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+        if found:
+            self.run_id = str(found[0].info.run_id)
+            children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
+            self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
         else:
             self.run_id = self._create_parent(request, manifest.started if manifest is not None else started)
 
     def has(self, kept: Sequence[Kept]) -> bool:
         """Nothing is left to send: the command is there as a whole, or these very records of it are."""
+        if self._tags.get(LAYOUT_TAG) != LAYOUT:
+            return False
         return self._tags.get(COMPLETE_TAG) == "true" or self._tags.get(SENT_TAG) == _digest(kept)
 
     def _create_parent(self, request: dict[str, Any], started: str) -> str:
@@ -107,23 +111,28 @@ class CommandRun:
         parameters = {
             "experiment": request.get("experiment", ""),
             "jobs": request.get("jobs", 1),
-            "command_line": " ".join(request.get("command_line", [])),
+            "command_line": self._line,
         }
-        self._log(run_id, (), parameters, {})
+        self._log(run_id, (), parameters)
         return run_id
 
     def send(self, kept: Sequence[Kept]) -> None:
         """Send all series among these records, each as an ended child run; what is there already is not doubled."""
+        if self._tags.pop(SENT_TAG, ""):
+            self._client.set_tag(self.run_id, SENT_TAG, "")  # the bundle that is there lacks what is sent now
         manifest = manifest_of(self._folder)
         missing = manifest.not_run(one.record for one in kept) if manifest is not None else ()
         for one in kept:
             request = one.record.request
             self._overrides.setdefault(int(request.get("job", 0)), tuple(request.get("overrides", ())))
         for name, members in series_of(kept).items():
-            self._send_series(name, members, _missing_of(members, missing))
+            self._send_series(name, members, missing_of(members, missing))
 
-    def finish(self, kept: Sequence[Kept]) -> None:
-        """Complete the parent: its outcome, the resolved configurations; then end it."""
+    def finish(self, kept: Sequence[Kept]) -> list[str]:
+        """Complete the parent: its outcome, the curves of studies, the report and what goes with it; then end it.
+
+        Gives a sentence for each part of the report that could not be made.
+        """
         manifest = manifest_of(self._folder)
         records = [one.record for one in kept]
         missing = len(manifest.not_run(records)) if manifest is not None else 0
@@ -133,17 +142,24 @@ class CommandRun:
         ended_ms = max(map(_milliseconds, times))
         for curve in studied(records):
             self._send_curve(curve, min((record.started for record in records), key=_milliseconds), ended_ms)
-        counts = {f"cases_{status.lower()}": sum(one.status is status for one in records) for status in Status}
-        counts |= {"cases": len(records), "cases_requested": len(records) + missing, "cases_not_run": missing}
-        tags = {"status": status_tag(records, missing), **origin_tags(records)}
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            problems = attached.build(Path(folder), records, self._folder)
+            self._send_files(self.run_id, folder)
+        links = f"{self._report}, {charts_link(self._experiment_id, self._command)}"
+        tags = {
+            "status": status_tag(records, missing),
+            **origin_tags(records),
+            NOTE_TAG: command_note(records, missing, self._line, links, problems),
+            SENT_TAG: _digest(kept),
+            LAYOUT_TAG: LAYOUT,
+            COMPLETE_TAG: str(not missing).lower(),
+        }
         if manifest is not None:
             tags["outcome"] = manifest.outcome
-        metrics = [(key, float(value), ended_ms, 0) for key, value in counts.items()]
+        metrics = [(key, float(value), ended_ms, 0) for key, value in command_metrics(records, missing).items()]
         self._log(self.run_id, metrics, {}, tags)
-        for path in sorted([*self._folder.glob("*.yaml"), *self._folder.glob(MANIFEST_NAME)]):
-            self._client.log_artifact(self.run_id, str(path), "configuration")
-        self._log(self.run_id, (), {}, {SENT_TAG: _digest(kept), COMPLETE_TAG: str(not missing).lower()})
         self._end(self.run_id, run_status(records, missing), ended_ms)
+        return problems
 
     def close(self, status: str) -> None:
         """End every run that is still open. Never raises: it's the way out."""
@@ -152,46 +168,77 @@ class CommandRun:
                 self._client.set_terminated(run_id, status)
         self._open = []
 
+    @property
+    def _report(self) -> str:
+        return report_link(self._experiment_id, self.run_id)
+
     def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
         records = [one.record for one in kept]
         name = series_name(records[0], differing(self._overrides)[int(records[0].request.get("job", 0))])
-        run_id = self._child(series, name, min((record.started for record in records), key=_milliseconds))
         metrics = [
             (key, value, _milliseconds(record.ended), int(record.case["size_bytes"]))
             for record in records
             for key, value in metrics_of(record).items()
         ]
-        self._log(run_id, metrics, parameters_of(records[0]), series_tags(records, missing))
-        for one in kept:
-            self._client.log_artifact(run_id, str(one.path), RECORDS_FOLDER)
-        for path in sorted({path for one in kept if (path := _ptx_path(one)) is not None}):
-            self._client.log_artifact(run_id, str(path), "ptx")
+        tags = series_tags(records, missing) | {NOTE_TAG: series_note(records, missing, self._report)}
+        started = min((record.started for record in records), key=_milliseconds)
+        run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            for place, paths in ((RECORDS_FOLDER, [one.path for one in kept]), ("ptx", ptx_paths(kept))):
+                if paths:
+                    (Path(folder) / place).mkdir()
+                for path in paths:
+                    (Path(folder) / place / path.name).symlink_to(path)
+            self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 
     def _send_curve(self, curve: Series, started: str, ended_ms: int) -> None:
         """A curve of a study, from several jobs, as an ended child run: metrics with step = world size."""
-        run_id = self._child(f"{tracked.STUDY}{curve.name}", f"study {curve.name}", started)
         metrics = [(key, value, ended_ms, step) for key, value, step in study_metrics(curve)]
-        self._log(run_id, metrics, study_parameters(curve), {"status": "STUDY"})
+        tags = {"status": "STUDY", **study_colour(curve), NOTE_TAG: curve_note(curve, self._report)}
+        name = f"study {curve.name}"
+        run_id = self._child(f"{tracked.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
         self._end(run_id, "FINISHED", ended_ms)
 
-    def _child(self, series: str, name: str, started: str) -> str:
-        """The run of a series, found or made."""
-        found = self._find(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = '{series}'")
-        if found is not None:
-            return str(found.info.run_id)
-        tags = {COMMAND_TAG: self._command, SERIES_TAG: series, PARENT_TAG: self.run_id}
-        return self._create(name, tags, started)
+    def _child(
+        self,
+        series: str,
+        name: str,
+        started: str,
+        metrics: Sequence[Any],
+        parameters: dict[str, Any],
+        tags: dict[str, str],
+    ) -> str:
+        """The run of a series, found or made, with all of this logged."""
+        run_id = self._children.get(series)
+        if run_id is None:
+            own = {COMMAND_TAG: self._command, SERIES_TAG: series, PARENT_TAG: self.run_id}
+            run_id = self._children[series] = self._create(name, own | tags, started)
+            tags = {}
+        self._log(run_id, metrics, parameters, tags)
+        return run_id
 
-    def _find(self, filter_string: str) -> Any:
-        found = self._client.search_runs([self._experiment_id], filter_string, max_results=1)
-        return found[0] if found else None
+    def _search(self, filter_string: str, most: int) -> list[Any]:
+        return list(self._client.search_runs([self._experiment_id], filter_string, max_results=most))
 
     def _create(self, name: str, tags: dict[str, str], started: str) -> str:
         start_ms = _milliseconds(started) if started else None
-        run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=tags)
+        texts = {key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}
+        run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=texts)
         self._open.append(str(run.info.run_id))
+        self._places[self._open[-1]] = str(run.info.artifact_uri)
         return self._open[-1]
+
+    def _send_files(self, run_id: str, folder: str) -> None:
+        """All files of a folder as artifacts. Of a run that was made here it is known where they go: MLflow would ask
+        for the whole run first."""
+        if run_id not in self._places:
+            self._client.log_artifacts(run_id, folder)
+            return
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        place = get_artifact_repository(self._places[run_id], tracking_uri=self._client.tracking_uri)
+        place.log_artifacts(folder)
 
     def _end(self, run_id: str, status: str, ended_ms: int) -> None:
         self._client.set_terminated(run_id, status, ended_ms)
@@ -200,34 +247,26 @@ class CommandRun:
     def _log(
         self,
         run_id: str,
-        metrics: Sequence[tuple[str, float, int, int]],
+        metrics: Sequence[Point],
         parameters: dict[str, Any],
-        tags: dict[str, Any],
+        tags: dict[str, Any] | None = None,
     ) -> None:
+        """In as few batches as MLflow takes: each is a transaction."""
         from mlflow.entities import Metric, Param, RunTag
 
-        for some in _batches([Metric(*metric) for metric in metrics], _METRICS_A_BATCH):
-            self._client.log_batch(run_id, metrics=some)
-        for some in _batches([Param(key, str(value)[:6000]) for key, value in parameters.items()], _ENTRIES_A_BATCH):
-            self._client.log_batch(run_id, params=some)
-        for some in _batches([RunTag(key, str(value)[:5000]) for key, value in tags.items()], _ENTRIES_A_BATCH):
-            self._client.log_batch(run_id, tags=some)
-
-
-def _ptx_path(one: Kept) -> Path | None:
-    if one.record.kernel is None:
-        return None
-    path = one.path.parent / "ptx" / f"{one.record.kernel.ptx_digest.removeprefix('sha256:')}.ptx"
-    return path if path.is_file() else None
+        texts = [RunTag(key, str(value)[:_LONGEST_TAG]) for key, value in (tags or {}).items()]
+        values = [Param(key, str(value)[:6000]) for key, value in parameters.items()]
+        points = [Metric(*metric) for metric in metrics]
+        while texts or values or points:
+            some, texts = texts[:_ENTRIES_A_BATCH], texts[_ENTRIES_A_BATCH:]
+            others, values = values[:_ENTRIES_A_BATCH], values[_ENTRIES_A_BATCH:]
+            room = _METRICS_A_BATCH - len(some) - len(others)
+            self._client.log_batch(run_id, metrics=points[:room], params=others, tags=some)
+            points = points[room:]
 
 
 def _milliseconds(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
-
-
-def _batches(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def prepare(uri: str) -> None:
@@ -253,25 +292,21 @@ def _client(uri: str) -> Any:
 
 
 def _experiment(client: Any, uri: str, name: str) -> str:
-    """The experiment's id, made if it's missing; for a database in a file with its artifacts in a folder beside it."""
+    """The experiment's id, made if it's missing; for a database in a file with its artifacts in a folder beside it.
+    Its views and its description are there afterwards."""
     found = client.get_experiment_by_name(name)
     if found is None:
         path = database_path(resolved_uri(uri))
         beside = (path.parent / "mlartifacts").as_uri() if path is not None else None
-        try:
-            return str(client.create_experiment(name, artifact_location=beside))
-        except Exception:
-            found = client.get_experiment_by_name(name)  # another command may have been quicker
-            if found is None:
-                raise
+        # Another command may be quicker.
+        with contextlib.suppress(Exception):
+            client.create_experiment(name, artifact_location=beside)
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise TrackingError(f"the experiment {name} can't be made")
+    for key, value in experiment_tags(found.tags, time.time_ns() // 1_000_000).items():
+        client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)
-
-
-def _missing_of(kept: Sequence[Kept], missing: Iterable[tuple[int, str]]) -> int:
-    """How many of the missing cases, as pairs of job and id, belong to the series that these records are of."""
-    record = kept[0].record
-    job, beginning = int(record.request.get("job", 0)), f"{record.case['op']}-{record.case['algorithm']}-"
-    return sum(number == job and case.startswith(beginning) for number, case in missing)
 
 
 def _digest(kept: Sequence[Kept]) -> str:
@@ -288,8 +323,8 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
         if run.has(kept):
             return f"already sent, as run {run.run_id}: nothing done"
         run.send(kept)
-        run.finish(kept)
-        return f"{len(kept)} records sent as run {run.run_id}"
+        problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
+        return f"{len(kept)} records sent as run {run.run_id}{''.join(problems)}"
     except Exception as error:
         raise error if isinstance(error, TrackingError) else TrackingError(first_line(error)) from error
     finally:
@@ -311,53 +346,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
         epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",
     )
-    parser.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="record files, or folders of them")
+    parser.add_argument(
+        "records", nargs="+", type=Path, metavar="RECORDS", help="record files, bundles, or folders of them"
+    )
     parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
     parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
     try:
         options = parser.parse_args(arguments)
         check_uri(options.uri, "--uri")
-        commands, problems = _by_command(record_paths(options.records))
-        if not commands:
-            raise RequestError(problems[0])
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            commands, problems = by_command(options.records, Path(folder))
+            if not commands:
+                raise RequestError(problems[0])
+            return _send_all(commands, problems, options.uri, options.experiment)
     except ValueError as error:
         print(f"symlab: error: {error}", file=sys.stderr)
         return 2
+
+
+def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:
+    """Send all commands, and say how it went. Gives the exit code."""
     for problem in problems:
         print(f"symlab: warning: left out: {problem}", file=sys.stderr)
     for command, kept in commands.items():
         try:
-            print(f"{command}: {send_folder(kept, options.uri, options.experiment)}")
+            print(f"{command}: {send_folder(kept, uri, experiment)}")
         except TrackingError as error:
-            uri = without_secrets(options.uri)
-            print(f"symlab: error: MLflow at {uri} does not take {command}: {error}", file=sys.stderr)
+            print(f"symlab: error: MLflow at {without_secrets(uri)} does not take {command}: {error}", file=sys.stderr)
             return 1
-    print(f"open it with: {open_command(options.uri)}")
+    print(f"open it with: {open_command(uri)}")
     return 1 if problems else 0
-
-
-def _by_command(paths: Sequence[Path]) -> tuple[dict[str, list[Kept]], list[str]]:
-    """The records in these files by command, and what is wrong with those files that can't be sent."""
-    commands: dict[str, list[Kept]] = {}
-    problems = []
-    for path in paths:
-        try:
-            record = load(path)
-        except ValueError as error:
-            problems.append(str(error))
-            continue
-        if "command" in record.request:
-            commands.setdefault(str(record.request["command"]), []).append(Kept(path.absolute(), record))
-        else:
-            problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
-    for command, kept in list(commands.items()):
-        try:
-            manifest_of(kept[0].path.parent)
-        except ValueError as error:
-            # Without it nobody knows whether these are all of its records.
-            problems.append(str(error))
-            del commands[command]
-    return commands, problems
 
 
 if __name__ == "__main__":

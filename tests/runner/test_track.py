@@ -37,7 +37,7 @@ def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, 
     (parent,) = runs["parents"]
     assert (parent.info.run_name, parent.info.status) == ("allreduce_bf16", "FINISHED")
     assert parent.data.params["experiment"] == "allreduce_bf16"
-    assert (parent.data.metrics["cases"], parent.data.metrics["cases_passed"]) == (8, 8)
+    assert (parent.data.metrics["cases/run"], parent.data.metrics["cases/passed"]) == (8, 8)
     assert sorted(run.info.run_name for run in runs["children"]) == [
         f"all_reduce/{name} bfloat16/float32 n8"
         for name in ("multimem_one_shot", "multimem_two_shot", "one_shot", "two_shot")
@@ -64,16 +64,20 @@ def test_metrics_are_curves_over_bytes_and_artifacts_are_there(
     client = MlflowClient(tracking_uri=database)
     runs = mlflow_runs("curves")
     child = runs["children"][0].info.run_id
-    history = client.get_metric_history(child, "instructions")
+    history = client.get_metric_history(child, "simulator/instructions")
     assert sorted((one.step, one.value) for one in history) == [(8, 2000.0), (16, 2000.0), (64, 2000.0)]
-    assert sorted(one.step for one in client.get_metric_history(child, "max_ulp_error")) == [8, 16, 64]
-    assert "bytes/read _own_" in runs["children"][0].data.metrics
-    assert runs["children"][0].data.metrics["link_bytes_busiest"] == 9
+    assert sorted(one.step for one in client.get_metric_history(child, "errors/max_ulp_error")) == [8, 16, 64]
+    assert "simulator/bytes_read_own" in runs["children"][0].data.metrics
+    assert runs["children"][0].data.metrics["simulator/link_bytes_busiest"] == 9
     assert not any("links" in key for key in runs["children"][0].data.metrics)
     assert len(client.list_artifacts(child, "records")) == 3
     assert [one.path.endswith(".ptx") for one in client.list_artifacts(child, "ptx")] == [True]
     configuration = client.list_artifacts(runs["parents"][0].info.run_id, "configuration")
-    assert [one.path.partition("/")[2] for one in configuration] == ["command.json", "configuration.yaml"]
+    assert [one.path.partition("/")[2] for one in configuration] == [
+        "command.json",
+        "configuration.yaml",
+        "manifest.sha256",
+    ]
     database_folder = Path(database.removeprefix("sqlite:///")).parent
     assert (database_folder / "mlartifacts").is_dir()
 
@@ -192,10 +196,10 @@ def test_a_database_that_can_not_be_made_costs_a_warning(symlab: Symlab, tmp_pat
 def test_a_failure_in_the_middle_ends_the_runs(
     symlab: Symlab, database: str, mlflow_runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> dict[str, Any]:
+    def broken(*_: Any) -> None:
         raise RuntimeError("the server went away")
 
-    monkeypatch.setattr(track, "series_tags", broken)
+    monkeypatch.setattr(track.CommandRun, "_send_files", broken)
     done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=middle", track=True)
     assert done.code == 0
     assert "the server went away" in done.out
@@ -283,8 +287,8 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
     done = symlab("sizes=[8]", "algorithms=one_shot")
     (path,) = record_files(done.folder)
     metrics = metrics_of(load(path))
-    assert "max_absolute_error" not in metrics
-    assert metrics["wrong"] == 3
+    assert "errors/max_absolute_error" not in metrics
+    assert metrics["errors/wrong"] == 3
 
 
 @pytest.mark.parametrize("connect", [in_thread, in_process])
@@ -313,7 +317,7 @@ def test_an_interrupted_command_is_incomplete_whoever_sends_it(
         assert (parent.info.status, parent.data.tags["status"]) == ("KILLED", "INCOMPLETE")
         assert (parent.data.tags["outcome"], parent.data.tags[track.COMPLETE_TAG]) == ("interrupted", "false")
         metrics = parent.data.metrics
-        assert [metrics[key] for key in ("cases", "cases_requested", "cases_not_run")] == [1, 4, 3]
+        assert [metrics[f"cases/{key}"] for key in ("run", "requested", "not_run")] == [1, 4, 3]
         (child,) = mlflow_runs(name)["children"]
         assert (child.info.status, child.data.tags["passed"]) == ("KILLED", "1/2")
 
@@ -325,7 +329,7 @@ def test_an_interrupt_before_any_case_is_not_passed(
     symlab("sizes=[8]", f"track.uri={database}", "track.experiment=none_ran", track=True)
     (parent,) = mlflow_runs("none_ran")["parents"]
     assert (parent.info.status, parent.data.tags["status"]) == ("KILLED", "INCOMPLETE")
-    assert (parent.data.metrics["cases"], parent.data.metrics["cases_not_run"]) == (0, 2)
+    assert (parent.data.metrics["cases/run"], parent.data.metrics["cases/not_run"]) == (0, 2)
 
 
 def test_a_killed_command_is_incomplete(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
@@ -355,7 +359,7 @@ def test_times_and_user_are_those_of_the_records(symlab: Symlab, database: str, 
     child = min(runs["children"], key=lambda run: run.info.start_time)
     assert child.info.start_time == pytest.approx(datetime.fromisoformat(begun).timestamp() * 1000, abs=1)
     assert runs["parents"][0].info.start_time <= child.info.start_time
-    assert "bound_used" not in child.data.metrics
+    assert not any("bound_used" in key for key in child.data.metrics)
     assert child.data.params["sizes"] == "8"
     assert child.data.tags["counters"] == "sums over all ranks and all launches"
     assert child.data.tags["source_digest"].startswith("sha256:")

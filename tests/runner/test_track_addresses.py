@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reports.tracked import resolved_uri
-from runner.track import open_command
+from runner.dashboard import open_command
 
 
 def test_a_relative_database_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

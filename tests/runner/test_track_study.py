@@ -26,7 +26,7 @@ def test_a_study_is_a_run_a_curve_with_world_sizes_as_steps(symlab: Symlab, data
     assert curve.data.params["world_sizes"] == "2 3 4"
     assert curve.data.tags["mlflow.parentRunId"] == runs["parents"][0].info.run_id
     client = MlflowClient(tracking_uri=database)
-    for name in ("study.rms_ulp_error", "study.max_ulp_error", "study.ranks_agree"):
+    for name in ("study/rms_ulp_error", "study/max_ulp_error", "study/ranks_agree"):
         history = client.get_metric_history(curve.info.run_id, name)
         assert sorted(one.step for one in history) == [2, 3, 4], name
     (folder,) = (done.folder / "records").iterdir()

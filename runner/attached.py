@@ -1,0 +1,75 @@
+"""What a command's run in MLflow holds beside its numbers: the report, pictures, the table, all records in one bundle.
+
+Files are made in a folder, which is then sent as it is. What can't be made is said, and hurts nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from reports import bundle, table
+from reports.record import Record
+from reports.seal import MANIFEST
+from reports.study import markdown, studied
+from reports.tracked import BUNDLE_NAME
+from runner.manifest import MANIFEST_NAME
+from runner.mistakes import first_line
+
+REPORT_NAME, TABLE_NAME = "report.html", "table.md"
+CONFIGURATION_FOLDER, FIGURES_FOLDER = "configuration", "figures"
+
+
+def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
+    """Make everything in folder, from the records and the folder they lie in; of no records there is no report. Gives
+    a sentence for each thing that could not be made."""
+    makers: dict[str, Callable[[], object]] = {
+        CONFIGURATION_FOLDER: lambda: _configuration(folder / CONFIGURATION_FOLDER, origin)
+    }
+    if records:
+        makers |= {
+            BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
+            TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(_tables(records), encoding="utf-8"),
+            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records), encoding="utf-8"),
+            FIGURES_FOLDER: lambda: _figures(folder / FIGURES_FOLDER, records),
+        }
+    problems = []
+    for name, make in makers.items():
+        try:
+            make()
+        except Exception as error:
+            problems.append(f"{name}: {first_line(error)}")
+    return problems
+
+
+def _configuration(folder: Path, origin: Path) -> None:
+    """What was asked for and how it ended, and the manifest of the records' folder."""
+    folder.mkdir()
+    for path in [*origin.glob("*.yaml"), origin / MANIFEST_NAME, origin / MANIFEST]:
+        if path.is_file():
+            shutil.copyfile(path, folder / path.name)
+
+
+def _tables(records: Sequence[Record]) -> str:
+    curves = studied(records)
+    return "\n".join([table.markdown(records), *([markdown(curves)] if curves else [])])
+
+
+def _page(records: Sequence[Record]) -> str:
+    from reports.html import page
+
+    return page(records)
+
+
+def _figures(folder: Path, records: Sequence[Record]) -> None:
+    """The pictures that these records give, each as SVG and as PNG."""
+    from reports.figures import SUFFIXES, draw, draw_study
+
+    folder.mkdir()
+    curves = studied(records)
+    for suffix in SUFFIXES:
+        if any(record.timing is not None and record.case["size_bytes"] for record in records):
+            draw(records, folder / f"time_and_bandwidth{suffix}")
+        if curves:
+            draw_study(curves, records, folder / f"errors_over_ranks{suffix}")
