@@ -9,13 +9,15 @@ import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
-from reports import figures
+from kernels.catalogue import SPECS
+from reports import accuracy, figures, spread
 from reports.bundle import digest
-from reports.compare import split
-from reports.figures import curves, style
-from reports.record import LinkLimit
+from reports.compare import rows, split
+from reports.figures import curves, distribution, numerics, style
+from reports.record import Check, LinkLimit
 from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study
 
 ROOT = Path(__file__).parents[2]
@@ -154,3 +156,99 @@ def test_what_can_not_be_drawn(tmp_path: Path) -> None:
         figures.draw(RECORDS, tmp_path / "x.pdf")
     assert split([refused()])[0] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_algorithms_of_an_op_differ_clearly() -> None:
+    """In colour or marker, whatever their dashes; ours, of which lines are solid, as far as there are colours."""
+    ops: dict[str, set[str]] = {}
+    for spec in SPECS:
+        ops.setdefault(spec.op, set()).add(spec.algorithm)
+    assert len(ops) == 8
+    baselines = {"nccl", "nvshmem", "torch/one_shot", "torch/two_shot", "torch/multimem"}
+    for op, ours in ops.items():
+        looks = [tuple(figures.look(name).values()) for name in ours | baselines]
+        assert len(set(looks)) == len(looks), op
+        colours = {figures.look(name)["color"] for name in ours}
+        assert len(colours) == min(len(ours), len(style.COLOURS)), op
+        assert ours | baselines <= set(style.KNOWN), op
+
+
+def test_pictures_for_a_page_have_ids_of_their_own_and_are_named_for_who_hears_them() -> None:
+    judged = rows(figures.drawable(RECORDS)[0])
+    first, second = (style.inline(lambda: curves.single(judged, "median_us"), key, 'a "label" <b>') for key in "ab")
+    ids = [set(re.findall(r'\bid="([^"]+)"', text)) for text in (first, second)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    for text, own in zip((first, second), ids, strict=True):
+        assert set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", text)) <= own
+        assert 'role="img" aria-label="a &quot;label&quot; &lt;b&gt;"' in text
+        assert "<metadata" not in text
+        assert not re.search(r"http|<style|<!--", text.replace("http://www.w3.org/2000/svg", ""))
+        xml.etree.ElementTree.fromstring(text)
+    assert "1 KiB" in first
+
+
+def test_samples_are_drawn_where_they_lie() -> None:
+    judged = rows(figures.drawable(RECORDS)[0])
+    axes = distribution.single(judged).get_axes()[0]
+    strokes, lines, bars = ([one for one in axes.patches if one.get_linewidth() == width] for width in (0.5, 0.7, 2.4))
+    assert len(strokes) == len(lines) == len(bars) == 2
+    for line, bar, stroke, name in zip(lines, bars, strokes, ("one_shot", "nccl"), strict=True):
+        for number, row in enumerate(row for row in judged if row.algorithm == name):
+            samples, middle = spread.samples_us(row), row.figure("median_us") or 0
+            assert len(samples) == 150
+            ends = [y for _, y in line.get_path().vertices[2 * number : 2 * number + 2]]
+            assert ends == pytest.approx([samples[0] / middle - 1, samples[-1] / middle - 1])
+            low, high = (y for _, y in bar.get_path().vertices[2 * number : 2 * number + 2])
+            assert (low, high) == pytest.approx((samples[7] / middle - 1, samples[142] / middle - 1))
+        heights = {float(y) for _, y in stroke.get_path().vertices}
+        drawn_of = {sample / (row.figure("median_us") or 0) - 1 for row in judged for sample in spread.samples_us(row)}
+        assert len(heights) > 50
+        assert all(min(abs(height - one) for one in drawn_of) < 1e-12 for height in heights)
+
+
+def test_strokes_that_cover_one_another_are_drawn_once() -> None:
+    crowd = numpy.linspace(-0.001, 0.001, 5000)
+    kept = distribution.thinned(numpy.concatenate([[-0.5], crowd, [3.0]]))
+    assert len(kept) < 10
+    assert kept[0] == -0.5
+    assert kept[-1] == 3.0
+    apart = numpy.array([-0.04, -0.02, 0.0, 0.02, 0.04])
+    assert list(distribution.thinned(apart)) == list(apart)
+
+
+def with_errors(algorithm: str, size_bytes: int, ulps: int, **changes: Any) -> Any:
+    check = Check("bitwise", 9, 0, 0.5, ulps, 0.5, True, 2, True, max_relative_error=0.1, rms_relative_error=0.01)
+    return record(algorithm, size_bytes, check=check, **changes)
+
+
+def test_errors_over_sizes_are_the_largest_of_all_worlds() -> None:
+    records = [
+        with_errors("one_shot", size, 7 * world + size // KIB, world=world)
+        for size in (KIB, 4 * KIB)
+        for world in (0, 1)
+    ]
+    (group,) = accuracy.groups(records)
+    axes = numerics.figure([group]).get_axes()
+    assert [one.get_ylabel() for one in axes] == ["largest error, ulp", "root-mean-square error, u * results' rms"]
+    (line,) = axes[0].get_lines()
+    assert list(line.get_xdata()) == [KIB, 4 * KIB]
+    assert list(line.get_ydata()) == [8, 11]
+    assert axes[1].get_lines()[0].get_ydata() == pytest.approx([0.01 * 2**8] * 2)
+
+
+def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours() -> None:
+    looks = [style.error_style("one_shot", name) for name in ("float32", "native", "float16", "library")]
+    assert len({str(look["linestyle"]) for look in looks}) == 4
+    assert {look["color"] for look in looks} == {figures.look("one_shot")["color"]}
+
+
+@pytest.mark.parametrize("what", ["curves", "distribution", "numerics"])
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_every_kind_of_picture_is_a_file(what: str, suffix: str, tmp_path: Path) -> None:
+    records = [with_errors("one_shot", size, 3) for size in (KIB, MIB)]
+    path = tmp_path / f"x.{suffix}"
+    figures.draw(records, path, what)
+    assert path.stat().st_size > 5_000
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.draw([refused()], path, what)
