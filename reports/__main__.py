@@ -149,6 +149,8 @@ def _bundle(options: argparse.Namespace) -> None:
 def _html(options: argparse.Namespace) -> None:
     if options.output.suffix not in (".html", ".htm"):
         raise ValueError(f"{options.output}: a report's name ends in .html")
+    if not options.output.absolute().parent.is_dir():
+        raise ValueError(f"{options.output}: can't be written (there is no such folder)")
     records = _read(options)
     from reports.html import page
 

@@ -127,4 +127,4 @@ def _rendered(**values: Any) -> str:
     environment.globals |= {"raw": Markup, "key": KEY}
     environment.globals["style"] = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
     environment.globals["script"] = Markup((_FOLDER / "page.js").read_text(encoding="utf-8"))
-    return environment.get_template("page.html.j2").render(**values)
+    return environment.get_template("page.html.j2").render(**values).strip() + "\n"

@@ -12,7 +12,8 @@ import pytest
 
 from reports import bundle
 from reports.__main__ import main
-from reports.table import plain
+from reports.html import figures_of
+from reports.table import json_text, plain
 from tests.reports.synthetic import KIB, MIB, study
 
 ROOT = Path(__file__).parents[2]
@@ -72,9 +73,38 @@ def test_a_picture(folder: Path, tmp_path: Path, name: str, capsys: pytest.Captu
     assert (tmp_path / name).stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("kind", ["curves", "distribution", "numerics"])
+def test_a_picture_of_each_kind(
+    folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[int, str]] = []
+    monkeypatch.setattr("reports.figures.draw", lambda records, path, what: asked.append((len(records), what)))
+    assert main(["figure", str(folder), "--kind", kind, "-o", str(tmp_path / "x.png")]) == 0
+    assert asked == [(len(RECORDS), kind)]
+
+
+def test_a_report(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["html", str(folder), "--title", "of <today>"]) == 0
+    path = tmp_path / "report.html"
+    assert capsys.readouterr().out == f"report.html: {len(RECORDS)} records, {path.stat().st_size} bytes\n"
+    text = path.read_text(encoding="utf-8")
+    assert "<h1>of &lt;today&gt;</h1>" in text
+    assert figures_of(text) == json.loads(json_text(bundle.read([folder])))
+    assert main(["html", str(folder), "-o", str(tmp_path / "other.html")]) == 0
+    assert (tmp_path / "other.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["html", "ok.json", "-o", "x.pdf"], "x.pdf: a report's name ends in .html"),
+        (["html", "ok.json", "-o", "gone/x.html"], "x.html: can't be written"),
+        (["html", "gone.json"], "gone.json: can't be read"),
+        (["figure", "ok.json", "--kind", "pie", "-o", "x.svg"], "invalid choice: 'pie'"),
+        (["figure", "simulated.json", "--kind", "distribution", "-o", "x.svg"], "only real hardware gives one"),
         ([], "the following arguments are required: COMMAND; see python -m reports --help"),
         (["table"], "required: RECORDS; see python -m reports table --help"),
         (["table", "gone.json"], "gone.json: can't be read"),
@@ -127,7 +157,7 @@ def test_it_is_there_in_less_than_a_second_of_its_own_time(folder: Path) -> None
     program = (
         "import sys, time; from reports.__main__ import main; "
         f"main(['table', {str(folder)!r}]); "
-        "heavy = {'matplotlib', 'numpy', 'torch', 'mlflow', 'hydra', 'rich', 'runner', 'kernels', 'simulator'}; "
+        "heavy = {'matplotlib', 'jinja2', 'numpy', 'scipy', 'torch', 'mlflow', 'hydra', 'rich', 'runner', 'kernels'}; "
         "print(time.process_time(), *sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
