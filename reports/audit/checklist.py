@@ -45,6 +45,7 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
 
 _COLUMNS = ("#", "item", "outcome", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
+_STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ _COLUMNS = (
 _NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)"})
 _TIMED = frozenset(_COLUMNS[4:-1])
 """Columns that are there only where some times could be compared."""
+_TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
+"""Columns that are there only where there were worlds enough for a verdict."""
 
 _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 
@@ -32,7 +34,9 @@ def sheets_of(comparison: Comparison) -> tuple[Sheet, ...]:
     """A sheet for each job's cases, then what differs, then what only one set has."""
     numbers = _numbers(comparison.cases)
     judged = any(case.speed.ratio is not None for case in comparison.cases)
-    columns = tuple(column for column in _COLUMNS if judged or column not in _TIMED)
+    tested = any(case.speed.p is not None for case in comparison.cases)
+    absent = (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
+    columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
     for case in sorted(comparison.cases, key=lambda one: int(one.pair.first.case["size_bytes"])):
         line = Line({name: cell for name, cell in _cells(case, numbers).items() if name in columns}, _styles(case))
