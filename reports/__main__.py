@@ -152,7 +152,7 @@ def _html(options: argparse.Namespace) -> None:
     records = _read(options)
     from reports.html import page
 
-    data = page(records, options.title).encode("utf-8")
+    data = page(records, options.title, is_alone=True).encode("utf-8")
     bundle.write_file(options.output, data)
     print(f"{options.output}: {len(records)} records, {len(data)} bytes")
 

@@ -59,7 +59,7 @@ LATER = {"later": True}
 
 def encoded(value: Any) -> Any:
     """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
-    if dataclasses.is_dataclass(value):
+    if hasattr(type(value), "__dataclass_fields__"):
         found = {}
         for name, is_later in _written(value.__class__):
             item = getattr(value, name)

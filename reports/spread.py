@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from reports.compare import Row, Section, rows
 from reports.sheet import Line, Sheet
 from reports.text import size_text
@@ -21,7 +23,7 @@ CAPTION = (
 
 def samples_us(row: Row) -> tuple[float, ...]:
     """The samples of all worlds of a row, in ascending order: microseconds a call, the maximum over ranks."""
-    return tuple(sorted(sample for timing in row.timings for sample in timing.per_iteration_us()))
+    return tuple(sorted(chain.from_iterable(timing.ordered_us() for timing in row.timings)))
 
 
 def sheet(section: Section) -> Sheet:

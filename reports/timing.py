@@ -54,9 +54,10 @@ class LinkLimit:
 class _Derived:
     """What is worked out once from a timing's samples, and is no field of it."""
 
-    __slots__ = ("_maxima", "_ordered")
+    __slots__ = ("_maxima", "_median", "_ordered")
 
     _maxima: tuple[float, ...]
+    _median: float
     _ordered: tuple[float, ...]
 
 
@@ -151,7 +152,11 @@ class Timing(_Derived):
     @property
     def median_us(self) -> float:
         """The median of per_iteration_us: the time that tables show."""
-        return statistics.median(self.ordered_us())
+        try:
+            return self._median
+        except AttributeError:
+            object.__setattr__(self, "_median", statistics.median(self.ordered_us()))
+            return self._median
 
     @property
     def p95_us(self) -> float:
