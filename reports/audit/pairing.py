@@ -25,8 +25,8 @@ class Pair:
 def paired(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
     """All cases of both sets, each once, in order of appearance: those of before, then those that only after has.
 
-    Case ids do not say how a case was timed, for which architecture, or on what fabric settings. Where a set has several
-    such ways, each is a case of its own; where each set has one way left over, these are a pair all the same.
+    Case ids do not say how a case was timed, for which architecture, or on what fabric settings. Where a set has
+    several such ways, each is a case of its own; where each set has one way left over, these are a pair all the same.
     """
     sides = [_by_case(records) for records in (before, after)]
     found = []
