@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check audit bench clean
 
 demo: $(INSTALLED)
 	@$(RUN) runner +exp=allreduce_bf16
@@ -22,6 +22,10 @@ check: $(INSTALLED)
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
+
+# All that is published: the seal, tables and pictures as the records make them, and each machine's records audited.
+audit: $(INSTALLED)
+	@$(RUN) reports published --audit
 
 bench: .venv/.bench
 	@.venv/bin/python tests/benchmarks/bench_simulator.py

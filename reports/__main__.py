@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reports import bundle, study, table
+from reports.audit import command as audit
 from reports.record import Record
 
 FORMATS = ("text", "markdown", "csv", "json")
@@ -31,10 +32,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Gives the exit code: 0 done, 2 the request is wrong, in one line on stderr."""
+    """Gives the exit code: 0 done, 2 the request is wrong, in one line on stderr. An audit's is its result's."""
+    code = 0
     try:
         options = _parser().parse_args(arguments)
-        options.run(options)
+        code = options.run(options) or 0
         sys.stdout.flush()
     except ValueError as error:
         print(f"symlab: error: {error}", file=sys.stderr)
@@ -42,14 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough (| head).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m reports",
-        description="Look at records again: the table, pictures, bundles, what is published.",
-        epilog="exit codes: 0 done; 2 the request is wrong, or a file can't be read or written",
+        description="Look at records again: the table, pictures, bundles, audits, what is published.",
+        epilog="exit codes: 0 done; 2 the request is wrong, or a file can't be read or written; of an audit: 0 "
+        "verified, 1 a finding, 2 not auditable",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     one = _command(
@@ -81,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's folder (%(default)s)"
     )
     four.add_argument("--check", action="store_true", help="write nothing; say what is not as it would be made")
+    four.add_argument("--audit", action="store_true", help="write nothing; audit all that is published")
     five = _command(commands, "study", _study, "what accumulators cost: errors over world sizes, for each algorithm")
     _takes_records(five)
     five.add_argument("--format", choices=("text", "markdown"), default="text", help="(%(default)s)")
@@ -93,10 +97,15 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="a .html (%(default)s)"
     )
     six.add_argument("--title", default="", help="the page's title (ops and machine)")
+    seven = _command(
+        commands, "audit", _audit, "check RECORDS against the list of twenty; or compare BEFORE with AFTER, two places"
+    )
+    _takes_records(seven)
+    audit.add_options(seven)
     return parser
 
 
-def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], Any], text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
     parser.set_defaults(run=run)
     return parser
@@ -143,15 +152,24 @@ def _html(options: argparse.Namespace) -> None:
     records = _read(options)
     from reports.html import page
 
-    data = page(records, options.title).encode("utf-8")
+    data = page(records, options.title, is_alone=True).encode("utf-8")
     bundle.write_file(options.output, data)
     print(f"{options.output}: {len(records)} records, {len(data)} bytes")
 
 
-def _published(options: argparse.Namespace) -> None:
+def _published(options: argparse.Namespace) -> int:
     from reports import publish
 
+    if options.audit:
+        from reports.audit.published import audit_published
+
+        return audit_published(options.root, audit.Progress())
     publish.refresh(options.root, is_check=options.check)
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    return audit.run(options)
 
 
 def _study(options: argparse.Namespace) -> None:

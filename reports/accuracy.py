@@ -112,7 +112,7 @@ def _line(curve: Curve) -> Line:
         "of bound": max(used, default=None),
     }
     known = {name: value for name, value in raw.items() if value is not None}
-    cells = {name: str(value) if isinstance(value, int) else number(value) for name, value in known.items()}
+    cells = {name: f"{value:,}" if isinstance(value, int) else number(value) for name, value in known.items()}
     cells |= {name: "-" for name, value in raw.items() if value is None}
     cells |= {"accumulator": curve.accumulator, "algorithm": curve.algorithm}
     cells |= {"ranks agree": "yes" if whole.ranks_agree else "no"}

@@ -23,7 +23,10 @@ from reports.record import Record, from_json, load
 
 SUFFIX = ".jsonl.xz"
 
-_NOT_RECORDS = frozenset({"command.json"})
+VERDICT_NAME = "verdict.json"
+"""What a replay ended with, beside the folders of its records."""
+
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25
@@ -38,7 +41,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     """
     found: list[Record] = []
     for place in map(Path, places):
-        paths = _record_files(place) if place.is_dir() else [place]
+        paths = record_files(place)
         with _no_collections():
             here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
         if not here:
@@ -124,12 +127,15 @@ def _order(record: Record) -> tuple[Any, ...]:
     return (*names, case["world_size"], case["size_bytes"], str(case["algorithm"]), record.id, record.started)
 
 
-def _record_files(folder: Path) -> list[Path]:
+def record_files(place: Path) -> list[Path]:
+    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself."""
+    if not place.is_dir():
+        return [place]
     return sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")
-        for path in folder.rglob(pattern)
-        if path.name not in _NOT_RECORDS and path.is_file()
+        for path in place.rglob(pattern)
+        if path.name not in NOT_RECORDS and path.is_file()
     )
 
 

@@ -13,10 +13,10 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NoReturn
 
 _AS_IT_IS = frozenset({str, int, bool, type(None)})
 """Types whose values JSON says as they are."""
@@ -59,9 +59,16 @@ LATER = {"later": True}
 
 def encoded(value: Any) -> Any:
     """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
-    if dataclasses.is_dataclass(value):
-        items = [(member, getattr(value, member.name)) for member in dataclasses.fields(value)]
-        return {one.name: encoded(item) for one, item in items if item is not None or not one.metadata.get("later")}
+    if hasattr(type(value), "__dataclass_fields__"):
+        found = {}
+        for name, is_later in _written(value.__class__):
+            item = getattr(value, name)
+            if type(item) in _AS_IT_IS:
+                if item is not None or not is_later:
+                    found[name] = item
+            else:
+                found[name] = encoded(item)
+        return found
     if isinstance(value, dict):
         return value
     if isinstance(value, (tuple, list)):
@@ -76,28 +83,52 @@ def encoded(value: Any) -> Any:
 def decoded(kind: Any, value: Any, where: str) -> Any:
     """value, as json.loads gave it, read as kind: an annotation made of dataclasses, tuple[x, ...], dict, StrEnum,
     scalars, or one of these or None."""
+    return _reader(kind)(value, where)
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any, str], Any]:
+    """What reads a kind, worked out once: records have some thirty values of these kinds each."""
     if isinstance(kind, types.UnionType):
-        if value is None:
-            return None
-        (kind,) = [option for option in typing.get_args(kind) if option is not type(None)]
-    origin = typing.get_origin(kind)
+        (one,) = [option for option in typing.get_args(kind) if option is not type(None)]
+        inner = _reader(one)
+        return lambda value, where: None if value is None else inner(value, where)
     if dataclasses.is_dataclass(kind):
-        return _decoded_fields(kind, value, where)
-    if origin is tuple and isinstance(value, list):
-        item_kind = typing.get_args(kind)[0]
-        if item_kind is float and set(map(type, value)) == {float}:
-            return tuple(value)  # samples, of which there are many
-        return tuple(decoded(item_kind, item, f"{where}[{index}]") for index, item in enumerate(value))
-    if origin is dict and isinstance(value, dict):
-        return value
-    if isinstance(kind, type) and issubclass(kind, StrEnum) and value in kind.__members__.values():
-        return kind(value)
-    if kind is float and isinstance(value, str) and value in _NOT_FINITE:
+        return partial(_decoded_fields, kind)
+    if typing.get_origin(kind) is tuple:
+        return partial(_decoded_items, kind, typing.get_args(kind)[0])
+    if typing.get_origin(kind) is dict:
+        return lambda value, where: value if isinstance(value, dict) else _is_none(kind, value, where)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        members = {str(member): member for member in kind}
+        return lambda value, where: (
+            members[value] if isinstance(value, str) and value in members else _is_none(kind, value, where)
+        )
+    if kind is float:
+        return _decoded_float
+    return lambda value, where: (
+        value if kind in (str, int, bool) and type(value) is kind else _is_none(kind, value, where)
+    )
+
+
+def _decoded_items(kind: Any, item_kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, list):
+        _is_none(kind, value, where)
+    if item_kind is float and set(map(type, value)) == {float}:
+        return tuple(value)  # samples, of which there are many
+    read = _reader(item_kind)
+    return tuple(read(item, f"{where}[{index}]") for index, item in enumerate(value))
+
+
+def _decoded_float(value: Any, where: str) -> float:
+    if isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
-    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    if kind in (str, int, bool) and type(value) is kind:
-        return value
+    _is_none(float, value, where)
+
+
+def _is_none(kind: Any, value: Any, where: str) -> NoReturn:
     raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {getattr(kind, '__name__', kind)}")
 
 
@@ -114,8 +145,14 @@ def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     found = {}
     for name, item in value.items():
         hint = hints[name]
-        found[name] = item if type(item) is hint else decoded(hint, item, f"{where}.{name}")
+        found[name] = item if type(item) is hint else _reader(hint)(item, f"{where}.{name}")
     return kind(**found)
+
+
+@cache
+def _written(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The names of a dataclass's fields, and whether each came later."""
+    return tuple((member.name, bool(member.metadata.get("later"))) for member in dataclasses.fields(kind))
 
 
 @cache

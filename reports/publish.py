@@ -2,20 +2,22 @@
 
 reports/published/<machine>/ holds README.md (by hand: the machine and the commands) and bundles. Made from the bundles,
 by `python -m reports published`, are table.md, figure.svg, a picture for each op and world size, and what stands in the
-project's README between `<!-- published: <machine> -->` and `<!-- end -->`. --check says what is not as it would be
-made. A machine without bundles has nothing made, and an empty place in the README.
+project's README between `<!-- published: <machine> -->` and `<!-- end -->`. Last, a manifest has the digest of every
+file of reports/published/. --check says what is not as it would be made, and what is not as the manifest has it. A
+machine without bundles has nothing made, and an empty place in the README.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reports import table
 from reports.bundle import SUFFIX, digest, read, write_file
 from reports.compare import Section, split
 from reports.record import Record
+from reports.seal import MANIFEST, broken, seal, sealed
 
 PLACE = Path("reports") / "published"
 
@@ -51,13 +53,12 @@ def refresh(root: Path, is_check: bool = False) -> None:
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
     published = machines(root)
     wanted = texts(root, published)
-    stale = [path for path, text in wanted.items() if _read(path) != text]
-    pictures = {path: records for path, records in drawings(root, published).items() if not _is_of(path, records)}
+    late_texts = stale(wanted)
+    pictures = other_pictures(drawings(root, published))
     if is_check:
-        if late := [str(path.relative_to(root)) for path in (*stale, *pictures)]:
-            raise ValueError(f"not as the bundles have it: {', '.join(late)}; run python -m reports published")
+        _refuse_changes(root, [*late_texts, *pictures])
         return
-    made = {path: wanted[path].encode() for path in stale}
+    made = {path: wanted[path].encode() for path in late_texts}
     if pictures:
         from reports.figures import picture
 
@@ -65,7 +66,40 @@ def refresh(root: Path, is_check: bool = False) -> None:
     for path, data in made.items():
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
+    if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
+        print(f"{seal(root / PLACE).relative_to(root)}: written")
     print(f"{len(published)} machines published, {len(made)} files made anew")
+
+
+def _is_sealed(folder: Path) -> bool:
+    path = folder / MANIFEST
+    return path.is_file() and path.read_bytes() == sealed(folder)
+
+
+def changes(root: Path) -> list[str]:
+    """What of all that is published is not as its manifest has it, a sentence each. ValueError without a manifest."""
+    folder = root / PLACE
+    return [f"{PLACE.as_posix()}/{fault}" for fault in broken(folder)] if folder.is_dir() else []
+
+
+def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
+    """ValueError naming what is not as it would be made, and what is not as it was sealed."""
+    names = [path.relative_to(root).as_posix() for path in late]
+    parts = [f"not as the bundles have it: {', '.join(names)}"] if names else []
+    if changed := [fault for fault in changes(root) if fault.partition(":")[0] not in names]:
+        parts.append(f"not as it was sealed: {', '.join(changed)}")
+    if parts:
+        raise ValueError(f"{'; '.join(parts)}; run python -m reports published")
+
+
+def stale(wanted: Mapping[Path, str]) -> list[Path]:
+    """The files of which the text is not what is wanted."""
+    return [path for path, text in wanted.items() if _read(path) != text]
+
+
+def other_pictures(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
+    """The pictures that do not say that they were drawn from the records that are wanted."""
+    return {path: records for path, records in wanted.items() if not _is_of(path, records)}
 
 
 def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:

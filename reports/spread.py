@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from reports.compare import Row, Section, rows
 from reports.sheet import Line, Sheet
 from reports.text import size_text
@@ -21,7 +23,7 @@ CAPTION = (
 
 def samples_us(row: Row) -> tuple[float, ...]:
     """The samples of all worlds of a row, in ascending order: microseconds a call, the maximum over ranks."""
-    return tuple(sorted(sample for timing in row.timings for sample in timing.per_iteration_us()))
+    return tuple(sorted(chain.from_iterable(timing.ordered_us() for timing in row.timings)))
 
 
 def sheet(section: Section) -> Sheet:
@@ -35,7 +37,7 @@ def sheet(section: Section) -> Sheet:
 
 def _line(row: Row) -> Line:
     ordered = samples_us(row)
-    values = {f"p{percent}": percentile(ordered, percent) for percent in PERCENTS}
+    values = {f"p{percent}": percentile(ordered, percent, is_sorted=True) for percent in PERCENTS}
     values |= {"min": ordered[0], "max": ordered[-1]}
     ratio = values["p95"] / values["p50"]
     cells = {

@@ -6,6 +6,7 @@ long: a line a contender, grouped by size. wide: a line a size, a column a conte
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -123,6 +124,10 @@ def _rotation(timings: Sequence[Timing]) -> list[str]:
     ]
 
 
+_OWN_SIZE = re.compile(r", not [0-9]+(?=;|$)")
+"""What tells reasons apart that are one: the case's own size, which the sizes beside the name say."""
+
+
 def refusals(sections: Sequence[Section]) -> list[str]:
     """A line for each reason for which cases were refused: who, at which sizes, why."""
     refused: dict[str, dict[str, set[tuple[int, int]]]] = {}
@@ -132,7 +137,8 @@ def refusals(sections: Sequence[Section]) -> list[str]:
             name, place = str(record.case["algorithm"]), (number_, int(record.case["size_bytes"]))
             asked.setdefault(name, set()).add(place)
             if record.status is Status.REFUSED:
-                refused.setdefault(reason_of(record), {}).setdefault(name, set()).add(place)
+                reason = _OWN_SIZE.sub("", reason_of(record))
+                refused.setdefault(reason, {}).setdefault(name, set()).add(place)
     lines = []
     for reason, places in refused.items():
         who = []

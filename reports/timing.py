@@ -54,9 +54,10 @@ class LinkLimit:
 class _Derived:
     """What is worked out once from a timing's samples, and is no field of it."""
 
-    __slots__ = ("_maxima", "_ordered")
+    __slots__ = ("_maxima", "_median", "_ordered")
 
     _maxima: tuple[float, ...]
+    _median: float
     _ordered: tuple[float, ...]
 
 
@@ -151,17 +152,21 @@ class Timing(_Derived):
     @property
     def median_us(self) -> float:
         """The median of per_iteration_us: the time that tables show."""
-        return statistics.median(self.ordered_us())
+        try:
+            return self._median
+        except AttributeError:
+            object.__setattr__(self, "_median", statistics.median(self.ordered_us()))
+            return self._median
 
     @property
     def p95_us(self) -> float:
         """The 95th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.ordered_us(), 95)
+        return percentile(self.ordered_us(), 95, is_sorted=True)
 
     @property
     def p99_us(self) -> float:
         """The 99th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.ordered_us(), 99)
+        return percentile(self.ordered_us(), 99, is_sorted=True)
 
     @property
     def max_us(self) -> float:
@@ -183,7 +188,7 @@ class Timing(_Derived):
         return busbw_gbps / self.limit.gbps if self.limit is not None and busbw_gbps else None
 
 
-def percentile(values: tuple[float, ...], percent: int) -> float:
+def percentile(values: tuple[float, ...], percent: int, is_sorted: bool = False) -> float:
     """By nearest rank: the smallest of values that at least percent (1 to 100) of them do not exceed."""
-    ordered = sorted(values)
+    ordered = values if is_sorted else sorted(values)
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]

@@ -62,8 +62,14 @@ def _dispatch(given: list[str], tools: Tools | None) -> int:
     from runner.options import parse_options
     from runner.outer import find
 
-    options = parse_options(given)
     outer = find(os.environ)
+    if given[:1] == ["replay"]:
+        from runner.replay import replay
+
+        if outer is not None:
+            raise RequestError(f"a replay starts worlds of its own (replay), start it without {outer.launcher}")
+        return replay(given[1:], tools)
+    options = parse_options(given)
     if outer is None:
         return _answer(given, options, tools, None)
     # One of many processes that a launcher started: rank 0 alone speaks.

@@ -190,10 +190,14 @@ def _settings(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _links(nvml: Any, handle: Any) -> dict[str, Any]:
-    """NVLinks: how many there are, how many are up, their versions, and at what they end. count 0: none."""
+    """NVLinks: how many there are, how many are up, their versions, at what they end (of GPUs: how many at which bus).
+
+    count 0: none.
+    """
     found: dict[str, Any] = {"count": 0, "active": 0}
     versions: set[int] = set()
     remotes: Counter[str] = Counter()
+    peers: Counter[str] = Counter()
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
@@ -208,7 +212,14 @@ def _links(nvml: Any, handle: Any) -> dict[str, Any]:
         more, _ = _answers({"version": version, "remote": partial(_asked, REMOTES, end)})
         versions |= {int(more["version"])} if "version" in more else set()
         remotes[more.get("remote", "unknown")] += 1
-    found |= {"versions": sorted(versions), "remotes": dict(sorted(remotes.items()))}
+        if more.get("remote") == "GPU":
+            with contextlib.suppress(Exception):
+                peers[str(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId).lower()] += 1
+    found |= {
+        "versions": sorted(versions),
+        "remotes": dict(sorted(remotes.items())),
+        "peers": dict(sorted(peers.items())),
+    }
     with contextlib.suppress(Exception):
         (speed,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON])
         if speed.nvmlReturn == 0:
@@ -218,8 +229,12 @@ def _links(nvml: Any, handle: Any) -> dict[str, Any]:
 
 def _fabric(nvml: Any, handle: Any) -> dict[str, Any]:
     """The NVLink domain that a fabric manager has put the GPU in."""
-    info = nvml.c_nvmlGpuFabricInfo_t()
-    nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    try:
+        info = nvml.c_nvmlGpuFabricInfoV_t()
+        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    except Exception:  # an older driver, or an older nvidia-ml-py
+        info = nvml.c_nvmlGpuFabricInfo_t()
+        nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
     return {
         "state": _named(FABRIC_STATES, info.state),
         "status": int(info.status),

@@ -30,7 +30,11 @@ def as_here(
     They are no results, only what a record of here would say beside them. A kernel that can't be compiled here has no
     digests, and the reason for a compiler's version.
     """
+    from kernels.catalogue import find
+
     environment = capture(CONF.parent)
+    if isinstance(git := environment.get("git"), dict):
+        environment = {**environment, "git": {key: value for key, value in git.items() if key != "diff"}}
     known = {case.id: (job, case) for job in command.jobs for case in job.cases}
     kernels: dict[tuple[str, str], KernelInfo] = {}
     found = []
@@ -44,7 +48,8 @@ def as_here(
             key = (kernel.name, kernel.ptx_digest)
             if key not in kernels:
                 kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
-            kernel = kernels[key]
+            launch = find(case.name).launch(case)
+            kernel = replace(kernels[key], grid=launch.grid, block=launch.block)
         found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
     return found
 

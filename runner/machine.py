@@ -83,17 +83,20 @@ def container(missing: dict[str, str], groups: Path = GROUPS, own: Path = OWN_GR
 
 
 def launch(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Who started this process: torchrun, srun or neither ("none"); the job's id and its nodes, where there are any."""
+    """Who started this process: torchrun, srun or neither ("none"); the job's id, nodes and ranks, if any."""
     slurm = environment.get("SLURM_JOB_ID", "")
     elastic = "TORCHELASTIC_RUN_ID" in environment or {"RANK", "WORLD_SIZE", "LOCAL_RANK"} <= set(environment)
-    nodes = environment.get("SLURM_STEP_NUM_NODES") or environment.get("SLURM_JOB_NUM_NODES")
     return {
         "launcher": "torchrun" if elastic else "srun" if environment.get("SLURM_STEP_ID") else "none",
         "job_id": slurm or environment.get("TORCHELASTIC_RUN_ID", ""),
-        "nodes": int(nodes) if nodes and nodes.isdigit() else None,
+        "nodes": _number(environment.get("SLURM_STEP_NUM_NODES") or environment.get("SLURM_JOB_NUM_NODES")),
         "node_names": environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", ""),
-        "ranks": environment.get("WORLD_SIZE") or environment.get("SLURM_NTASKS", ""),
+        "ranks": _number(environment.get("WORLD_SIZE") or environment.get("SLURM_NTASKS")),
     }
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
 
 
 def _tried(name: str, read: Callable[[], Any], missing: dict[str, str]) -> Any:

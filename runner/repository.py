@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -57,17 +57,23 @@ def source_digests(root: Path) -> dict[str, str]:
 
     With it, whoever has other sources knows it without git, and whether configurations can be composed again.
     """
-    return {name: _digest(root / name, ("*",) if name == "conf" else ("*.py",)) for name in DIGESTED}
+    return {name: _digest(root / name, "" if name == "conf" else ".py") for name in DIGESTED}
 
 
-def _digest(folder: Path, patterns: Sequence[str]) -> str:
+def _digest(folder: Path, suffix: str) -> str:
     digest = hashlib.sha256()
-    paths = sorted({path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()})
-    for path in paths:
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+    found = sorted(
+        os.path.join(place, name)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(suffix) and not place.endswith("__pycache__")
+    )
+    for path in found:
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
         digest.update(content)
-    return f"sha256:{digest.hexdigest()}" if paths else ""
+    return f"sha256:{digest.hexdigest()}" if found else ""
 
 
 def _name(line: str) -> str:

@@ -108,9 +108,9 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
+        self._console.begin(self._command.case_count)
         self._surroundings.look()
         self._start_mirror()
-        self._console.begin(self._command.case_count)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
         from runner.job import run_job
 
@@ -242,7 +242,6 @@ class _Session:
         """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
         if self._manifest is None:
             return
-        self._surroundings.settle()
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
             self._records,

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from reports.bundle import NOT_RECORDS
 from reports.record import Record
 from reports.seal import MANIFEST, sealed
 from runner.manifest import MANIFEST_NAME, Manifest
@@ -152,7 +153,7 @@ def record_paths(places: list[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         here = sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.is_file() else []
-        here = [path for path in here if path.name != MANIFEST_NAME]
+        here = [path for path in here if path.name not in NOT_RECORDS]
         if not here:
             raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
         found += here

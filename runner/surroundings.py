@@ -1,8 +1,7 @@
-"""The environment part of a command's records: captured once, beside the work; worlds on GPUs add what they know."""
+"""The environment part of a command's records: captured once, before the work; worlds on GPUs add what they know."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,22 +27,15 @@ class Surroundings:
         self._found: dict[str, Any] = {}
         self._world: dict[str, Any] = {}
         self._asks = True
-        self._thread = threading.Thread(target=self._look, name="symlab-environment", daemon=True)
 
     def look(self) -> None:
-        """Begin to look around, as the sources are now. Returns at once."""
-        self._thread.start()
-
-    def settle(self) -> None:
-        """Wait until nothing of this will be written any more."""
-        if self._thread.ident is not None:
-            self._thread.join()
+        """Look around, before any code is imported that may change later. Keeps the sources' difference. Once."""
+        if not self._found:
+            self._found = self._looked()
 
     def now(self) -> dict[str, Any]:
         """The environment of a record that is made now."""
-        if self._thread.ident is None:
-            self.look()
-        self._thread.join()
+        self.look()
         return self._found | ({"world": self._world} if self._world else {})
 
     def ask(self, world: World) -> bool:
@@ -60,18 +52,17 @@ class Surroundings:
             return False
         return True
 
-    def _look(self) -> None:
+    def _looked(self) -> dict[str, Any]:
         started_s = time.monotonic()
         try:
             found = dict(self._capture(CONF.parent))
-            git = dict(found.get("git") or {})
-            if difference := git.pop("diff", ""):
-                try:
-                    git["kept_diff"] = self._store.write_difference(difference)
-                except StoreError as error:
-                    found["not_captured"] = found.get("not_captured", {}) | {"kept_diff": str(error)}
-            if git:
-                found["git"] = git
-            self._found = {**found, "capture_s": round(time.monotonic() - started_s, 3)}
         except Exception as error:
-            self._found = {"problem": f"{type(error).__name__}: {error}"}
+            return {"problem": f"{type(error).__name__}: {error}"}
+        found["capture_s"] = round(time.monotonic() - started_s, 3)
+        git = dict(found.get("git") or {})
+        if difference := git.pop("diff", ""):
+            try:
+                git["kept_diff"] = self._store.write_difference(difference)
+            except StoreError as error:
+                found["not_captured"] = found.get("not_captured", {}) | {"kept_diff": str(error)}
+        return found | {"git": git} if git else found

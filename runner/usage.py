@@ -68,6 +68,7 @@ examples:
   symlab -m +exp=allreduce_bf16 world_size=2,4,8 accumulator=native,float32
   symlab fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
   python -m kernels                            the matrix: what each algorithm takes, and where it is proven
+  python -m runner replay records/<folder>     run records again in new worlds, and say whether it came out the same
   python -m runner.track records/<folder>      send records to MLflow later
 
 exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the fabric can't do them);

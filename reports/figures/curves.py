@@ -107,8 +107,8 @@ def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = 
     if measure == "median_us":
         style.log_axis(axes, min(values), max(values))
     else:
-        axes.set_ylim(0, max([*values, limit or 0.0]) * 1.06 or 1.0)
-    axes.set_ylabel(MEASURES[measure])
+        style.linear_axis(axes, max([*values, limit or 0.0]))
+    style.name(axes.yaxis, MEASURES[measure])
     return handles
 
 

@@ -7,13 +7,15 @@ largest, and the contender's marker at the median. The axis is linear up to 5 % 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
 from reports.compare import Row, Section, rows
 from reports.figures import style
@@ -68,13 +70,11 @@ def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
         places = [sizes.index(row.size_bytes) - 0.43 + slot * (index + 0.5) for row in own]
         handles[name] = _contender(axes, own, places, slot, ends)
     _axis(axes, min(ends), max(ends))
-    style.fixed_ticks(axes.xaxis, list(range(len(sizes))), list(map(size_text, sizes)))
     axes.set_xlim(-0.5, len(sizes) - 0.5)
-    axes.tick_params(axis="x", labelsize=7, length=0)
-    axes.grid(False, axis="x")
-    for between in range(1, len(sizes)):
-        axes.axvline(between - 0.5, color="#dddddd", linewidth=0.6, zorder=0)
-    axes.set_xlabel("size")
+    between = [number - 0.5 for number in range(1, len(sizes))]
+    style.fixed_ticks(axes.xaxis, between, [""] * len(between))
+    style.fixed_ticks(axes.xaxis, list(range(len(sizes))), list(map(size_text, sizes)), has_grid=False)
+    style.name(axes.xaxis, "size")
     return handles
 
 
@@ -82,19 +82,20 @@ def _contender(axes: Axes, own: Sequence[Row], places: Sequence[float], slot: fl
     """One contender's strokes, bars and markers. Adds to ends how far its samples lie off. Gives its handle."""
     look = style.line_style(own[0].algorithm, own[0].is_ours)
     strokes, bars, lines = _Pieces(), _Pieces(), _Pieces()
+    half = min(slot * 0.36, 0.1)
     for row, place in zip(own, places, strict=True):
         middle = row.figure("median_us") or 1.0
-        off = [sample / middle - 1 for sample in samples_us(row)]
+        ordered = samples_us(row)
+        off = numpy.array(ordered) / middle - 1
         ends += [off[0], off[-1]]
         for value in thinned(off):
-            strokes.add(place - slot * 0.36, value, place + slot * 0.36, value)
-        low, high = (percentile(tuple(off), percent) for percent in (5, 95))
+            strokes.add(place - half, value, place + half, value)
+        low, high = (percentile(ordered, percent, is_sorted=True) / middle - 1 for percent in (5, 95))
         bars.add(place, low, place, high)
         lines.add(place, off[0], place, off[-1])
     colour = look["color"]
-    axes.plot(strokes.x, strokes.y, color=colour, linewidth=0.5, alpha=0.55, solid_capstyle="butt", zorder=1)
-    axes.plot(lines.x, lines.y, color=colour, linewidth=0.7, solid_capstyle="butt", zorder=2)
-    axes.plot(bars.x, bars.y, color=colour, linewidth=2.4, solid_capstyle="butt", zorder=3)
+    for pieces, width, alpha, order in ((strokes, 0.5, 0.55, 1.0), (lines, 0.7, 1.0, 2.0), (bars, 2.4, 1.0, 3.0)):
+        axes.add_artist(pieces.patch(axes, colour, width, alpha, order))
     point = {name: look[name] for name in ("color", "marker", "markersize", "markerfacecolor")}
     axes.plot(places, [0.0] * len(places), **point, linestyle="none", zorder=4)
     return Line2D([], [], **point, linestyle="-" if own[0].is_ours else (0, (4, 2)))
@@ -104,26 +105,32 @@ class _Pieces:
     """Straight pieces as one broken line: far fewer elements in the file than a line each."""
 
     def __init__(self) -> None:
-        self.x: list[float] = []
-        self.y: list[float] = []
+        self.points: list[tuple[float, float]] = []
 
     def add(self, x0: float, y0: float, x1: float, y1: float) -> None:
-        self.x += (x0, x1, math.nan)
-        self.y += (y0, y1, math.nan)
+        self.points += ((x0, y0), (x1, y1))
+
+    def patch(self, axes: Axes, colour: str, width: float, alpha: float, order: float) -> PathPatch:
+        codes = [Path.MOVETO, Path.LINETO] * (len(self.points) // 2)
+        return PathPatch(
+            Path(self.points, codes),
+            transform=axes.transData,
+            fill=False,
+            edgecolor=colour,
+            linewidth=width,
+            alpha=alpha,
+            capstyle="butt",
+            zorder=order,
+        )
 
 
-def thinned(off: Sequence[float]) -> list[float]:
-    """Shares off the median, those that would be drawn over one another once: the first of each level."""
-    levels: dict[int, float] = {}
-    for value in off:
-        levels.setdefault(round(_scaled(value) * LEVELS / 4), value)
-    return list(levels.values())
-
-
-def _scaled(value: float) -> float:
-    """Where a share stands on the axis, in units of its linear part."""
-    size = abs(value) / LINEAR
-    return math.copysign(size if size <= 1 else 1 + math.log10(size), value)
+def thinned(off: Any) -> Any:
+    """Shares off the median (an array, ascending), those that would be drawn over one another once: the first of each
+    level."""
+    size = numpy.abs(off) / LINEAR
+    scaled = numpy.copysign(numpy.where(size <= 1, size, 1 + numpy.log10(numpy.maximum(size, 1))), off)
+    _, first = numpy.unique(numpy.round(scaled * LEVELS / 4), return_index=True)
+    return off[first]
 
 
 def _axis(axes: Axes, lowest: float, highest: float) -> None:
@@ -134,4 +141,4 @@ def _axis(axes: Axes, lowest: float, highest: float) -> None:
     if high <= LINEAR and low >= -LINEAR:
         ticks = [tick for tick in (-0.04, -0.02, 0.0, 0.02, 0.04) if low <= tick <= high]
     style.fixed_ticks(axes.yaxis, ticks, [f"{tick * 100:+.4g} %" if tick else "median" for tick in ticks])
-    axes.set_ylabel("time, off the median")
+    style.name(axes.yaxis, "time, off the median", 0.62)

@@ -70,6 +70,6 @@ def draw(axes: Axes, group: Group, measure: Measure) -> dict[str, Any]:
     if measure.key.endswith("ulp_error"):
         style.ulps_axis(axes, highest)
     else:
-        axes.set_ylim(0, highest * 1.06 or 1.0)
-    axes.set_ylabel(measure.title, fontsize=8)
+        style.linear_axis(axes, highest)
+    style.name(axes.yaxis, measure.title)
     return handles

@@ -62,6 +62,6 @@ def draw(axes: Axes, curves: Sequence[Series], measure: Measure) -> dict[str, An
     if measure.key.endswith("ulp_error"):
         style.ulps_axis(axes, max(values, default=1.0))
     else:
-        axes.set_ylim(0, max(values, default=0.0) * 1.06 or 1.0)
-    axes.set_ylabel(measure.title, fontsize=8)
+        style.linear_axis(axes, max(values, default=0.0))
+    style.name(axes.yaxis, measure.title)
     return handles

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from reports.html.page import figures_of as figures_of
-from reports.html.page import page as page
+from reports.html.document import figures_of as figures_of
+from reports.html.document import page as page

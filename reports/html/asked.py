@@ -15,6 +15,9 @@ from reports.sheet import Line, Sheet
 _OWN = ("records", "cache_dir", "track", "deadline_s")
 """Keys that may differ between commands that ask for the same."""
 
+MOST_OPEN = 12
+"""So many jobs stand in a table that is shown; of more, the values that they have, and the table when asked for."""
+
 _PLAIN = re.compile(r"[A-Za-z_./+-][\w./+:@%-]*")
 """Text that YAML reads as itself, unless it is a word that means something else."""
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "none", "~", "nan", "inf"})
@@ -116,8 +119,14 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
             Line({"job": str(number)} | {key: _inline(flat.get(key)) if key in flat else "-" for key in differing})
             for number, flat in flats.items()
         ]
+        table = Table(Sheet("jobs", columns, (tuple(lines),), frozenset({"job"})), heading=False)
         blocks.append(Heading("", f"{len(jobs)} jobs, which differ in", listed=False))
-        blocks.append(Table(Sheet("jobs", columns, (tuple(lines),), frozenset({"job"})), heading=False))
+        if len(jobs) <= MOST_OPEN:
+            blocks.append(table)
+        else:
+            values = {key: dict.fromkeys(line.cells[key] for line in lines) for key in differing}
+            blocks.append(Facts(tuple((key, ", ".join(some)) for key, some in values.items())))
+            blocks.append(Fold(f"Each of the {len(jobs)} jobs", (table,)))
     text = yaml_text(_without(shared, set(differing)))
     overrides = next(iter(jobs.values())).request.get("overrides")
     if isinstance(overrides, list) and overrides and len(jobs) == 1:

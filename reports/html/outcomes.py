@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
-from reports import accuracy, study, table, timed
-from reports.compare import Section, device_text, heading, is_simulated, split
+from reports import accuracy, study, table
+from reports.compare import device_text, heading, is_simulated, split
 from reports.html.album import DASHES, Album
 from reports.html.parts import Block, Facts, Heading, Notes, Part, Table
 from reports.record import Record, Status
@@ -102,10 +103,9 @@ def plain_part(records: Sequence[Record], anchor: str, title: str) -> Part | Non
 def refusals_part(records: Sequence[Record]) -> Part:
     """Why cases were refused, and what became of those that did not pass."""
     blocks: list[Block] = []
-    sections = [Section(heading(own[0]), tuple(own)) for own in _by_job(records)]
-    if refused := timed.refusals(sections):
-        count = sum(record.status is Status.REFUSED for record in records)
-        blocks += [Heading("refused", f"Refused: {count:,} cases"), Notes(tuple(refused))]
+    refused = [record for record in records if record.status is Status.REFUSED]
+    if refused:
+        blocks += [Heading("refused", f"Refused: {len(refused):,} cases"), Table(_refusals(refused), heading=False)]
     bad = [record for record in records if record.status is Status.WRONG or record.status in _BROKEN]
     if bad:
         blocks += [Heading("failed", f"Wrong or failed: {len(bad):,} cases"), Table(_failures(bad), heading=False)]
@@ -144,11 +144,25 @@ def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: s
     return Part(anchor, title, (Notes(tuple(lines)), *blocks))
 
 
-def _by_job(records: Sequence[Record]) -> list[list[Record]]:
-    found: dict[str, list[Record]] = {}
+def _refusals(records: Sequence[Record]) -> Sheet:
+    """A line for each reason: who was refused, at which sizes. Reasons that differ only in the size are one."""
+    found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        found.setdefault(heading(record), []).append(record)
-    return list(found.values())
+        reason = re.sub(rf"\b{record.case['size_bytes']}\b", "(its size)", reason_of(record))
+        found.setdefault((f"{record.case['op']}/{record.case['algorithm']}", reason), []).append(record)
+    lines = []
+    for (who, reason), own in found.items():
+        cells = {"who": who, "sizes": _sizes(own), "cases": f"{len(own):,}", "reason": reason}
+        lines.append(Line(cells, {"reason": "text", "sizes": "text"}, {"cases": len(own)}))
+    return Sheet("refusals", ("who", "cases", "sizes", "reason"), (tuple(lines),), frozenset({"cases"}))
+
+
+def _sizes(records: Sequence[Record]) -> str:
+    """A few sizes each, more of them from the smallest to the largest."""
+    sizes = sorted({int(record.case["size_bytes"]) for record in records})
+    if len(sizes) <= _SIZES_SHOWN:
+        return ", ".join(map(size_text, sizes))
+    return f"{len(sizes)} sizes, {size_text(sizes[0])} to {size_text(sizes[-1])}"
 
 
 def _failures(records: Sequence[Record]) -> Sheet:
@@ -159,9 +173,7 @@ def _failures(records: Sequence[Record]) -> Sheet:
         found.setdefault(key, []).append(record)
     lines = []
     for (status, algorithm, job, reason), own in found.items():
-        sizes = sorted({int(record.case["size_bytes"]) for record in own})
-        shown = ", ".join(map(size_text, sizes)) if len(sizes) <= _SIZES_SHOWN else f"{len(sizes)} sizes"
-        cells = {"status": status, "algorithm": algorithm, "sizes": shown, "cases": str(len(own))}
+        cells = {"status": status, "algorithm": algorithm, "sizes": _sizes(own), "cases": str(len(own))}
         lines.append(Line(cells | {"job": job, "reason": reason}, {"status": "bold red", "reason": "text"}))
     columns = ("status", "algorithm", "sizes", "cases", "job", "reason")
     return Sheet("failures", columns, (tuple(lines),), frozenset({"cases"}))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from reports.sheet import Line, Sheet
+from reports.timed import BEST
 
 SIGNS = {
     "PASSED": "✓",
@@ -94,11 +95,12 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that are shown when asked for, and always in print."""
+    """Blocks that are shown when asked for, or until somebody folds them, and always in print."""
 
     kind: ClassVar[str] = "fold"
     title: str
     blocks: tuple[Block, ...]
+    is_open: bool = False
 
 
 Block = Facts | Notes | Code | Table | Legend | Pictures | Heading | Fold
@@ -153,6 +155,8 @@ def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
     if column in table.sheet.numeric:
         classes.append("n")
         value = _value(line, column, text)
+        if text.endswith(f" {BEST}"):  # before the figure, so that figures stay in line
+            text = f"{BEST} {text.removesuffix(BEST).rstrip()}"
     sign = SIGNS.get(text.partition(" ")[0], "")
     text = f"{sign} {text}" if sign else text
     link = link if column == table.sheet.columns[0] else ""
@@ -164,6 +168,6 @@ def _value(line: Line, column: str, text: str) -> str:
     if column in line.raw:
         return repr(line.raw[column])
     try:
-        return repr(float(text.rstrip(" *%").replace(",", "")))
+        return repr(float(text.strip(f" {BEST}%").replace(",", "")))
     except ValueError:
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,21 +22,21 @@ _READINGS = {
     "power_w": "power (W)",
 }
 
+_ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
+
+MOST_OPEN = 16
+"""Groups of so many facts of an environment are shown, larger ones when asked for."""
+
 MOST_DIGESTS = 1000
 """So many lines of digests of data a page has at most: the records have them all."""
 
 
 def environment_part(records: Sequence[Record]) -> Part:
-    """The first environment in full; of each other one what is different; what the GPUs ran at."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        text = json.dumps(
-            {key: item for key, item in record.environment.items() if key not in _VOLATILE}, sort_keys=True
-        )
-        found.setdefault(text, []).append(record)
+    """The environment of most cases in full; of each other one what is different; what the GPUs ran at."""
+    found = _by_environment(records)
     blocks: list[Block] = []
     first: dict[str, str] = {}
-    for number, own in enumerate(found.values(), start=1):
+    for number, own in enumerate(sorted(found, key=len, reverse=True), start=1):
         commands = dict.fromkeys(str(record.request.get("command", "")) for record in own)
         name = f"Environment {number}" if len(found) > 1 else "Environment"
         flat = _flat(own[0].environment)
@@ -54,17 +53,38 @@ def environment_part(records: Sequence[Record]) -> Part:
     return Part("environment", "The environment", (*blocks, *_clocks(records)))
 
 
-def digests_part(records: Sequence[Record]) -> Part:
-    """By which anybody can tell that these are those: of each command's records, of code, of data."""
+def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
+    """Records that have the same environment together. They are compared, not hashed: a command's all have the same."""
+    found: list[tuple[dict[str, Any], list[Record]]] = []
+    for record in records:
+        steady = {key: item for key, item in record.environment.items() if key not in _VOLATILE}
+        for place, (known, own) in enumerate(found):
+            if known == steady:
+                own.append(record)
+                found.insert(0, found.pop(place))  # the next record is likely to be of the same command
+                break
+        else:
+            found.insert(0, (steady, [record]))
+    return sorted((own for _, own in found), key=lambda own: own[0].started)
+
+
+def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
+    """Of each command, the number of its records and their digest, see bundle.digest."""
     commands: dict[str, list[Record]] = {}
     for record in records:
         commands.setdefault(str(record.request.get("command", "")), []).append(record)
+    return {name: (len(own), bundle.digest(own)) for name, own in commands.items()}
+
+
+def digests_part(records: Sequence[Record], commands: Mapping[str, tuple[int, str]]) -> Part:
+    """By which anybody can tell that these are those: of each command's records (command_digests), of code, of
+    data."""
     lines = [
         Line(
-            {"command": name or "(no name)", "records": f"{len(own):,}", "SHA-256 of its bundle": bundle.digest(own)},
+            {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
             {"SHA-256 of its bundle": "code"},
         )
-        for name, own in commands.items()
+        for name, (count, digest) in commands.items()
     ]
     columns = ("command", "records", "SHA-256 of its bundle")
     blocks: list[Block] = [
@@ -145,7 +165,7 @@ def _groups(environment: Mapping[str, Any]) -> list[Block]:
             prefix = f"{key}."
             facts = Facts(tuple((name.removeprefix(prefix), text) for name, text in rows))
             title = f"{key.replace('_', ' ')}: {len(rows)} value{'' if len(rows) == 1 else 's'}"
-            blocks.append(Fold(title, (facts,)))
+            blocks.append(Fold(title, (facts,), is_open=len(rows) <= MOST_OPEN))
         else:
             lone.append((key.replace("_", " "), "nothing"))
     return [*([Facts(tuple(lone))] if lone else []), *blocks]
@@ -188,14 +208,17 @@ def _text(value: Any) -> str:
 
 def _clocks(records: Sequence[Record]) -> list[Block]:
     """What each GPU ran at before and after its samples, over all timed cases: from the lowest to the highest."""
-    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
     timed = [record.timing for record in records if record.timing is not None]
+    seen: set[tuple[Any, ...]] = set()  # of many thousand readings few are different
     for timing in timed:
         for rank, device in enumerate(timing.devices):
             for when in ("before", "after"):
                 reading = device.get(when)
                 if isinstance(reading, dict):
-                    _add(found, rank, reading, when)
+                    seen.add((rank, when, *_values(reading)))
+    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
+    for rank, when, *values in sorted(seen, key=repr):
+        _add(found, rank, dict(zip(_ASKED, values, strict=True)), when)
     if not timed:
         return []
     if not found:
@@ -203,14 +226,14 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
     columns = ("rank", "GPU", *(f"{title} {when}" for title in _READINGS.values() for when in ("before", "after")))
     columns += ("held back by", "not captured")
     lines = []
-    for (rank, uuid), values in sorted(found.items()):
+    for (rank, uuid), known in sorted(found.items()):
         cells = {"rank": str(rank), "GPU": uuid}
         for key, title in _READINGS.items():
             for when in ("before", "after"):
-                cells[f"{title} {when}"] = _span(values.get(f"{key} {when}", set()))
-        cells["held back by"] = ", ".join(sorted(values.get("throttle", set()))) or "nothing"
-        cells["not captured"] = ", ".join(sorted(values.get("not_captured", set()))) or "-"
-        lines.append(Line(cells, {"held back by": "yellow" if values.get("throttle") else ""}))
+                cells[f"{title} {when}"] = _span(known.get(f"{key} {when}", set()))
+        cells["held back by"] = ", ".join(sorted(known.get("throttle", set()))) or "nothing"
+        cells["not captured"] = ", ".join(sorted(known.get("not_captured", set()))) or "-"
+        lines.append(Line(cells, {"held back by": "yellow" if known.get("throttle") else ""}))
     if all(line.cells["not captured"] == "-" for line in lines):
         columns = columns[:-1]
     sheet = Sheet("clocks", columns, (tuple(lines),), frozenset(columns) - {"GPU", "held back by", "not captured"})
@@ -222,15 +245,20 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
     ]
 
 
-def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
-    values = found.setdefault((rank, str(reading.get("uuid", "-"))), {})
-    for key in _READINGS:
-        if isinstance(reading.get(key), (int, float)):
-            values.setdefault(f"{key} {when}", set()).add(reading[key])
+def _values(reading: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a reading says of each of _ASKED, in what can be a set's member."""
     throttle = reading.get("throttle")
-    if isinstance(throttle, list):
-        values.setdefault("throttle", set()).update(map(str, throttle))
-    if reading.get("not_captured"):
+    held = tuple(map(str, throttle)) if isinstance(throttle, list) else ()
+    return (reading.get("uuid"), held, reading.get("not_captured"), *map(reading.get, _READINGS))
+
+
+def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
+    values = found.setdefault((rank, str(reading["uuid"] or "-")), {})
+    for key in _READINGS:
+        if isinstance(reading[key], (int, float)):
+            values.setdefault(f"{key} {when}", set()).add(reading[key])
+    values.setdefault("throttle", set()).update(reading["throttle"])
+    if reading["not_captured"]:
         values.setdefault("not_captured", set()).add(str(reading["not_captured"]))
 
 

@@ -82,7 +82,7 @@ def measure(folder: Path) -> None:
     timed("reading the records", start, cpu_start)
     assert len(records) == COUNT
     start, cpu_start = time.perf_counter(), time.process_time()
-    text = html.page(records)
+    text = html.page(records, is_alone=True)
     timed(f"the page ({len(text) / (1 << 20):.1f} MiB)", start, cpu_start)
     target = folder / "report.html"
     start = time.perf_counter()

@@ -308,3 +308,13 @@ def test_item_sizes(dtype: str, size: int) -> None:
 def test_a_dtype_without_a_width_is_said() -> None:
     with pytest.raises(ValueError, match="'half' does not say how wide"):
         itemsize("half")
+
+
+def test_a_reason_that_names_the_cases_size_is_said_once() -> None:
+    limit = "all_reduce/ll is for small messages: up to 1024 bytes, not {}; take all_reduce/two_shot"
+    records = [timed("one_shot", 5.0, size) for size in (2048, 4096)]
+    records += [refused("ll", size, reason=limit.format(size)) for size in (2048, 4096)]
+    lines = plain(records).splitlines()
+    assert [line for line in lines if line.startswith("refused: ")] == [
+        "refused: ll: all_reduce/ll is for small messages: up to 1024 bytes; take all_reduce/two_shot"
+    ]

@@ -72,6 +72,7 @@ def nvml(**changes: Any) -> Any:
         "nvmlDeviceGetNvLinkState": no_link,
         "nvmlDeviceGetNvLinkVersion": lambda handle, link: 4,
         "nvmlDeviceGetNvLinkRemoteDeviceType": lambda handle, link: 2 if link else 0,
+        "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, link: SimpleNamespace(busId="00000000:00:00.0"),
         "nvmlDeviceGetFieldValues": lambda handle, ids: [
             SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=26562)) for _ in ids
         ],
@@ -134,7 +135,14 @@ def test_all_that_nvml_tells(driver: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "application_sm_mhz": 1830,
         "application_memory_mhz": 3200,
         "pcie": {"generation": 4, "width": 8, "max_generation": 5, "max_width": 16},
-        "nvlink": {"count": 4, "active": 3, "versions": [4], "remotes": {"GPU": 1, "switch": 2}, "link_mbps": 26562},
+        "nvlink": {
+            "count": 4,
+            "active": 3,
+            "versions": [4],
+            "remotes": {"GPU": 1, "switch": 2},
+            "peers": {"00000000:00:00.0": 1},
+            "link_mbps": 26562,
+        },
         "fabric": {"state": "completed", "status": 0, "clique": 7, "cluster": "ab" + "00" * 15},
         "other_processes": 2,
         "numa_node": 1,
@@ -167,6 +175,14 @@ def test_what_one_question_lacks_the_others_still_tell(
     assert gpu["ecc"] is True
 
 
+def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = {"c_nvmlGpuFabricInfoV_t": FabricInfo, "nvmlDeviceGetGpuFabricInfoV": fabric_info}
+    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetGpuFabricInfo=unsupported, **newer))
+    assert found["gpus"][0]["fabric"]["clique"] == 7
+    found, _ = look(monkeypatch, driver, nvml(**newer | {"nvmlDeviceGetGpuFabricInfoV": unsupported}))
+    assert found["gpus"][0]["fabric"]["state"] == "completed"
+
+
 def test_links_and_pairs_in_part(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lame = {
         "nvmlDeviceGetNvLinkRemoteDeviceType": unsupported,
@@ -178,7 +194,7 @@ def test_links_and_pairs_in_part(driver: Path, monkeypatch: pytest.MonkeyPatch) 
     }
     found, missing = look(monkeypatch, driver, nvml(**lame))
     links = found["gpus"][0]["nvlink"]
-    assert links == {"count": 4, "active": 3, "versions": [], "remotes": {"unknown": 3}}
+    assert links == {"count": 4, "active": 3, "versions": [], "remotes": {"unknown": 3}, "peers": {}}
     pair = found["gpu_pairs"]["0-1"]
     assert pair["ancestor"] == "unknown (77)"
     assert pair["not_captured"] == dict.fromkeys(("read", "write", "nvlink", "atomics"), "Not Supported")

@@ -15,7 +15,7 @@ from memory.fabric import Executable
 from reports.record import Record, Status
 from runner.cases import cases_of
 from runner.compose import compose_jobs, hydra_over
-from runner.job import Job, run_job
+from runner.job import Job, kernel_info, run_job
 from runner.store import StoreError
 from runner.world import WorldFailure
 from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld
@@ -167,3 +167,14 @@ def test_an_interrupt_and_a_full_disk_get_out() -> None:
 def test_records_are_json(tmp_path: Path) -> None:
     for record in done(Script(), "sizes=8").records:
         assert str(tmp_path) not in record.to_json()
+
+
+def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:
+    case = cases_of(job_of("sizes=[8]").request)[0]
+    ptx = "// Cuda compilation tools, release 13.4, V13.4.59\n.version 9.4\n"
+    cubin = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.5, V13.5.7\0"
+    known = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
+    assert known.compiler.endswith(", NVVM 13.4.59, ptxas 13.5.7")
+    assert known.compiler.startswith("nvidia-cutlass-dsl ")
+    unknown = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
+    assert "," not in unknown.compiler

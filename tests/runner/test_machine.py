@@ -111,10 +111,10 @@ def test_control_groups_that_make_no_sense(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, ("none", "", None, "", "")),
+        ({}, ("none", "", None, "", None)),
         (
             {"RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "r7"},
-            ("torchrun", "r7", None, "", "8"),
+            ("torchrun", "r7", None, "", 8),
         ),
         (
             {
@@ -125,9 +125,9 @@ def test_control_groups_that_make_no_sense(tmp_path: Path) -> None:
                 "SLURM_STEP_NODELIST": "node[1-2]",
                 "SLURM_NTASKS": "16",
             },
-            ("srun", "42", 2, "node[1-2]", "16"),
+            ("srun", "42", 2, "node[1-2]", 16),
         ),
-        ({"SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "1"}, ("none", "42", 1, "", "")),
+        ({"SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "1"}, ("none", "42", 1, "", None)),
     ],
 )
 def test_who_started_it(environment: dict[str, str], expected: tuple[Any, ...]) -> None:

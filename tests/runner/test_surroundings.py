@@ -1,10 +1,9 @@
-"""The environment of a command's records: once, beside the work; what a world's ranks know; what can't be had."""
+"""The environment of a command's records: once, before the work; what a world's ranks know; what can't be had."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +58,13 @@ def test_a_long_difference_is_cut_and_says_so(tmp_path: Path) -> None:
     assert last == f"# cut here: {kept['left_out_bytes']} more bytes were not kept\n"
 
 
-def test_looking_does_not_hold_up_the_work(tmp_path: Path) -> None:
-    go = threading.Event()
-
-    def slow(root: Path) -> dict[str, Any]:
-        assert go.wait(30)
-        return {"host": "here"}
-
-    surroundings = Surroundings(slow, Store(tmp_path))
+def test_it_is_looked_at_once(tmp_path: Path) -> None:
+    seen = []
+    surroundings = Surroundings(lambda root: {"root": seen.append(root)}, Store(tmp_path))
     surroundings.look()
-    go.set()
-    surroundings.settle()
-    assert surroundings.now()["host"] == "here"
+    first = surroundings.now()
+    assert surroundings.now() == first
+    assert len(seen) == 1
 
 
 def test_what_can_not_be_had_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +103,7 @@ def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
 ) -> None:
     from runner import command
     from runner.__main__ import main
-    from runner.fabrics import Machine, resolve
+    from runner.fabrics import Machine
 
     class Hurt(Script):
         def _world(self, fabric: Any, world_size: int, say: Any) -> Any:
@@ -117,8 +111,7 @@ def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
             return self.worlds[-1]
 
     monkeypatch.chdir(tmp_path)
-    machine = Machine(gpu_count=8, driver_problem="", gpu_extra=True)
-    monkeypatch.setattr(command, "resolve", lambda *given, outer: resolve(*given, machine=lambda: machine, outer=outer))
+    monkeypatch.setattr(command, "look", lambda: Machine(gpu_count=8, driver_problem="", gpu_extra=True))
     script = Hurt()
     tools: Tools = script.tools()
     arguments = ["fabric=nvshmem", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]", "baselines=[]"]

@@ -10,11 +10,14 @@ from typing import Any, Protocol
 
 from reports import table
 from reports.compare import is_simulated
-from reports.html import asked, measured, outcomes, ran, surroundings
+from reports.html import apart, asked, measured, outcomes, ran, surroundings
 from reports.html.album import Album
 from reports.html.parts import KEY, Block, Notes, Part, Table, drawn, shades
 from reports.record import Record
 from reports.sheet import Sheet
+
+MANY = 1000
+"""So many records are worth a second process."""
 
 _FOLDER = Path(__file__).parent
 _FIGURES = re.compile(r'<script type="application/json" id="figures">(.*?)</script>', re.DOTALL)
@@ -33,15 +36,17 @@ class Audit(Protocol):
     def captions(self) -> Sequence[str]: ...
 
 
-def page(records: Sequence[Record], title: str = "", audit: Audit | None = None) -> str:
+def page(records: Sequence[Record], title: str = "", audit: Audit | None = None, is_alone: bool = False) -> str:
     """The whole report as the text of one HTML file that needs nothing else.
 
+    is_alone: this process does nothing else, so that it may fork, which saves a third of the time of many records.
     ValueError where there are no records.
     """
     if not records:
         raise ValueError("a report needs at least one record")
+    digests = apart.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
     album = Album()
-    parts = _parts(records, audit, album)
+    parts = [*_parts(records, audit, album), surroundings.digests_part(records, digests())]
     return _rendered(
         title=title or _title(records),
         verdict=outcomes.verdict(records),
@@ -85,7 +90,6 @@ def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
         outcomes.refusals_part(records),
         surroundings.environment_part(records),
-        surroundings.digests_part(records),
     ]
     return [part for part in found if part is not None]
 

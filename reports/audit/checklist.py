@@ -1,0 +1,135 @@
+"""One set of records against itself: the twenty items of a credible audit, each with its outcome and its evidence.
+
+What a record holds is captured; where it can be computed or looked up again, and agrees, it is verified. What is not
+there is named. The exit code: 0 something was verified and nothing was found, 1 a finding, 2 nothing could be verified.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from reports.audit import kept, measured, origin, worker
+from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
+from reports.audit.items import Item, Outcome
+from reports.audit.material import Material
+from reports.record import Record
+from reports.sheet import Line, Sheet
+
+CHECKS: tuple[Callable[[Material], Item], ...] = (
+    origin.configuration,
+    origin.repository,
+    origin.kernels,
+    origin.software,
+    origin.machine,
+    origin.variables,
+    measured.clocks,
+    origin.seeds,
+    measured.data,
+    measured.method,
+    measured.samples,
+    measured.figures,
+    measured.replicates,
+    measured.baselines,
+    measured.bound,
+    kept.counts,
+    origin.command,
+    kept.whole,
+    kept.replayable,
+)
+"""In the order of their numbers; the twentieth is made from these, see kept.gaps."""
+
+_COLUMNS = ("#", "item", "outcome", "evidence")
+_STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
+_STYLES |= {Outcome.DOES_NOT_APPLY: ""}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result: all items, in the order of their numbers."""
+
+    items: tuple[Item, ...]
+    records: int
+
+    @property
+    def exit_code(self) -> int:
+        found = {point.outcome for item in self.items for point in item.points}
+        if Outcome.FINDING in found:
+            return FINDING
+        return VERIFIED if Outcome.VERIFIED in found else NOT_AUDITABLE
+
+    @cached_property
+    def verdict(self) -> str:
+        """One line."""
+        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+        counts = Counter(item.outcome for item in self.items)
+        says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+        found = [str(item.number) for item in self.items if item.outcome is Outcome.FINDING]
+        where = f"; findings in item {', '.join(found)}" if found else ""
+        return f"{head}: {self.records:,} records, {len(self.items)} items: {says}{where}"
+
+    @cached_property
+    def sheets(self) -> tuple[Sheet, ...]:
+        groups = []
+        for item in self.items:
+            lines = []
+            for index, point in enumerate(item.points):
+                first = (str(item.number), item.name) if not index else ("", "")
+                cells = dict(zip(_COLUMNS, (*first, str(point.outcome), point.evidence), strict=True))
+                lines.append(Line(cells, {"outcome": _STYLES.get(point.outcome, "yellow")}))
+            groups.append(tuple(lines))
+        return (
+            Sheet(
+                "what a credible result captures, and what of it was verified", _COLUMNS, tuple(groups), frozenset("#")
+            ),
+        )
+
+    @cached_property
+    def captions(self) -> tuple[str, ...]:
+        return (
+            "VERIFIED: held, and computed or looked up again; CAPTURED: held, with nothing to verify it against; NOT "
+            "CAPTURED: the records do not hold it; NOT COMPARABLE: it could not be verified, the evidence says why; an "
+            "item counts as the gravest of its lines",
+        )
+
+    def document(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        items = [
+            {
+                "number": item.number,
+                "name": item.name,
+                "outcome": str(item.outcome),
+                "points": [{"outcome": str(point.outcome), "evidence": point.evidence} for point in item.points],
+            }
+            for item in self.items
+        ]
+        return {
+            "kind": "checklist",
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            "records": self.records,
+            "items": items,
+        }
+
+
+def check(
+    records: Sequence[Record],
+    places: Sequence[Path | str] = (),
+    *,
+    up_to_bytes: int = worker.INPUTS_UP_TO_BYTES,
+    source: str = "",
+    say: Callable[[str], None] = lambda text: None,
+    ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
+) -> Audit:
+    """The checklist of one set. places are where it was read from, source names where else it is from. Inputs of cases
+    up to up_to_bytes are made again; say is told how far it is. ValueError for a place that can't be read."""
+    say("making configurations, cases and inputs again")
+    again, problem = (ask or worker.ask)(records, up_to_bytes, say)
+    say("looking through the records")
+    material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
+    items = tuple(one(material) for one in CHECKS)
+    return Audit((*items, kept.gaps(material, items)), len(records))

@@ -1,0 +1,145 @@
+"""python -m reports audit: one place is checked against itself, two are compared; and what is published.
+
+What takes longer than two seconds is said on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from reports import bundle, sheet
+from reports.audit.statistics import parse_band
+from reports.record import Record
+
+FORMATS = ("text", "markdown", "json")
+
+QUIET_S = 2.0
+"""Progress is shown from then on, and no more often than that where it is no terminal."""
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class Result(Protocol):
+    """What a comparison and a checklist have in common."""
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def exit_code(self) -> int: ...
+
+    @property
+    def sheets(self) -> Sequence[sheet.Sheet]: ...
+
+    @property
+    def captions(self) -> Sequence[str]: ...
+
+    def document(self) -> dict[str, Any]: ...
+
+
+class Progress:
+    """Lines on standard error, once something lasts; one line that is written again where that is a terminal."""
+
+    def __init__(self) -> None:
+        self._last_s = time.monotonic()
+        self._shown = False
+
+    def __call__(self, text: str) -> None:
+        now_s = time.monotonic()
+        is_terminal = sys.stderr.isatty()
+        if now_s - self._last_s < (QUIET_S if not is_terminal or not self._shown else 0.1):
+            return
+        self._last_s, self._shown = now_s, True
+        print(f"\r\033[K{text}" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shown and sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The command's options, beside --mlflow."""
+    parser.add_argument("--band", default="2%", metavar="PERCENT", help="changes within it do not matter (%(default)s)")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="(%(default)s)")
+    parser.add_argument(
+        "--inputs-up-to", default="1M", metavar="SIZE", help="make inputs of cases up to this again (%(default)s)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="a .html (the report with the audit), .md or .json"
+    )
+
+
+def run(options: Namespace) -> int:
+    """Audit what the options name; gives the exit code. ValueError for a wrong request, or what can't be read."""
+    band, up_to_bytes = parse_band(options.band), _size(options.inputs_up_to)
+    if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
+        raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
+    if len(options.records) > 2:
+        raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
+    progress = Progress()
+    sides = []
+    for place in options.records:
+        progress(f"reading {place}")
+        sides.append(_read(place, options.mlflow))
+    result: Result
+    if len(sides) == 2:
+        from reports.audit.comparison import compare
+
+        progress(f"comparing {len(sides[0])} records with {len(sides[1])}")
+        result = compare(sides[0], sides[1], band)
+    else:
+        from reports.audit.checklist import check
+
+        place = options.records[0]
+        source = f"MLflow's {place}" if options.mlflow is not None else ""
+        places = () if source else (place,)
+        result = check(sides[0], places, up_to_bytes=up_to_bytes, source=source, say=progress)
+    progress.end()
+    if options.output is not None:
+        _write(result, [record for side in sides for record in side], options.output)
+    print(_text(result, options.format), end="")
+    return result.exit_code
+
+
+def _read(place: str, uri: str | None) -> list[Record]:
+    if uri is None:
+        return bundle.read([place])
+    from reports.tracked import fetch
+
+    return fetch(uri, [place])
+
+
+def _text(result: Result, form: str) -> str:
+    """The result in a form, ending in a newline."""
+    if form == "json":
+        return json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    if form == "markdown":
+        return f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n"
+    render = sheet.drawn if sys.stdout.isatty() else sheet.text
+    return f"{render(result.sheets, result.captions)}\n\n{result.verdict}\n"
+
+
+def _write(result: Result, records: Sequence[Record], path: Path) -> None:
+    """Write the result to a file whose name says the form, and say so on standard error."""
+    if path.suffix == ".html":
+        from reports.html import page
+
+        text = page(records, audit=result)
+    else:
+        text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
+    bundle.write_file(path, text.encode("utf-8"))
+    print(f"{path}: written", file=sys.stderr)
+
+
+def _size(text: str) -> int:
+    """Bytes: 4096, 64K, 1M, 1G. ValueError for what is none."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    if not number.isascii() or not number.isdigit() or unit not in UNITS:
+        raise ValueError(f"'{text}' is no size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
+    return int(number) * UNITS[unit]

@@ -1,0 +1,184 @@
+"""What two sets of records were made with, where it is not the same: code, kernels, packages, machine, configuration.
+
+Every value that a record holds about where it comes from is compared, whatever its name, so that what is captured
+tomorrow is compared tomorrow. Left out are only values that differ between any two commands: see PASSING.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.record import Record
+from reports.sheet import Line, Sheet
+
+PASSING = re.compile(
+    r"environment\.(capture_s|not_captured|.*\.not_captured|.*\.load|.*\.process|variables\.withheld|git\.kept_diff)(\.|$)"
+    r"|(configuration\.(records|cache_dir|track)(\.|$))"
+)
+"""What no two commands have alike, or what only says where results are kept."""
+
+NOTHING = "-"
+"""What stands for a value that a side does not have."""
+
+_ORDER = ("git", "kernel", "library", "packages", "python", "torch", "gpu", "cuda", "fabric", "host", "world")
+
+_LONG_HEX = re.compile(r"\b(?:sha256:)?([0-9a-f]{12})[0-9a-f]{28,}\b")
+
+_MOST_SHOWN, _MOST_CHARACTERS = 3, 60
+"""Values of one side that a line shows, and characters of each. The JSON has all."""
+
+_PINNED = re.compile(r"configuration\.(op|algorithms|baselines|dtype|accumulator|reduction|sizes|fabric\.name)(\.|$)")
+"""What a replay writes out that a configuration may have left open: its cases are the same all the same."""
+
+HEADING = "what differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is not the same: its name, and all values of each side, sorted; none where a side does not say."""
+
+    what: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[Difference, ...]:
+    """All that differs, what matters most first. A value that a set has several of counts as all of them."""
+    sides = [_values(records) for records in (before, after)]
+    names = sorted(set(sides[0]) | set(sides[1]), key=_rank)
+    if any("replays" in record.request for record in (*before, *after)):
+        names = [name for name in names if not _PINNED.match(name)]
+    found = ((name, sides[0].get(name, set()), sides[1].get(name, set())) for name in names)
+    others = [Difference(name, tuple(sorted(one)), tuple(sorted(other))) for name, one, other in found if one != other]
+    return (*others, *_compiled(before, after))
+
+
+def sheet_of(found: Sequence[Difference], sides: tuple[str, str] = ("before", "after")) -> Sheet:
+    """A line for each difference; sides are the columns' names. What only one side says at all is a line for each part
+    of a record: the other may be of before it was captured."""
+    columns = ("what", *sides)
+    rows: dict[str, tuple[str, str, str]] = {}
+    one_sided: dict[tuple[str, bool], list[str]] = {}
+    for one in found:
+        if one.before and one.after:
+            rows[one.what] = (one.what, _shown(one.before), _shown(one.after))
+        else:
+            one_sided.setdefault((one.what.partition(".")[0], bool(one.before)), []).append(one.what)
+    for (part, is_before), names in one_sided.items():
+        what = f"{part}: {len(names)} more" if len(names) > 1 else names[0]
+        (single,) = (one for one in found if one.what == names[0])
+        says = f"{len(names)} values" if len(names) > 1 else _shown(single.before or single.after)
+        rows[f"{part} {is_before}"] = (what, says, NOTHING) if is_before else (what, NOTHING, says)
+    lines = (Line(dict(zip(columns, row, strict=True))) for row in rows.values())
+    return Sheet(HEADING, columns, (tuple(lines),))
+
+
+def _values(records: Iterable[Record]) -> dict[str, set[str]]:
+    """All values of a set, by name."""
+    found: dict[str, set[str]] = {}
+    seen: set[str] = set()
+    for record in records:
+        for part, value in _parts(record):
+            # Hundreds of records of one command have the same environment: it is looked through once.
+            key = f"{part} {json.dumps(value, sort_keys=True)}"
+            if key in seen:
+                continue
+            seen.add(key)
+            for name, text in _flat(part, value):
+                if not PASSING.match(name):
+                    found.setdefault(_short(name), set()).add(text)
+    return found
+
+
+def _parts(record: Record) -> Iterator[tuple[str, Any]]:
+    yield "environment", record.environment
+    yield "configuration", record.request.get("configuration")
+    if record.fabric is not None:
+        one = record.fabric
+        yield (
+            "fabric",
+            {
+                "name": one.name,
+                "arch": one.arch,
+                "multicast": one.multicast,
+                "multicast_reason": one.multicast_reason,
+                "description": one.description,
+                "heap_bytes": one.heap_bytes,
+                "settings": one.settings,
+            },
+        )
+    if record.kernel is not None:
+        kernel = record.kernel
+        yield (
+            f"kernel {kernel.name}",
+            {"sources": kernel.source_digest, "compiler": kernel.compiler, "multimem": list(kernel.multimem)},
+        )
+    if record.library:
+        yield "library", {str(record.case["algorithm"]): record.library}
+
+
+def _compiled(before: Sequence[Record], after: Sequence[Record]) -> list[Difference]:
+    """What the kernels of cases that both sets have were compiled to; cases that changed alike are one difference. A
+    kernel is compiled for a type, an accumulator, a number of ranks, so that its digests belong to the case."""
+    sides = [_of_cases(records) for records in (before, after)]
+    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], int] = {}
+    for case, ours in sides[0].items():
+        theirs = sides[1].get(case, {})
+        for name in sorted(set(ours) & set(theirs)):
+            if ours[name] != theirs[name]:
+                key = name, tuple(sorted(ours[name])), tuple(sorted(theirs[name]))
+                alike[key] = alike.get(key, 0) + 1
+    return [
+        Difference(f"{name} ({count} case{'' if count == 1 else 's'})", one, other)
+        for (name, one, other), count in alike.items()
+    ]
+
+
+def _of_cases(records: Iterable[Record]) -> dict[str, dict[str, set[str]]]:
+    """By case and name, what a kernel was compiled to."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for record in records:
+        if (kernel := record.kernel) is not None:
+            values = {"PTX": kernel.ptx_digest, "cubin": kernel.cubin_digest}
+            values |= {"launch": f"{kernel.grid} blocks of {kernel.block} threads"}
+            for name, value in values.items():
+                found.setdefault(record.id, {}).setdefault(f"kernel {kernel.name}.{name}", set()).add(value)
+    return found
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Names with dots and the values as text. Items of a list of objects share a name: a set of like parts."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flat(f"{name}.{key}", item)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield from _flat(name, item)
+    elif value is not None:
+        yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("environment.")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Code and kernels first, the configuration and all else last."""
+    return next((index for index, one in enumerate(_ORDER) if name.startswith(one)), len(_ORDER)), name
+
+
+def _shown(values: Sequence[str]) -> str:
+    if not values:
+        return NOTHING
+    texts = [_one_line(_LONG_HEX.sub(r"\1..", value)) or '""' for value in values[:_MOST_SHOWN]]
+    more = f" and {len(values) - _MOST_SHOWN} more" if len(values) > _MOST_SHOWN else ""
+    return " | ".join(texts) + more
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."

@@ -1,0 +1,144 @@
+"""Whether all that was asked for is there, whole, and can be run again: items 16 and 18 to 20 of the checklist."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.material import Material
+from reports.bundle import record_files
+from reports.record import Status
+from reports.seal import MANIFEST, broken
+from reports.text import reason_of
+
+
+def counts(material: Material) -> Item:
+    found = Counter(record.status for record in material.records)
+    says = ", ".join(f"{found[status]:,} {status}" for status in Status if found[status])
+    without = [one.id for one in material.records if one.status is not Status.PASSED and not reason_of(one)]
+    points = [
+        verified_or(without, f"{says}; each that did not pass says why", len(material.records), "without a reason")
+    ]
+    points.append(_expected(material))
+    points += _ended(material)
+    return Item(16, "expected = passed + failed + refused", tuple(points))
+
+
+def _expected(material: Material) -> Point:
+    """The worker's word on the cases that were asked for."""
+    if material.again is None:
+        return Point(Outcome.NOT_COMPARABLE, f"what was asked for was not worked out here: {material.problem}")
+    found = material.again["cases"]
+    odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
+    odd += [f"{case} of {command} was not asked for" for command, _, case in found["unexpected"]]
+    if odd:
+        return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
+    if found["not_comparable"]:
+        texts = [f"job {job} of {command}: {why}" for command, job, why in found["not_comparable"]]
+        return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
+    return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
+
+
+def _ended(material: Material) -> list[Point]:
+    """What command.json says, against what lies beside it."""
+    if not material.commands:
+        return [
+            Point(Outcome.NOT_CAPTURED, "no command.json beside the records: only configurations say what was asked")
+        ]
+    odd: list[str] = []
+    asked = 0
+    for folder, document in material.commands.items():
+        name = str(document.get("command", folder.name))
+        here = Counter(
+            (int(record.request.get("job", 0)), record.id)
+            for record in material.records
+            if record.request.get("command") == name
+        )
+        jobs = document.get("jobs")
+        wanted = Counter((int(job["number"]), str(case)) for job in jobs or () for case in job["cases"])
+        asked += wanted.total()
+        odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
+        odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
+        counted_then = document.get("counts")
+        now = Counter(str(one.status) for one in material.records if one.request.get("command") == name)
+        if isinstance(counted_then, dict) and counted_then != dict(now):
+            odd.append(f"{name} ended with {counted_then}, and there are {dict(now)}")
+    says = (
+        f"command.json of {counted(len(material.commands), 'command')}: {counted(asked, 'case')} asked for, all there"
+    )
+    return [verified_or(odd, says, asked, "cases")]
+
+
+def whole(material: Material) -> Item:
+    name = "manifest with digests"
+    if not material.places:
+        where = f"{material.source}: " if material.source else ""
+        return Item(18, name, (Point(Outcome.NOT_CAPTURED, f"{where}no files, so no manifest"),))
+    points = []
+    for place in material.places:
+        above = _sealed_above(place)
+        below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
+        points += [_whole(folder, place) for folder in ([above] if above else below)]
+        bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
+        if bare:
+            says = f"{place.name}: no {MANIFEST} covers {counted(len(bare), 'file')} of records"
+            points.append(Point(Outcome.NOT_CAPTURED, says))
+    return Item(18, name, tuple(dict.fromkeys(points)))
+
+
+def _whole(folder: Path, place: Path) -> Point:
+    """Whether a folder's manifest holds, as far as it concerns a place."""
+    faults = [one for one in broken(folder) if _concerns(one, folder, place)]
+    lines = len((folder / MANIFEST).read_bytes().splitlines())
+    good = f"{MANIFEST} of {folder.name}: {counted(lines, 'file')}, each as it was"
+    return verified_or(faults, good, lines, f"files of {folder.name}")
+
+
+def _sealed_above(place: Path) -> Path | None:
+    """The folder whose manifest covers a place: itself, or the nearest above it."""
+    place = place.resolve()
+    for folder in (place, *place.parents):
+        if folder.is_dir() and (folder / MANIFEST).is_file():
+            return folder
+    return None
+
+
+def _concerns(fault: str, folder: Path, place: Path) -> bool:
+    """A fault is of this place, or of the manifest itself."""
+    name = fault.partition(":")[0].partition(", line ")[0]
+    if name == MANIFEST:
+        return True
+    path, place = (folder / name).resolve(), place.resolve()
+    return path == place or place in path.parents or place in folder.resolve().parents
+
+
+def replayable(material: Material) -> Item:
+    lacking = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
+    name = "one command runs it again"
+    if lacking:
+        says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"
+        return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
+    place = str(material.places[0].name) if material.places else "RECORDS"
+    says = f"python -m runner replay {place}: runs the cases again and compares; this audit did not"
+    return Item(19, name, (Point(Outcome.CAPTURED, says),))
+
+
+def gaps(material: Material, items: tuple[Item, ...]) -> Item:
+    """What is not captured, named: by the capture itself, and by the other items."""
+    points = []
+    for environment in material.environments:
+        named = environment.get("not_captured")
+        if isinstance(named, dict):
+            says = f"the capture names {counted(len(named), 'gap')}"
+            points.append(Point(Outcome.CAPTURED, f"{says}: {listed(sorted(named), 8)}" if named else says))
+        else:
+            points.append(Point(Outcome.NOT_CAPTURED, "the records do not say what they lack"))
+    open_items = [str(item.number) for item in items if any(one.outcome is Outcome.NOT_CAPTURED for one in item.points)]
+    says = (
+        f"not captured is something of item {', '.join(open_items)}"
+        if open_items
+        else "nothing is missing of the others"
+    )
+    points.append(Point(Outcome.CAPTURED, says))
+    return Item(20, "what is not captured is named", tuple(dict.fromkeys(points)))

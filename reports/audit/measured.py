@@ -1,0 +1,287 @@
+"""What was measured, and whether it holds: items 7 and 9 to 15 of the checklist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reports.audit import derived
+from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.material import Material
+from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
+from reports.compare import is_baseline, limits
+from reports.record import Check, Record, Status
+
+HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "display clocks setting"})
+"""Reasons for clocks below the highest that say nothing against a timing: nobody asked for more, or somebody chose."""
+
+_CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
+
+SIMULATED = "nothing was timed: the set has no clock of real hardware"
+
+
+def clocks(material: Material) -> Item:
+    name = "clocks and throttling"
+    if not material.timed:
+        return Item(7, name, (_untimed(material),))
+    without, lacking, slowed, shared = [], set[str](), [], []
+    for record in material.timed:
+        states = list(_states(record))
+        without += [record.id] if not states else []
+        for rank, when, state in states:
+            lacking |= {one for one in _CLOCKS if one not in state}
+            reasons = [one for one in state.get("throttle") or () if one not in HARMLESS]
+            slowed += [f"{record.id}, rank {rank}, {when}: {', '.join(reasons)}"] if reasons else []
+            others = state.get("other_processes")
+            shared += [f"{record.id}, rank {rank}, {when}: {others} other processes"] if others else []
+    total = len(material.timed)
+    points = []
+    if total > len(without):
+        there = ", ".join(one for one in _CLOCKS if one not in lacking)
+        points.append(
+            Point(Outcome.CAPTURED, f"before and after each of {counted(total - len(without), 'timing')}: {there}")
+        )
+    if without or lacking:
+        what = [f"{counted(len(without), 'timing')} without any"] if without else []
+        what += [f"{', '.join(sorted(lacking))} of some"] if lacking else []
+        points.append(Point(Outcome.NOT_CAPTURED, "; ".join(what)))
+    if "throttle" not in lacking and total > len(without):
+        points.append(
+            verified_or(slowed, f"0 of {counted(total, 'timing')} on a GPU that was held back", total, "states")
+        )
+        points.append(_shared(material, shared))
+    return Item(7, name, tuple(points))
+
+
+def _shared(material: Material, shared: list[str]) -> Point:
+    """Whether somebody else used the GPUs, as far as anybody says."""
+    said = [state for record in material.timed for _, _, state in _states(record) if "other_processes" in state]
+    beside = sorted(
+        f"{gpu.get('uuid', 'a GPU')}: {gpu['other_processes']} other processes"
+        for environment in material.environments
+        for gpu in environment.get("gpus") or ()
+        if isinstance(gpu, dict) and gpu.get("other_processes")
+    )
+    if shared or beside:
+        return Point(Outcome.FINDING, f"shared GPUs: {listed([*shared, *beside])}")
+    asked = any("other_processes" in gpu for one in material.environments for gpu in one.get("gpus") or ())
+    if said or asked:
+        return Point(Outcome.VERIFIED, "no other process used the GPUs")
+    return Point(Outcome.NOT_CAPTURED, "whether other processes used the GPUs")
+
+
+def data(material: Material) -> Item:
+    checked = [record for record in material.records if record.check is not None]
+    unchecked = [one.id for one in material.records if one.status is Status.PASSED and not one.verified]
+    points = []
+    if checked:
+        wrong = [f"{one.id}: {'; '.join(one.check.faults) if one.check else ''}" for one in checked if not one.verified]
+        elements = sum(record.check.elements for record in checked if record.check)
+        good = f"{counted(len(checked), 'record')}, {counted(elements, 'element')} compared; 0 wrong"
+        points.append(verified_or(wrong, good, len(checked), "records are wrong"))
+        points.append(_digests(checked))
+        points.append(_across_worlds(material))
+    if unchecked:
+        says = f"{counted(len(unchecked), 'record')} passed unchecked: {listed(unchecked)}"
+        points.append(Point(Outcome.NOT_CAPTURED, says))
+    if material.timed:
+        # A record can't be built with a timing of unchecked data: here it is counted.
+        elements = sum(one.timing.checked_before + one.timing.checked_after for one in material.timed if one.timing)
+        says = f"{counted(len(material.timed), 'timing')}, each checked: {elements:,} elements right before and after"
+        points.append(Point(Outcome.VERIFIED, says))
+    return Item(9, "data right", tuple(points) or (Point(Outcome.NOT_CAPTURED, "no case has a check"),))
+
+
+def _digests(checked: list[Record]) -> Point:
+    """Whether ranks and launches that promise the same have the same digests, and the check says what they say."""
+    found, looked_at = [], 0
+    for record in checked:
+        assert record.check is not None
+        if record.check.output_digests is None:
+            continue
+        looked_at += 1
+        found += [f"{record.id}: {problem}" for problem in _contradictions(record.check)]
+    if not looked_at:
+        return Point(Outcome.NOT_CAPTURED, "digests of outputs: the records hold none (schema 2)")
+    good = f"output digests of {counted(looked_at, 'record')}: equal on all ranks and launches that promise it"
+    return verified_or(found, good, looked_at, "records contradict their digests")
+
+
+def _contradictions(check: Check) -> Iterator[str]:
+    rows = [set(row) for row in check.output_digests or () if row]
+    if check.launches_equal_promised and any(len(row) > 1 for row in rows):
+        yield "launches gave other bits although the same are promised"
+    firsts = {row[0] for row in check.output_digests or () if row}
+    if check.ranks_equal_promised and len(firsts) > 1:
+        yield f"ranks have {len(firsts)} different results although the same is promised"
+    if check.results is not None and check.ranks_equal != (check.results == 1):
+        yield f"ranks_equal is {check.ranks_equal}, and there are {check.results} results"
+    if check.results is not None and firsts and len(firsts) != check.results:
+        yield f"{check.results} results are counted, and the digests are of {len(firsts)}"
+
+
+def _across_worlds(material: Material) -> Point:
+    """Whether a case's worlds were given the same bits, where the method promises bits."""
+    from reports.audit.data import Data, data_of
+
+    differ, compared, within = [], 0, 0
+    for case, records in material.by_case.items():
+        good = [one for one in records if one.verified and one.check and one.check.output_digests is not None]
+        if len({world_of(one) for one in good}) < 2:
+            continue
+        found = data_of(good[:1], good[1:])
+        compared += found.data is not Data.NOT_COMPARABLE
+        within += found.data is Data.WITHIN_BOUND
+        differ += [f"{case}: {found.remark}"] if found.data is Data.DIFFERENT else []
+    if not compared:
+        return Point(
+            Outcome.NOT_COMPARABLE, "bits across worlds: no case has digests of two worlds that could be compared"
+        )
+    beside = f", {within} of them differ within their bound" if within else ""
+    return verified_or(
+        differ, f"{counted(compared, 'case')} compared across worlds{beside}; 0 differ", compared, "cases"
+    )
+
+
+def method(material: Material) -> Item:
+    name = "timing method"
+    if not material.timed:
+        return Item(10, name, (_untimed(material),))
+    found = dict.fromkeys(
+        f"{one.mode}, window {one.window}, L2 {one.l2}, {one.warmup_calls} warm-up calls, {one.calls_per_sample} calls "
+        f"a sample over {one.slots} slots"
+        for one in (record.timing for record in material.timed)
+        if one is not None
+    )
+    points = [Point(Outcome.CAPTURED, f"of {counted(len(material.timed), 'timing')}: {listed(found, 2)}")]
+    other, asked_of = [], 0
+    for record in material.timed:
+        assert record.timing is not None
+        asked = _asked_timing(record)
+        wanted: dict[str, Any] = {key: asked[key] for key in ("mode", "window", "l2") if key in asked}
+        wanted |= {"calls_per_sample": asked["calls"]} if asked.get("calls") else {}
+        asked_of += bool(wanted)
+        other += [
+            f"{record.id}: {key} {getattr(record.timing, key)}, asked was {value}"
+            for key, value in wanted.items()
+            if getattr(record.timing, key) != value
+        ]
+    if asked_of:
+        points.append(verified_or(other, f"as asked for in {counted(asked_of, 'configuration')}", asked_of, "values"))
+    else:
+        points.append(Point(Outcome.NOT_CAPTURED, "what was asked for: no configuration says"))
+    return Item(10, name, tuple(points))
+
+
+def samples(material: Material) -> Item:
+    name = "raw samples"
+    if not material.timed:
+        return Item(11, name, (_untimed(material),))
+    count, few, rounded = 0, [], []
+    for record in material.timed:
+        assert record.timing is not None
+        rows = record.timing.samples_us
+        count += sum(map(len, rows))
+        asked = _asked_timing(record).get("samples")
+        if isinstance(asked, int) and len(rows[0]) != asked:
+            few.append(f"{record.id}: {len(rows[0])} samples, asked were {asked}")
+        if len(rows[0]) > 1 and all(value == round(value, 1) for row in rows for value in row):
+            rounded.append(f"{record.id}: all samples are whole tenths of a microsecond")
+    total = len(material.timed)
+    points = [Point(Outcome.CAPTURED, f"{counted(count, 'sample')} of {counted(total, 'timing')}, every rank's")]
+    points.append(verified_or(few, "as many a rank as were asked for", total, "timings have other numbers"))
+    points.append(verified_or(rounded, "none is rounded", total, "timings look rounded"))
+    return Item(11, name, tuple(points))
+
+
+def figures(material: Material) -> Item:
+    return Item(12, "derived figures", derived.points_of(material))
+
+
+def replicates(material: Material) -> Item:
+    name = "number of worlds"
+    count = counted(len(material.worlds), "world")
+    if not material.timed:
+        return Item(13, name, (Point(Outcome.CAPTURED, f"{count} (nothing is timed, so none has to be enough)"),))
+    per_case = [len(world_medians(records)) for records in material.by_case.values() if world_medians(records)]
+    few = [number for number in per_case if number < LEAST_WORLDS]
+    says = f"{min(per_case)} to {max(per_case)} a case" if min(per_case) != max(per_case) else f"{per_case[0]} a case"
+    points = [Point(Outcome.CAPTURED, f"{count}, {says}")]
+    if few:
+        why = f"{len(few)} of {counted(len(per_case), 'timed case')} with fewer than {LEAST_WORLDS} worlds"
+        points.append(Point(Outcome.NOT_COMPARABLE, f"{why}: no verdict on speed can rest on them"))
+    else:
+        points.append(Point(Outcome.VERIFIED, f"{LEAST_WORLDS} or more worlds for every timed case"))
+    return Item(13, name, tuple(points))
+
+
+def baselines(material: Material) -> Item:
+    name = "baselines, interleaved"
+    if not material.timed:
+        return Item(14, name, (_untimed(material),))
+    beside: dict[tuple[object, ...], list[Record]] = {}
+    for record in material.timed:
+        key = (world_of(record), record.request.get("job"), record.case["op"], record.case["dtype"])
+        beside.setdefault((*key, record.case["world_size"], record.case["size_bytes"]), []).append(record)
+    apart, together, alone = [], 0, 0
+    for members in beside.values():
+        theirs = {str(one.case["algorithm"]) for one in members if is_baseline(one)}
+        for record in members:
+            assert record.timing is not None
+            if is_baseline(record):
+                continue
+            missing = theirs - set(record.timing.interleaved_with)
+            apart += [f"{record.id}: {', '.join(sorted(missing))} not in turns with it"] if missing else []
+            together += bool(theirs and not missing)
+            alone += not theirs
+    points = []
+    if together or apart:
+        good = f"{counted(together, 'timing')} of ours in turns with all baselines of its size and session"
+        points.append(verified_or(apart, good, together + len(apart), "timings"))
+    if alone:
+        points.append(Point(Outcome.NOT_CAPTURED, f"{counted(alone, 'timing')} of ours without any baseline beside it"))
+    return Item(14, name, tuple(points) or (Point(Outcome.DOES_NOT_APPLY, "no kernel of ours was timed"),))
+
+
+def bound(material: Material) -> Item:
+    name = "below the physical bound"
+    if not material.timed:
+        return Item(15, name, (_untimed(material),))
+    above, shares, unknown = [], [], 0
+    for record in material.timed:
+        assert record.timing is not None
+        share = record.timing.of_limit(int(record.case["size_bytes"]))
+        if record.timing.limit is None:
+            unknown += 1
+        elif share is not None:
+            shares.append(share)
+            above += [f"{record.id}: busbw is {share:.1%} of the limit"] if share > 1 else []
+    points = []
+    if shares:
+        known = [one.gbps for one in limits(material.timed)]
+        good = f"busbw of {counted(len(shares), 'timing')} is at most {max(shares):.1%} of its measured limit"
+        good += f" ({min(known):.1f} to {max(known):.1f} GB/s)"
+        points.append(verified_or(above, good, len(shares), "timings above it"))
+    if unknown:
+        points.append(Point(Outcome.NOT_CAPTURED, f"the link's limit of {counted(unknown, 'timing')}"))
+    return Item(15, name, tuple(points) or (Point(Outcome.DOES_NOT_APPLY, "what was timed moves no data"),))
+
+
+def _untimed(material: Material) -> Point:
+    """Nothing is timed: that does not apply to a simulated set; on GPUs it could have been."""
+    if material.on_gpus:
+        return Point(Outcome.NOT_CAPTURED, "nothing was timed, although it ran on GPUs")
+    return Point(Outcome.DOES_NOT_APPLY, SIMULATED)
+
+
+def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """The states of the GPUs: rank, before or after, what was read."""
+    for rank, device in enumerate(record.timing.devices if record.timing else ()):
+        for when, state in device.items():
+            yield rank, when, state
+
+
+def _asked_timing(record: Record) -> dict[str, Any]:
+    configuration = record.request.get("configuration")
+    asked = configuration.get("timing") if isinstance(configuration, dict) else None
+    return asked if isinstance(asked, dict) else {}

@@ -1,0 +1,291 @@
+"""Where records come from: items 1 to 6, 8 and 17 of the checklist."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reports.audit.differences import differences
+from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.material import Material, values_at, why_missing
+from reports.record import Record
+
+SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")
+"""Beginnings of names: what must be the same in all worlds of a case, or figures over them mean nothing."""
+
+_USER_IN_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s@:\"]+:[^/\s@\"]+@")
+
+
+def configuration(material: Material) -> Item:
+    missing = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
+    points = _presence(missing, len(material.records), "configuration, overrides and choices of %s")
+    points.append(_composed(material))
+    return Item(1, "configuration", tuple(points))
+
+
+def _composed(material: Material) -> Point:
+    """The worker's word on composing the overrides again."""
+    if material.again is None:
+        return Point(Outcome.NOT_COMPARABLE, f"not composed again here: {material.problem}")
+    found = material.again["configurations"]
+    different, elsewhere = found["different"], found["not_comparable"]
+    jobs = found["verified"] + len(different) + len(elsewhere)
+    if different:
+        texts = [f"job {job} of {command}: {what}" for command, job, what in different]
+        return Point(
+            Outcome.FINDING, f"{len(different)} of {counted(jobs, 'job')} compose differently: {listed(texts)}"
+        )
+    if elsewhere:
+        texts = [f"job {job} of {command}: {why}" for command, job, why in elsewhere]
+        return Point(Outcome.NOT_COMPARABLE, f"{len(elsewhere)} of {counted(jobs, 'job')}: {listed(texts)}")
+    return Point(Outcome.VERIFIED, f"{counted(jobs, 'job')} composed again from the overrides; 0 differ")
+
+
+def repository(material: Material) -> Item:
+    points: list[Point] = []
+    for environment in material.environments:
+        git = environment.get("git")
+        if not isinstance(git, dict) or not git.get("commit"):
+            why = why_missing(environment, "git") or "the record does not say"
+            points.append(Point(Outcome.NOT_CAPTURED, f"commit: {why}"))
+        elif git.get("dirty") is None:
+            points.append(
+                Point(Outcome.NOT_CAPTURED, f"commit {_brief(git['commit'])}, but not whether it was changed")
+            )
+        elif not git["dirty"]:
+            points.append(
+                Point(Outcome.CAPTURED, f"commit {_brief(git['commit'])} ({git.get('branch', '')}), unchanged")
+            )
+        else:
+            points.append(_difference(material, git))
+    return Item(2, "commit and what differed from it", _once(points))
+
+
+def _difference(material: Material, git: Mapping[str, Any]) -> Point:
+    """What is known of the changes to a commit."""
+    says = f"commit {_brief(git['commit'])}, with {git.get('changed_files', '?')} files changed"
+    kept = git.get("kept_diff")
+    if not isinstance(kept, dict):
+        return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
+    wanted, name = str(kept.get("digest")), str(kept.get("file"))
+    found = [folder / name for folder in material.folders if (folder / name).is_file()]
+    if not found:
+        return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
+    digests = {f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in found}
+    if wanted not in digests:
+        return Point(Outcome.FINDING, f"{says}, kept in {name}: its digest is not the recorded one")
+    cut = f"; {kept['left_out_bytes']} bytes of it were left out" if kept.get("left_out_bytes") else ""
+    return Point(Outcome.VERIFIED, f"{says}, kept in {name}; its digest is the recorded one{cut}")
+
+
+def kernels(material: Material) -> Item:
+    with_kernel = [record for record in material.records if record.kernel is not None]
+    if not with_kernel:
+        return Item(3, "kernels' digests", (Point(Outcome.DOES_NOT_APPLY, "no case was run by a kernel of ours"),))
+    points: list[Point] = []
+    lacking = [one.id for one in with_kernel if one.kernel and not (one.kernel.ptx_digest and one.kernel.source_digest)]
+    points += _presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
+    several: list[str] = []
+    for case, records in material.by_case.items():
+        digests = {one.kernel.ptx_digest for one in records if one.kernel is not None}
+        several += [f"{case} ran {len(digests)} PTX"] if len(digests) > 1 else []
+    worlds = counted(len(material.worlds), "world")
+    points.append(
+        verified_or(several, f"each of {counted(len(material.by_case), 'case')} ran one PTX in all of {worlds}",
+                    len(material.by_case), "cases ran several")
+    )  # fmt: skip
+    points.append(_stored_ptx(material, with_kernel))
+    points.append(_sources_today(material))
+    return Item(3, "kernels' digests", tuple(points))
+
+
+def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
+    """Whether PTX files beside the records are what their names and the records say."""
+    if not material.folders:
+        return Point(
+            Outcome.NOT_CAPTURED, "PTX: no folder of a command here, so its text is not kept beside the records"
+        )
+    bad: list[str] = []
+    there: set[str] = set()
+    for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
+        if hashlib.sha256(path.read_bytes()).hexdigest() != path.stem:
+            bad.append(f"ptx/{path.name} is not what its name says")
+        there.add(path.stem)
+    wanted = {
+        one.kernel.ptx_digest.removeprefix("sha256:") for one in with_kernel if one.kernel and one.kernel.ptx_digest
+    }
+    bad += [f"ptx/{name}.ptx is missing" for name in sorted(wanted - there)]
+    return verified_or(bad, f"{counted(len(there), 'PTX file')}: each is what its name says, none is missing",
+                       len(there | wanted), "PTX files")  # fmt: skip
+
+
+def _sources_today(material: Material) -> Point:
+    """Information, not a finding: sources may change."""
+    if material.again is None:
+        return Point(Outcome.NOT_COMPARABLE, f"not compared with today's sources: {material.problem}")
+    found = material.again["sources"]
+    changed = [*found["changed"], *(f"{name} (gone)" for name in found["gone"])]
+    same = counted(len(found["same"]), "kernel")
+    if changed:
+        return Point(Outcome.CAPTURED, f"sources: {same} as today; changed since: {listed(changed, 10)}")
+    return Point(Outcome.VERIFIED, f"sources of {same} are today's")
+
+
+def software(material: Material) -> Item:
+    wanted = {"Python": "python.version", "packages": "packages.torch", "CUDA that torch is built for": "torch.version"}
+    if material.on_gpus:
+        wanted |= {"driver": "gpus.driver", "CUDA of the driver": "cuda_driver"}
+        wanted |= {"NCCL": "packages.nvidia-nccl-cu13", "NVSHMEM": "packages.nvidia-nvshmem-cu13"}
+    if any(record.kernel is not None for record in material.records):
+        wanted |= {"CuTe DSL": "packages.nvidia-cutlass-dsl"}
+    points = [*_captured(material, wanted), _alike(material)]
+    return Item(4, "software", _once(points))
+
+
+def _alike(material: Material) -> Point:
+    """Whether all worlds of a case ran on the same software."""
+    if len(material.worlds) < 2:
+        return Point(Outcome.DOES_NOT_APPLY, "one world: nothing to compare it with")
+    first, *others = material.worlds.values()
+    found: dict[str, None] = {}
+    for world in others:
+        shared = {record.id for record in first} & {record.id for record in world}
+        sides = [[one for one in side if one.id in shared] for side in (first, world)]
+        for one in differences(*sides) if shared else ():
+            if one.what.startswith(SOFTWARE):
+                found[f"{one.what}: {' '.join(one.before) or 'none'} and {' '.join(one.after) or 'none'}"] = None
+    worlds = counted(len(material.worlds), "world")
+    if found:
+        return Point(Outcome.FINDING, f"worlds of one case ran on different software: {listed(found)}")
+    return Point(Outcome.VERIFIED, f"{worlds}: Python, packages, libraries and driver are the same wherever cases are")
+
+
+def machine(material: Material) -> Item:
+    wanted = {"host": "host.name", "kernel": "host.kernel", "CPU": "host.cpu_model", "NUMA nodes": "host.numa_nodes"}
+    if material.on_gpus:
+        wanted |= {"GPU model": "gpus.model", "GPU UUID": "gpus.uuid", "links": "gpus.nvlink.count"}
+        wanted |= {"fabric state": "gpus.fabric.state", "MIG": "gpus.mig"}
+    points = _captured(material, wanted)
+    if material.on_gpus:
+        points.append(_known_gpus(material))
+    return Item(5, "machine", _once(points))
+
+
+def _known_gpus(material: Material) -> Point:
+    """Whether the GPUs that were timed are among those that the environment lists."""
+    strange, looked_at = [], 0
+    for record in material.timed:
+        assert record.timing is not None
+        listed_here = set(values_at(record.environment, "gpus.uuid"))
+        used = {str(state["uuid"]) for one in record.timing.devices for state in one.values() if "uuid" in state}
+        looked_at += bool(used)
+        strange += [
+            f"{record.id} ran on {uuid}, which is not listed" for uuid in sorted(used - listed_here) if listed_here
+        ]
+    if not looked_at:
+        return Point(Outcome.NOT_CAPTURED, "which GPU each rank had: no timing says")
+    return verified_or(
+        strange, f"the GPUs of {counted(looked_at, 'timing')} are among those listed", looked_at, "timings"
+    )
+
+
+def variables(material: Material) -> Item:
+    points: list[Point] = []
+    for environment in material.environments:
+        kept = environment.get("variables")
+        if isinstance(kept, dict) and isinstance(kept.get("allowed"), dict):
+            says = (
+                f"{counted(len(kept['allowed']), 'variable')} kept by the allow-list, {kept.get('withheld', '?')} not"
+            )
+            points.append(Point(Outcome.CAPTURED, says))
+        else:
+            points.append(Point(Outcome.NOT_CAPTURED, "variables: the record holds none, and not how many there were"))
+    leaks = []
+    for record in {id(record.environment): record for record in material.records}.values():
+        text = json.dumps([record.environment, record.request])
+        leaks += [f"{record.id} holds an address with a password"] if _USER_IN_ADDRESS.search(text) else []
+    points.append(verified_or(leaks, "no address with a password in it", len(material.records), "records"))
+    return Item(6, "variables, secrets withheld", _once(points))
+
+
+def seeds(material: Material) -> Item:
+    lacking = [one.id for one in material.records if "seed" not in one.case]
+    points = _presence(lacking, len(material.records), "seed of %s")
+    if material.again is None:
+        points.append(Point(Outcome.NOT_COMPARABLE, f"inputs not made again here: {material.problem}"))
+        return Item(8, "seeds and inputs", tuple(points))
+    found = material.again["inputs"]
+    if found["different"]:
+        texts = [f"{case}, rank {rank}" for case, rank in found["different"]]
+        points.append(
+            Point(Outcome.FINDING, f"{len(texts)} of {found['made']:,} inputs come out differently: {listed(texts)}")
+        )
+    elif found["made"]:
+        says = f"{counted(found['made'], 'input')} of {counted(found['cases'], 'record')} made again; 0 differ"
+        points.append(Point(Outcome.VERIFIED, says))
+    if found["too_large"]:
+        says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
+        points.append(Point(Outcome.NOT_COMPARABLE, says))
+    if found["not_comparable"]:
+        texts = [f"{case}: {why}" for case, why in found["not_comparable"]]
+        points.append(Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'record')}: {listed(texts)}"))
+    if found["not_recorded"]:
+        says = f"digests of inputs: {counted(found['not_recorded'], 'checked record')} without any (schema 2)"
+        points.append(Point(Outcome.NOT_CAPTURED, says))
+    return Item(8, "seeds and inputs", tuple(points))
+
+
+def command(material: Material) -> Item:
+    lacking = [one.id for one in material.records if not one.request.get("command_line")]
+    points = _presence(lacking, len(material.records), "command line, start and end of %s")
+    points += _captured(material, {"user": "host.user", "launcher, job id and nodes": "launch.launcher"})
+    codes = [document.get("exit_code") for document in material.commands.values()]
+    if not codes:
+        points.append(Point(Outcome.NOT_CAPTURED, "exit code: no command.json beside the records"))
+    elif None in codes:
+        without = codes.count(None)
+        points.append(
+            Point(Outcome.FINDING, f"{without} of {counted(len(codes), 'command')} never ended: killed, or running")
+        )
+    else:
+        points.append(
+            Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
+        )
+    return Item(17, "command", _once(points))
+
+
+def _presence(missing: list[str], total: int, what: str) -> list[Point]:
+    """CAPTURED for what is there, NOT CAPTURED for what is missing; what has a %s for how many records."""
+    points = []
+    if total - len(missing):
+        points.append(Point(Outcome.CAPTURED, what % counted(total - len(missing), "record")))
+    if missing:
+        says = f"{what % counted(len(missing), 'record')}: {listed(missing)}"
+        points.append(Point(Outcome.NOT_CAPTURED, says))
+    return points
+
+
+def _captured(material: Material, wanted: Mapping[str, str]) -> list[Point]:
+    """For every environment what it has of the wanted, by their dotted paths, and what it lacks, with the reason."""
+    points = []
+    for environment in material.environments:
+        there = [name for name, path in wanted.items() if values_at(environment, path)]
+        lacking = [(name, why_missing(environment, path)) for name, path in wanted.items() if name not in there]
+        if there:
+            points.append(Point(Outcome.CAPTURED, ", ".join(there)))
+        if lacking:
+            texts = [f"{name} ({why})" if why else name for name, why in lacking]
+            points.append(Point(Outcome.NOT_CAPTURED, ", ".join(texts)))
+    return points
+
+
+def _once(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Equal points of several environments, once."""
+    return tuple(dict.fromkeys(points))
+
+
+def _brief(commit: object) -> str:
+    return str(commit)[:12]

@@ -1,0 +1,59 @@
+"""All that is published, audited: the seal over the folder, tables and pictures, and each machine's checklist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from reports import publish
+from reports.audit.checklist import Audit, check
+from reports.audit.items import Outcome
+
+
+def audit_published(root: Path, say: Callable[[str], None]) -> int:
+    """Print what became of each machine; gives the exit code: 0 all verified, 1 a finding, 2 nothing is published.
+
+    ValueError where there is no manifest, or a folder can't be read.
+    """
+    changed = publish.changes(root)
+    for fault in changed:
+        print(f"FINDING: {fault}")
+    try:
+        published = publish.machines(root)
+    except ValueError as error:
+        print(f"FINDING: {error}")
+        return 1
+    if not published:
+        print("nothing is published")
+        return 1 if changed else 2
+    places = {name: root / publish.PLACE / name for name in published}
+    with ThreadPoolExecutor(2) as pool:  # the workers are processes: two cores do two machines in the time of one
+        found = dict(
+            pool.map(
+                lambda name: (name, check(published[name], [places[name]], say=lambda text: say(f"{name}: {text}"))),
+                published,
+            )
+        )
+    for name, audit in found.items():
+        print("\n".join([f"{name}: {audit.verdict}", *_told(audit)]))
+    if not changed:
+        print(f"{publish.PLACE.as_posix()}: every file is as its manifest has it")
+    try:
+        publish.refresh(root, is_check=True)
+    except ValueError as error:
+        print(f"FINDING: {error}")
+        return 1
+    codes = {audit.exit_code for audit in found.values()}
+    return 1 if changed or 1 in codes else max(codes)
+
+
+def _told(audit: Audit) -> list[str]:
+    """What speaks against a machine's records, and what of them is not captured, a line each."""
+    return [
+        f"  {item.number:2} {item.name}: {point.outcome}: {point.evidence}"
+        for outcome in (Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED)
+        for item in audit.items
+        for point in item.points
+        if point.outcome is outcome
+    ]

@@ -1,0 +1,90 @@
+"""Starts the worker that makes again what records say was asked for: runner/again.py, in a process of its own.
+
+Reports know neither Hydra nor torch, which composing configurations and making inputs need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from reports.codec import encoded
+from reports.record import Record
+
+MODULE = "runner.again"
+
+PATIENCE_S = 600.0
+"""How long the worker may take. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
+
+INPUTS_UP_TO_BYTES = 1 << 20
+"""Inputs of larger cases are not made again, unless somebody asks: 256 MiB on 8 ranks take half a minute a case."""
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+
+def ask(
+    records: Sequence[Record],
+    up_to_bytes: int = INPUTS_UP_TO_BYTES,
+    say: Callable[[str], None] = lambda text: None,
+    command: Sequence[str] = (sys.executable, "-m", MODULE),
+    patience_s: float = PATIENCE_S,
+) -> tuple[dict[str, Any] | None, str]:
+    """The worker's answer, and "". Or None, and why there is none: whoever asks has to say so."""
+    documents = [encoded(replace(record, timing=None, counters={})) for record in records]
+    question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes})
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
+        asked.write(question)
+        asked.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(command), stdin=asked, stdout=subprocess.PIPE, stderr=complaints, cwd=PROJECT, encoding="utf-8"
+            )
+        except OSError as error:
+            return None, f"the worker can't be started ({error.strerror or error})"
+        late = threading.Event()
+        answer = _followed(process, say, patience_s, late)
+        complaints.seek(0)
+        said = complaints.read().strip().splitlines()
+    if answer is None and late.is_set():
+        return None, f"the worker took longer than {patience_s:.0f} s"
+    if answer is None:
+        return None, f"the worker gave no answer ({said[-1][:200] if said else f'exit code {process.returncode}'})"
+    return answer, ""
+
+
+def _followed(
+    process: subprocess.Popen[str], say: Callable[[str], None], patience_s: float, late: threading.Event
+) -> dict[str, Any] | None:
+    """The last document that is no progress; None without one. The process has ended then."""
+
+    def give_up() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(patience_s, give_up)
+    timer.start()
+    answer = None
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            with contextlib.suppress(ValueError):
+                document = json.loads(line)
+                if isinstance(document, dict) and "progress" in document:
+                    say(str(document["progress"]))
+                elif isinstance(document, dict) and "configurations" in document:
+                    answer = document
+    finally:
+        timer.cancel()
+        if process.poll() is None:
+            process.kill() if sys.exc_info()[0] else None
+        process.wait()
+        process.stdout.close() if process.stdout else None
+    return answer

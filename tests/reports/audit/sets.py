@@ -1,0 +1,72 @@
+"""Sets of invented records for tests of audits. Nothing here was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any
+
+from reports.record import Check, FabricInfo, KernelInfo, Record, Status
+from tests.reports.synthetic import KIB, record
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check(bits: str = "right", given: str = "given", method: str = "bitwise", **changes: Any) -> Check:
+    """A check of 4 ranks and 2 launches, with digests of bits (by rank, or the same for all) and of given."""
+    rows = tuple((digest(bits),) * 2 for _ in range(4))
+    bound = {"bound": "an invented bound", "bound_value": 1e-3, "bound_used": 0.25} if method == "bound" else {}
+    fields: dict[str, Any] = {
+        "method": method,
+        "elements": 4096,
+        "wrong": 0,
+        "max_absolute_error": 0.0,
+        "max_ulp_error": 0,
+        "rms_ulp_error": 0.0,
+        "ranks_equal": True,
+        "launches": 2,
+        "launches_equal": True,
+        "input_digests": tuple(digest(f"{given} {rank}") for rank in range(4)),
+        "output_digests": rows,
+    }
+    return Check(**(fields | bound | changes))
+
+
+def kernel(name: str = "all_reduce/one_shot", version: str = "1") -> KernelInfo:
+    digests = [f"sha256:{digest(f'{what} {version}')}" for what in ("ptx", "cubin", "source")]
+    return KernelInfo(name, "entry_0", "sm_90a", *digests, "invented-compiler 1.0", 8, 256)
+
+
+def one(
+    algorithm: str = "one_shot", size_bytes: int = KIB, *, world: int = 0, us: float | None = None, **changes: Any
+) -> Record:
+    """A verified record with digests and a kernel; us is the time of all its samples. None: not timed."""
+    library = algorithm in ("nccl",)
+    fields: dict[str, Any] = {"check": check()}
+    if not library:
+        fields["kernel"] = kernel(f"all_reduce/{algorithm}")
+    timed: dict[str, Any] = {"is_timed": False} if us is None else {"samples_us": [[us] * 3] * 4}
+    return record(algorithm, size_bytes, world=world, **timed, **(fields | changes))
+
+
+def worlds(times_us: tuple[float, ...], first: int = 0, **changes: Any) -> list[Record]:
+    """A record a world, with these times."""
+    return [one(world=first + index, us=us, **changes) for index, us in enumerate(times_us)]
+
+
+def simulated(made: Record) -> Record:
+    """The same, as the simulator would have it."""
+    assert made.fabric is not None
+    fabric = FabricInfo("simulator", "sm_90a", made.fabric.world_size, 1 << 28, True, "", True)
+    return dataclasses.replace(made, fabric=fabric, timing=None)
+
+
+def broken(status: Status, **changes: Any) -> Record:
+    """A case that has no result."""
+    return one(status=status, check=None, reason="an invented reason", **changes)
+
+
+def wrong(**changes: Any) -> Record:
+    return one(status=Status.WRONG, check=check(ranks_equal=False), reason="", **changes)

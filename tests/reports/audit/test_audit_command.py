@@ -1,0 +1,152 @@
+"""python -m reports audit: its forms, its files, its exit codes, its refusals; and that it starts at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reports import bundle
+from reports.__main__ import main
+from reports.audit import command, worker
+from tests.reports.audit.sets import check, one, worlds
+from tests.reports.audit.whole import answer, kept, records
+
+ROOT = Path(__file__).parents[3]
+STEADY = (10.0, 10.01, 10.02, 9.99)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with sets of records; the worker is one that finds nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(worker, "ask", lambda *_: (answer(), ""))
+    bundle.write(worlds(STEADY), tmp_path / "before.jsonl.xz")
+    bundle.write(worlds(STEADY, first=4), tmp_path / "same.jsonl.xz")
+    bundle.write(worlds(tuple(1.1 * us for us in STEADY), first=4), tmp_path / "slow.jsonl.xz")
+    bundle.write([one(world=5, check=check("other"))], tmp_path / "other.jsonl.xz")
+    bundle.write([one("nccl")], tmp_path / "elsewhere.jsonl.xz")
+    (tmp_path / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
+    kept(tmp_path / "records")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "verdict"),
+    [
+        ("same", 0, "VERIFIED: data: 1 BIT-EQUAL; speed: 1 SAME"),
+        ("slow", 1, "FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER"),
+        ("other", 1, "FINDING: data: 1 DIFFERENT; speed: 1 NOT COMPARABLE"),
+        ("elsewhere", 2, "NOT AUDITABLE: "),
+    ],
+)
+def test_two_places_are_compared(after: str, code: int, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "before.jsonl.xz", f"{after}.jsonl.xz"]) == code
+    assert capsys.readouterr().out.splitlines()[-1].startswith(verdict)
+
+
+def test_the_band_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--band", "20%"]) == 0
+    assert "SAME" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "records"]) == 0
+    out = capsys.readouterr().out
+    assert "  20  what is not captured is named" in out
+    assert out.splitlines()[-1].startswith("VERIFIED: 8 records, 20 items: ")
+    path = next(Path("records/command0/ptx").iterdir())
+    path.write_text("tampered", encoding="utf-8")
+    assert main(["audit", "records"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("; findings in item 3, 18")
+
+
+def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "records", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "checklist"
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["kind"] == "comparison"
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--format", "markdown"]) == 1
+    out = capsys.readouterr().out
+    assert "| algorithm |" in out
+    assert out.endswith("**FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER**\n")
+
+
+@pytest.mark.parametrize("name", ["audit.html", "audit.md", "audit.json"])
+def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "-o", name]) == 1
+    assert f"{name}: written" in capsys.readouterr().err
+    text = (place / name).read_text(encoding="utf-8")
+    assert "speed: 1 SLOWER" in text
+    assert text.lower().lstrip().startswith("<!doctype html>") == name.endswith(".html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit"], "required: RECORDS"),
+        (["audit", "gone"], "gone: can't be read"),
+        (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
+        (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
+        (["audit", "records", "--inputs-up-to", "much"], "'much' is no size (--inputs-up-to)"),
+        (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
+        (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 3"),
+        (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
+    ],
+)
+def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith("symlab: error: ")
+    assert message in captured.err
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
+def test_sizes(text: str, size: int) -> None:
+    assert command._size(text) == size
+
+
+def test_records_from_mlflow_have_no_manifest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
+    assert main(["audit", "run", "--mlflow", "u"]) == 0
+    out = capsys.readouterr().out
+    assert "MLflow's run: no files, so no manifest" in out
+    assert "its metrics are not compared with the records" in out
+
+
+def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    progress = command.Progress()
+    for at_s in (0.5, 1.9, 2.1, 2.5, 4.5):
+        now_s[0] = at_s
+        progress(f"at {at_s}")
+    progress.end()
+    assert capsys.readouterr().err == "at 2.1\nat 4.5\n"
+
+
+def test_a_comparison_needs_no_torch_and_starts_in_less_than_a_second(place: Path) -> None:
+    text = (
+        "import sys, time; from reports.__main__ import main; "
+        "started = time.process_time(); code = main(['audit', 'other.jsonl.xz', 'other.jsonl.xz']); "
+        "heavy = {'torch', 'hydra', 'mlflow', 'matplotlib', 'scipy', 'runner', 'kernels', 'simulator'}; "
+        "print(code, time.process_time(), *sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=place, env=environment, capture_output=True, text=True, check=True
+    )
+    code, seconds, *heavy = done.stderr.split()
+    assert (code, heavy) == ("0", [])
+    assert float(seconds) < 1
+
+
+def test_the_usual_worker_is_the_runners() -> None:
+    assert worker.MODULE == "runner.again"
+    assert (ROOT / "runner" / "again.py").is_file()

@@ -1,0 +1,109 @@
+"""The list of twenty as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from reports import sheet
+from reports.audit.checklist import check
+from reports.audit.items import Item, Outcome, Point
+from reports.bundle import read
+from reports.record import load
+from tests.reports.audit.sets import simulated
+from tests.reports.audit.whole import answer, audited, evidence, item, kept, outcomes, records, without
+from tests.reports.synthetic import study
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
+    audit = audited(place=kept(tmp_path / "records"))
+    gaps = {one.number: evidence(audit, one.number, Outcome.NOT_CAPTURED) for one in audit.items}
+    assert {number: text for number, text in gaps.items() if text} == {}
+    assert [one.number for one in audit.items] == list(range(1, 21))
+    assert {one.outcome for one in audit.items} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
+    verified = {one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)}
+    assert verified == {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 18}
+    assert audit.exit_code == 0
+    assert audit.verdict.startswith("VERIFIED: 8 records, 20 items: ")
+
+
+def test_nothing_is_passed_by_default() -> None:
+    """Of records that hold next to nothing, next to nothing is verified, and all else is named."""
+    bare = [dataclasses.replace(record, environment={}, request={}) for record in study(worlds=1)]
+    audit = check(bare, ask=lambda *_: (None, "nobody is there"))
+    for number in (1, 2, 4, 5, 6, 8, 9, 11, 14, 16, 17, 18, 19, 20):
+        expected = {Outcome.NOT_CAPTURED, Outcome.NOT_COMPARABLE} if number != 11 else {Outcome.CAPTURED}
+        assert outcomes(audit, number) & expected, number
+    assert "nobody is there" in evidence(audit, 1, Outcome.NOT_COMPARABLE)
+
+
+def test_a_finding_decides_and_is_named() -> None:
+    audit = audited(cases={"missing": [["command0", 0, "a case"]]})
+    assert audit.exit_code == 1
+    assert audit.verdict.startswith("FINDING: ")
+    assert audit.verdict.endswith("; findings in item 16")
+
+
+def test_where_nothing_can_be_verified_it_is_not_auditable() -> None:
+    audit = audited()
+    captured = Item(1, "x", (Point(Outcome.CAPTURED, "y"), Point(Outcome.NOT_CAPTURED, "z")))
+    bare = dataclasses.replace(audit, items=(captured,))
+    assert (bare.exit_code, captured.outcome) == (2, Outcome.NOT_CAPTURED)
+    assert bare.verdict.startswith("NOT AUDITABLE: ")
+
+
+def test_simulated_sets_have_no_clocks_and_no_gpus() -> None:
+    members = [simulated(record) for record in records() if record.kernel is not None]
+    audit = audited(without(members, "gpus", "cuda_driver"))
+    for number in (7, 10, 11, 14, 15):
+        assert item(audit, number).outcome is Outcome.DOES_NOT_APPLY
+    assert outcomes(audit, 5) == {Outcome.CAPTURED}
+    assert "driver" not in evidence(audit, 4, Outcome.NOT_CAPTURED)
+    assert audit.exit_code == 0
+
+
+def test_what_ran_on_gpus_and_was_not_timed_is_said() -> None:
+    audit = audited([dataclasses.replace(record, timing=None) for record in records()])
+    for number in (7, 10, 11, 14, 15):
+        assert evidence(audit, number, Outcome.NOT_CAPTURED) == "nothing was timed, although it ran on GPUs"
+
+
+@pytest.mark.parametrize("name", ["schema1.json", "schema2.json", "schema2_library.json", "schema3.json"])
+def test_every_schema_audits_without_a_finding(name: str) -> None:
+    record = load(EXAMPLES / name)
+    audit = check([record], [EXAMPLES / name], ask=lambda *_: (answer(), ""))
+    assert audit.exit_code == 0
+    if record.check is not None and record.schema < 3:
+        assert "the records hold none (schema 2)" in evidence(audit, 9, Outcome.NOT_CAPTURED)
+
+
+def test_without_a_worker_what_it_would_say_is_named() -> None:
+    audit = check(records(), ask=lambda *_: (None, "it took longer than 5 s"))
+    for number in (1, 3, 8, 16):
+        assert "it took longer than 5 s" in evidence(audit, number, Outcome.NOT_COMPARABLE)
+    assert audit.exit_code == 0
+
+
+def test_the_forms_hold_every_point(tmp_path: Path) -> None:
+    audit = audited(place=kept(tmp_path / "records"))
+    text = sheet.text(audit.sheets, audit.captions)
+    markdown = sheet.markdown(audit.sheets, audit.captions)
+    document = json.loads(json.dumps(audit.document(), allow_nan=False))
+    assert [one["number"] for one in document["items"]] == list(range(1, 21))
+    for one in audit.items:
+        assert one.name in text
+        assert all(point.evidence in text for point in one.points)
+        assert document["items"][one.number - 1]["outcome"] == str(one.outcome)
+    assert "VERIFIED" in markdown
+    assert document["exit_code"] == 0
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    check(read([kept(tmp_path / "records")]), say=told.append, ask=lambda *_: (answer(), ""))
+    assert len(told) == 2

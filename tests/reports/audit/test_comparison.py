@@ -1,0 +1,328 @@
+"""Two sets of records: every verdict on data and on speed, what is missing, what differs, and the exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from reports import sheet
+from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
+from reports.audit.data import Data
+from reports.audit.statistics import Speed
+from reports.record import CHECK_WAS_OFF, Check, Record, Status
+from tests.reports.audit.sets import broken, check, kernel, one, simulated, worlds, wrong
+from tests.reports.synthetic import KIB, MIB, refused
+
+STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
+SLOW = tuple(1.1 * us for us in STEADY)
+
+
+def data_of(before: Record, after: Record) -> tuple[Data, str]:
+    (case,) = compare([before], [after]).cases
+    return case.data.data, case.data.remark
+
+
+def test_the_same_bits_are_bit_equal() -> None:
+    found = compare([one()], [one(world=1)])
+    assert [case.data.data for case in found.cases] == [Data.BIT_EQUAL]
+    assert found.exit_code == VERIFIED
+    assert found.verdict == "VERIFIED: data: 1 BIT-EQUAL; speed: 1 NOT COMPARABLE"
+
+
+def test_other_bits_where_bits_are_promised_are_a_finding() -> None:
+    found = compare([one()], [one(world=1, check=check("other"))])
+    (case,) = found.cases
+    assert case.data.data is Data.DIFFERENT
+    assert case.data.remark.startswith("rank 0: ")
+    assert case.data.remark.endswith("(4 of 4 ranks differ)")
+    assert found.exit_code == FINDING
+    assert found.verdict.startswith("FINDING: data: 1 DIFFERENT; ")
+
+
+def test_a_single_rank_and_a_single_launch_count() -> None:
+    rows = list(check().output_digests or ())
+    rows[2] = (rows[2][0], check("other").output_digests[0][0])  # type: ignore[index]
+    odd = check(
+        output_digests=tuple(rows), launches_equal=False, launches_equal_promised=False, ranks_equal_promised=False
+    )
+    data, remark = data_of(one(), one(check=odd))
+    assert data is Data.DIFFERENT
+    assert remark.startswith("rank 2: ")
+    assert remark.endswith("(1 of 4 ranks differ)")
+
+
+def test_other_bits_within_a_bound_are_within_the_bound() -> None:
+    before, after = check(method="bound"), check("other", method="bound", bound_used=0.5)
+    assert data_of(one(check=before), one(check=after)) == (
+        Data.WITHIN_BOUND,
+        "0.25 of the bound was used before, 0.5 after",
+    )
+    assert data_of(one(check=before), one(check=before)) == (Data.BIT_EQUAL, "")
+
+
+def test_a_world_that_differs_among_worlds_is_seen() -> None:
+    others = [one(world=1), one(world=2, check=check("other")), one(world=3)]
+    assert compare([one()], others).cases[0].data.data is Data.DIFFERENT
+    assert compare(others, [one()]).cases[0].data.data is Data.DIFFERENT
+
+
+def old(record: Record) -> Record:
+    assert record.check is not None
+    return dataclasses.replace(
+        record, schema=2, check=dataclasses.replace(record.check, input_digests=None, output_digests=None)
+    )
+
+
+def edge(bits: str = "right", method: str = "bitwise_fold") -> Record:
+    made = one(check=check(bits, method=method))
+    return dataclasses.replace(made, case=made.case | {"inputs": "edge"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "remark"),
+    [
+        (old(edge()), edge(), "both sides were verified; before no digests were recorded"),
+        (edge(), old(edge()), "both sides were verified; after no digests were recorded"),
+        (one(), refused("one_shot"), "after: REFUSED (no multicast: the (invented) fabric manager gave none); before"),
+        (refused("one_shot"), one(), "before: REFUSED (no multicast: the (invented) fabric manager gave none)"),
+        (refused("one_shot"), refused("one_shot"), "on both sides: REFUSED (no multicast"),
+        (broken(Status.FAILED), broken(Status.FAILED), "on both sides: FAILED (an invented reason)"),
+        (one(check=None, reason=CHECK_WAS_OFF), one(), "before: PASSED (check was off)"),
+        (one(), one(check=None, reason=CHECK_WAS_OFF), "after: PASSED (check was off)"),
+        (one(), one(check=check(given="other")), "other inputs: rank 0: "),
+    ],
+)
+def test_what_is_not_comparable_has_its_reason(before: Record, after: Record, remark: str) -> None:
+    data, says = data_of(before, after)
+    assert data is Data.NOT_COMPARABLE
+    assert says.startswith(remark.removesuffix("; before"))
+    assert compare([before], [after]).exit_code == NOT_AUDITABLE
+
+
+def test_the_bits_of_nan_are_not_promised() -> None:
+    data, remark = data_of(edge("right", "bitwise_fold"), edge("other", "bitwise_fold"))
+    assert (data, "the bits of NaN are not promised" in remark) == (Data.NOT_COMPARABLE, True)
+    assert data_of(edge("right", "bytes"), edge("other", "bytes"))[0] is Data.DIFFERENT
+    assert data_of(edge("right", "bitwise_fold"), edge("right", "bitwise_fold"))[0] is Data.BIT_EQUAL
+
+
+def edged(record: Record) -> Record:
+    return dataclasses.replace(record, case=record.case | {"inputs": "edge"})
+
+
+@pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])
+def test_without_digests_both_have_the_references_bits(method: str) -> None:
+    new = one(check=check(method=method))
+    for before, after in ((old(new), new), (new, old(new)), (old(new), old(new))):
+        data, remark = data_of(before, after)
+        assert data is Data.BIT_EQUAL
+        assert remark.startswith("by the reference, whose bits both sides have: ")
+    assert data_of(old(new), one(check=check(method="bound")))[0] is Data.NOT_COMPARABLE
+
+
+def test_without_digests_a_bound_is_a_bound() -> None:
+    new = one(check=check(method="bound"))
+    data, remark = data_of(old(new), new)
+    assert (data, remark) == (
+        Data.WITHIN_BOUND,
+        "whether bits are equal nobody knows: before no digests were recorded",
+    )
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.DEADLOCK, Status.TIMEOUT])
+def test_what_broke_after_is_a_finding(status: Status) -> None:
+    found = compare([one()], [one(world=1), broken(status, world=2)])
+    assert (found.cases[0].data.data, found.exit_code) == (Data.DIFFERENT, FINDING)
+    assert f"after: {status} (an invented reason)" in found.cases[0].data.remark
+
+
+def test_what_is_wrong_after_is_a_finding_even_where_it_was_wrong_before() -> None:
+    assert compare([one()], [wrong()]).exit_code == FINDING
+    assert compare([wrong()], [wrong()]).exit_code == FINDING
+    assert compare([wrong()], [one()]).exit_code == NOT_AUDITABLE
+
+
+def test_a_world_before_that_was_no_good_is_named() -> None:
+    (case,) = compare([one(), broken(Status.FAILED, world=1)], [one(world=2)]).cases
+    assert case.data.data is Data.BIT_EQUAL
+    assert case.data.remark == "1 of 2 worlds before: FAILED (an invented reason)"
+
+
+@pytest.mark.parametrize(
+    ("after", "speed", "code"),
+    [(STEADY, Speed.SAME, 0), (SLOW, Speed.SLOWER, 1), (tuple(0.9 * us for us in STEADY), Speed.FASTER, 1)],
+)
+def test_speed(after: tuple[float, ...], speed: Speed, code: int) -> None:
+    found = compare(worlds(STEADY), worlds(after, first=5))
+    (case,) = found.cases
+    assert (case.speed.speed, case.speed.worlds) == (speed, (5, 5))
+    assert found.exit_code == code
+    assert f"speed: 1 {speed}" in found.verdict
+
+
+def test_few_worlds_are_inside_or_outside() -> None:
+    assert compare(worlds(STEADY[:2]), worlds(STEADY[:2], first=5)).cases[0].speed.speed is Speed.INSIDE
+    found = compare(worlds(STEADY[:2]), worlds(SLOW[:2], first=5))
+    assert (found.cases[0].speed.speed, found.exit_code) == (Speed.OUTSIDE, FINDING)
+    assert compare(worlds(STEADY[:2]), worlds(SLOW[:2], first=5), band=0.2).exit_code == VERIFIED
+
+
+def test_inconclusive_is_named_and_no_finding() -> None:
+    noisy = (8.0, 12.0, 9.0, 11.5, 10.0)
+    found = compare(worlds(noisy), worlds(tuple(reversed(noisy)), first=5))
+    assert found.verdict == "VERIFIED: data: 1 BIT-EQUAL; speed: 1 INCONCLUSIVE"
+    assert found.exit_code == VERIFIED
+    without = [[edged(old(record)) for record in worlds(noisy, first=first)] for first in (0, 5)]
+    assert compare(*without).exit_code == NOT_AUDITABLE
+
+
+def test_holm_is_over_all_cases_of_the_comparison() -> None:
+    sizes = [KIB << power for power in range(10)]
+    before = [record for size in sizes for record in worlds(STEADY[:4], size_bytes=size)]
+    after = [record for size in sizes for record in worlds(SLOW[:4], size_bytes=size, first=5)]
+    assert {case.speed.speed for case in compare(before, after).cases} == {Speed.INCONCLUSIVE}
+    assert compare(before[:4], after[:4]).cases[0].speed.speed is Speed.SLOWER
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ([simulated(one())], worlds(STEADY), "simulated before: there is no clock of real hardware"),
+        (worlds(STEADY), [simulated(one())], "simulated after: there is no clock of real hardware"),
+        ([one()], worlds(STEADY), "no timing before"),
+        (worlds(STEADY), worlds(STEADY), "the same world stands on both sides (command0): nothing was measured again"),
+        (
+            worlds(STEADY),
+            worlds(STEADY, first=5, timing={"mode": "eager"}),
+            "other setup: graph, window kernel, L2 rotate, 20 calls a sample over 64 slots before, eager, window",
+        ),
+        (
+            worlds(STEADY),
+            worlds(STEADY, first=5, timing={"calls_per_sample": 7}),
+            "other setup: graph, window kernel, L2 rotate, 20 calls a sample over 64 slots before, graph",
+        ),
+        (
+            worlds(STEADY),
+            worlds(STEADY, first=5, environment={"gpus": [{"model": "Other GPU"}]}),
+            "other GPUs: Invented GPU before, Other GPU after",
+        ),
+    ],
+)
+def test_times_that_do_not_measure_the_same_thing(before: list[Record], after: list[Record], reason: str) -> None:
+    (case,) = compare(before, after).cases
+    assert case.speed.speed is Speed.NOT_COMPARABLE
+    assert case.speed.advice.startswith(reason)
+
+
+def test_ways_of_timing_are_cases_of_their_own_where_there_are_several() -> None:
+    def both(first: int, eager_us: float) -> list[Record]:
+        eager = worlds((eager_us,), first=first, timing={"mode": "eager"})
+        return [*worlds((10.0,), first=first), *eager]
+
+    found = compare(both(0, 20.0), both(5, 30.0))
+    assert [case.speed.speed for case in found.cases] == [Speed.INSIDE, Speed.OUTSIDE]
+    lonely = compare(both(0, 20.0), worlds((10.0,), first=5))
+    assert ([case.speed.speed for case in lonely.cases], len(lonely.only_before)) == ([Speed.INSIDE], 1)
+
+
+def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named() -> None:
+    extra, never = one(size_bytes=MIB), refused("one_shot", 2 * MIB)
+    found = compare([one(), extra, never], [one(world=1)])
+    assert found.exit_code == FINDING
+    assert found.verdict.endswith("; 1 cases that passed before are missing after; 1 other cases only before")
+    text = sheet.text(found.sheets, found.captions)
+    assert extra.id in text
+    assert never.id in text
+    new = compare([one()], [one(world=1), extra])
+    assert new.exit_code == VERIFIED
+    assert new.verdict.endswith("; 1 cases only after")
+    assert extra.id in sheet.text(new.sheets, new.captions)
+
+
+def test_sets_without_a_common_case_are_not_auditable() -> None:
+    found = compare([one()], [one(size_bytes=MIB)])
+    assert found.exit_code == NOT_AUDITABLE
+    assert found.verdict.endswith("the two sets have no case in common")
+
+
+def test_what_differs_is_listed() -> None:
+    environment = {
+        "git": {"commit": "f" * 40, "dirty": True},
+        "packages": {"torch": "2.13.0"},
+        "gpus": [{"model": "Invented GPU", "driver": "2"}],
+        "capture_s": 0.5,
+    }
+    after = one(world=1, environment=environment, kernel=kernel(version="2"))
+    found = {line.what: (line.before, line.after) for line in compare([one()], [after]).differences}
+    assert found["git.commit"] == (("0123456789abcdef",), ("f" * 40,))
+    assert found["git.dirty"] == (("false",), ("true",))
+    assert found["packages.torch"] == ((), ("2.13.0",))
+    assert found["gpus.driver"] == ((), ("2",))
+    assert "gpus.model" not in found
+    assert "capture_s" not in found
+    assert {"kernel all_reduce/one_shot.sources", "kernel all_reduce/one_shot.PTX (1 case)"} <= set(found)
+    assert list(found)[:2] == ["git.commit", "git.dirty"]
+    text = sheet.text(compare([one()], [after]).sheets, ())
+    assert "ffffffffffff.." in text
+    assert "f" * 40 not in text
+
+
+def test_configuration_and_fabric_differ() -> None:
+    asked = {"command": "other", "configuration": {"seed": 1, "records": "elsewhere", "timing": {"mode": "graph"}}}
+    found = {one.what for one in compare([one()], [simulated(one(request=asked))]).differences}
+    assert {"configuration.seed", "configuration.accumulator", "fabric.name", "fabric.multicast"} <= found
+    assert "configuration.records" not in found
+
+
+def test_nothing_that_differs_is_said() -> None:
+    found = compare([one()], [one(world=1)])
+    assert found.differences == ()
+    assert "nothing differs" in found.captions[-1]
+
+
+def test_the_document_is_json_and_holds_everything() -> None:
+    before = [*worlds(STEADY), one(size_bytes=MIB), simulated(one(size_bytes=2 * MIB))]
+    found = compare(before, [*worlds(SLOW, first=5), one(size_bytes=4 * MIB), simulated(one(size_bytes=2 * MIB))])
+    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    assert document["exit_code"] == 1
+    assert document["verdict"] == found.verdict
+    slow, other = document["cases"]
+    assert (slow["speed"], slow["worlds"], slow["finding"]) == ("SLOWER", [5, 5], True)
+    assert slow["before_us"]["command0"] == 10.0
+    assert slow["ratio"] == pytest.approx(1.1, rel=1e-3)
+    assert (other["speed"], other["ratio"], other["data"]) == ("NOT COMPARABLE", None, "BIT-EQUAL")
+    assert [one["statuses"] for one in document["only_before"] + document["only_after"]] == [["PASSED"], ["PASSED"]]
+    assert document["band"] == 0.02
+
+
+def test_the_table() -> None:
+    found = compare([*worlds(STEADY), one("nccl", MIB)], [*worlds(SLOW, first=5), one("nccl", MIB, world=5)])
+    lines = sheet.text(found.sheets, found.captions).splitlines()
+    assert lines[0] == "all_reduce bfloat16, accumulator float32, sum, 4 ranks, normal inputs"
+    slow = next(line for line in lines if line.strip().startswith("one_shot"))
+    assert "BIT-EQUAL" in slow
+    assert " SLOWER " in slow
+    assert "5 and 5" in slow
+    assert " 1.1000 " in slow
+    assert any(line.startswith("[1] speed: no timing before") for line in lines)
+    without = compare([one()], [one(world=1)])
+    assert "ratio" not in without.sheets[0].columns
+
+
+def test_a_band_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="band"):
+        compare([one()], [one()], band=0)
+
+
+def test_checks_of_before_and_after_may_have_other_numbers_of_launches() -> None:
+    rows = tuple(row * 2 for row in (check().output_digests or ()))
+    more = Check(
+        **{
+            **{f.name: getattr(check(), f.name) for f in dataclasses.fields(Check)},
+            "output_digests": rows,
+            "launches": 4,
+        }
+    )
+    assert data_of(one(), one(check=more)) == (Data.BIT_EQUAL, "")

@@ -1,0 +1,108 @@
+"""Items 16 and 18 to 20: what is missing, what was changed, what can't be run again, what is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reports.audit.items import Outcome
+from reports.audit.kept import whole
+from reports.audit.material import Material
+from reports.bundle import read
+from reports.record import Status
+from reports.seal import MANIFEST
+from tests.reports.audit.sets import broken
+from tests.reports.audit.whole import audited, evidence, item, kept, outcomes, records, with_request, without
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not asked for")],
+)
+def test_16_cases_that_are_not_those_that_were_asked_for(part: str, says: str) -> None:
+    audit = audited(cases={part: [["command0", 0, "all_reduce-x"]]})
+    assert says in evidence(audit, 16, Outcome.FINDING)
+
+
+def test_16_what_can_not_be_worked_out() -> None:
+    audit = audited(cases={"not_comparable": [["command0", 0, "no configuration"]]})
+    assert "job 0 of command0: no configuration" in evidence(audit, 16, Outcome.NOT_COMPARABLE)
+
+
+def test_16_a_record_that_was_taken_away(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    gone = sorted((place / "command2").glob("all_reduce*.json"))[0]
+    gone.unlink()
+    said = evidence(audited(place=place), 16, Outcome.FINDING)
+    assert f"{gone.stem} of command2 is not there" in said
+    assert "command2 ended with {'PASSED': 2}, and there are {'PASSED': 1}" in said
+
+
+def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
+    (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
+    assert f"{other.id} of command2 was not asked for" in evidence(audited(place=place), 16, Outcome.FINDING)
+
+
+def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
+    audit = audited([*records(), broken(Status.FAILED, size_bytes=4096)])
+    assert "8 PASSED, 1 FAILED; each that did not pass says why" in evidence(audit, 16, Outcome.VERIFIED)
+    assert Outcome.FINDING not in outcomes(audit, 16)
+    assert "no command.json" in evidence(audit, 16, Outcome.NOT_CAPTURED)
+
+
+@pytest.mark.parametrize("name", ["command.json", "manifest.sha256", "record", "ptx"])
+def test_18_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    assert item(audited(place=place), 18).outcome is Outcome.VERIFIED
+    found = {"record": "all_reduce*.json", "ptx": "ptx/*.ptx"}.get(name, name)
+    path = sorted((place / "command3").glob(found))[0]
+    data = path.read_bytes()
+    members = read([place])
+    for position in (0, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        found = [
+            point for point in whole(Material(tuple(members), (place,))).points if point.outcome is Outcome.FINDING
+        ]
+        assert len(found) == 1
+        assert path.name in found[0].evidence
+    path.write_bytes(data)
+    assert item(audited(members, place=place), 18).outcome is Outcome.VERIFIED
+
+
+def test_18_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    files = sorted((place / "command0").glob("all_reduce*.json"))
+    files[0].write_bytes(files[0].read_bytes() + b"\n")
+    assert f"{files[0].name}: changed" in evidence(audited(place=files[0]), 18, Outcome.FINDING)
+    assert item(audited(place=files[1]), 18).outcome is Outcome.VERIFIED
+    assert item(audited(place=place / "command1"), 18).outcome is Outcome.VERIFIED
+
+
+def test_18_without_a_manifest(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    (place / "command0" / MANIFEST).unlink()
+    audit = audited(place=place)
+    assert f"records: no {MANIFEST} covers 2 files of records" in evidence(audit, 18, Outcome.NOT_CAPTURED)
+    assert Outcome.VERIFIED in outcomes(audit, 18)
+    assert evidence(audited(), 18, Outcome.NOT_CAPTURED) == "no files, so no manifest"
+
+
+def test_19_what_can_not_be_run_again() -> None:
+    assert "python -m runner replay" in evidence(audited(), 19, Outcome.CAPTURED)
+    audit = audited([with_request(record, configuration=None) for record in records()])
+    assert "8 records without a configuration" in evidence(audit, 19, Outcome.NOT_CAPTURED)
+
+
+def test_20_what_is_missing_is_named() -> None:
+    audit = audited(without(records(), "not_captured", "python"))
+    assert evidence(audit, 20, Outcome.NOT_CAPTURED) == "the records do not say what they lack"
+    assert "not captured is something of item 3, 4, 16, 17, 18" in evidence(audit, 20, Outcome.CAPTURED)
+
+
+def test_the_set_on_disk_is_what_a_command_leaves(tmp_path: Path) -> None:
+    document = json.loads((kept(tmp_path) / "command0" / "command.json").read_text())
+    assert document["counts"] == {"PASSED": 2}

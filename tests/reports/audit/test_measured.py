@@ -1,0 +1,175 @@
+"""Items 7 and 9 to 15: each finds what speaks against a measurement, and names what the records do not hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.audit.items import Outcome
+from reports.html import page
+from reports.record import CHECK_WAS_OFF, LinkLimit, Record
+from tests.reports.audit.sets import check, digest, wrong
+from tests.reports.audit.whole import (
+    ENVIRONMENT,
+    STATE,
+    UUIDS,
+    audited,
+    changed,
+    evidence,
+    item,
+    kept,
+    outcomes,
+    records,
+    with_environment,
+    with_request,
+    with_timing,
+)
+
+
+def states(**changes: Any) -> tuple[dict[str, Any], ...]:
+    return tuple({"before": STATE | {"uuid": uuid}, "after": STATE | {"uuid": uuid} | changes} for uuid in UUIDS)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "found"),
+    [(["software power cap"], True), (["hardware slowdown", "idle"], True), (["idle"], False), ([], False)],
+)
+def test_7_a_gpu_that_was_held_back(reasons: list[str], found: bool) -> None:
+    first, *others = records()
+    audit = audited([with_timing(first, devices=states(throttle=reasons)), *others])
+    assert (Outcome.FINDING in outcomes(audit, 7)) == found
+    if found:
+        assert f"{first.id}, rank 0, after: {reasons[0]}" in evidence(audit, 7, Outcome.FINDING)
+
+
+def test_7_shared_gpus() -> None:
+    gpus = [{**gpu, "other_processes": 2} for gpu in ENVIRONMENT["gpus"][:1]]
+    assert "GPU-0: 2 other processes" in evidence(audited(with_environment(records(), gpus=gpus)), 7, Outcome.FINDING)
+
+
+def test_7_clocks_that_nobody_read() -> None:
+    first, *others = records()
+    audit = audited([with_timing(first, devices=()), *others])
+    assert "1 timing without any" in evidence(audit, 7, Outcome.NOT_CAPTURED)
+    lost = tuple({"before": {"not_captured": "no NVML"}, "after": {}} for _ in range(4))
+    audit = audited([with_timing(first, devices=lost), *others])
+    assert "memory_mhz, power_w, sm_mhz, temperature_c, throttle of some" in evidence(audit, 7, Outcome.NOT_CAPTURED)
+    assert Outcome.VERIFIED not in outcomes(audit, 7)
+
+
+def test_9_wrong_data() -> None:
+    audit = audited([*records(), wrong(world=0)])
+    assert "1 of 9 records are wrong" in evidence(audit, 9, Outcome.FINDING)
+
+
+def test_9_unchecked_data() -> None:
+    audit = audited([*records(), dataclasses.replace(records()[0], check=None, timing=None, reason=CHECK_WAS_OFF)])
+    assert "1 record passed unchecked" in evidence(audit, 9, Outcome.NOT_CAPTURED)
+
+
+def test_9_bits_that_differ_across_worlds() -> None:
+    members = records()
+    audit = audited([*members[:-2], changed(members[-2], check=check("other")), members[-1]])
+    assert f"{members[0].id}: rank 0: " in evidence(audit, 9, Outcome.FINDING)
+    within = [changed(one, check=check(f"bits {number}", method="bound")) for number, one in enumerate(members)]
+    assert "2 of them differ within their bound; 0 differ" in evidence(audited(within), 9, Outcome.VERIFIED)
+
+
+def with_digests(rows: tuple[tuple[str, ...], ...], **changes: Any) -> Record:
+    """A record whose check was written by somebody who did not look at the digests."""
+    good = check(results=1, **changes)
+    object.__setattr__(good, "output_digests", rows)
+    return dataclasses.replace(records()[0], check=good)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (
+            (("a", "a"), ("a", "a"), ("b", "b"), ("a", "a")),
+            "ranks have 2 different results although the same is promised",
+        ),
+        ((("a", "b"),) * 4, "launches gave other bits although the same are promised"),
+    ],
+)
+def test_9_digests_that_contradict_what_is_promised(rows: tuple[tuple[str, ...], ...], says: str) -> None:
+    hashed = tuple(tuple(map(digest, row)) for row in rows)
+    assert says in evidence(audited([with_digests(hashed)]), 9, Outcome.FINDING)
+
+
+def test_9_counts_of_results_that_contradict_the_digests() -> None:
+    free = {"ranks_equal_promised": False, "launches_equal_promised": False}
+    hashed = tuple((digest(name),) * 2 for name in "aabb")
+    found = evidence(audited([with_digests(hashed, **free)]), 9, Outcome.FINDING)
+    assert "1 results are counted, and the digests are of 2" in found
+    lying = dataclasses.replace(records()[0], check=check(results=2, **free))
+    assert "ranks_equal is True, and there are 2 results" in evidence(audited([lying]), 9, Outcome.FINDING)
+
+
+def test_9_no_digests() -> None:
+    members = [
+        changed(one, schema=2, check=dataclasses.replace(one.check, input_digests=None, output_digests=None))
+        for one in records()
+        if one.check is not None
+    ]
+    audit = audited(members)
+    assert "digests of outputs" in evidence(audit, 9, Outcome.NOT_CAPTURED)
+    assert "no case has digests of two worlds" in evidence(audit, 9, Outcome.NOT_COMPARABLE)
+
+
+def test_10_timed_otherwise_than_asked() -> None:
+    first, *others = records()
+    audit = audited([with_timing(first, mode="eager"), *others])
+    assert f"{first.id}: mode eager, asked was graph" in evidence(audit, 10, Outcome.FINDING)
+    silent = [with_request(record, configuration={}) for record in records()]
+    assert "no configuration says" in evidence(audited(silent), 10, Outcome.NOT_CAPTURED)
+
+
+def test_11_fewer_samples_than_asked_and_rounded_ones() -> None:
+    first, *others = records()
+    few = audited([with_timing(first, samples_us=((10.123, 10.5),) * 4), *others])
+    assert f"{first.id}: 2 samples, asked were 3" in evidence(few, 11, Outcome.FINDING)
+    rounded = audited([with_timing(first, samples_us=((10.1, 10.0, 10.2),) * 4), *others])
+    assert "whole tenths of a microsecond" in evidence(rounded, 11, Outcome.FINDING)
+
+
+def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    assert item(audited(place=place), 12).outcome is Outcome.DOES_NOT_APPLY
+    path = place / "command0" / "report.html"
+    text = page(records(1))
+    path.write_text(text, encoding="utf-8")
+    assert "of 2 cases computed again; 0 differ" in evidence(audited(place=place), 12, Outcome.VERIFIED)
+    path.write_text(re.sub(r'("median_us": ?)10\.123', r"\g<1>9.123", text), encoding="utf-8")
+    assert "median_us is 9.123, the samples give 10.123" in evidence(audited(place=place), 12, Outcome.FINDING)
+    path.write_text(page(records(2)), encoding="utf-8")
+    assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+    path.write_text("<html></html>", encoding="utf-8")
+    assert "this is no report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+
+
+def test_13_too_few_worlds() -> None:
+    assert item(audited(records(4)), 13).outcome is Outcome.VERIFIED
+    audit = audited(records(3))
+    assert "2 of 2 timed cases with fewer than 4 worlds" in evidence(audit, 13, Outcome.NOT_COMPARABLE)
+
+
+def test_14_baselines_that_were_not_in_turns() -> None:
+    first, *others = records()
+    audit = audited([with_timing(first, interleaved_with=()), *others])
+    assert f"{first.id}: nccl not in turns with it" in evidence(audit, 14, Outcome.FINDING)
+    alone = audited([record for record in records() if record.kernel is not None])
+    assert "4 timings of ours without any baseline" in evidence(alone, 14, Outcome.NOT_CAPTURED)
+
+
+def test_15_above_the_bound() -> None:
+    limit = LinkLimit(0.1, 0.1, 1 << 20)
+    first, *others = records()
+    audit = audited([with_timing(first, limit=limit), *others])
+    assert f"{first.id}: busbw is " in evidence(audit, 15, Outcome.FINDING)
+    none = audited([with_timing(record, limit=None) for record in records()])
+    assert "the link's limit of 8 timings" in evidence(none, 15, Outcome.NOT_CAPTURED)

@@ -1,0 +1,186 @@
+"""Items 1 to 6, 8 and 17: each finds what contradicts the records, and names what they do not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.audit.items import Outcome
+from reports.bundle import read
+from tests.reports.audit.sets import digest
+from tests.reports.audit.whole import (
+    ENVIRONMENT,
+    PTX,
+    audited,
+    changed,
+    evidence,
+    kept,
+    kernel,
+    outcomes,
+    records,
+    with_environment,
+    with_request,
+    with_timing,
+    without,
+)
+
+
+def test_1_a_configuration_that_composes_differently() -> None:
+    audit = audited(configurations={"different": [["command0", 0, "seed: recorded 1, composed 0"]]})
+    assert "job 0 of command0: seed: recorded 1, composed 0" in evidence(audit, 1, Outcome.FINDING)
+    other = audited(configurations={"not_comparable": [["command0", 0, "conf/ was another"]]})
+    assert "conf/ was another" in evidence(other, 1, Outcome.NOT_COMPARABLE)
+    assert Outcome.FINDING not in outcomes(other, 1)
+
+
+def test_1_a_missing_configuration() -> None:
+    members = [with_request(record, configuration=None) for record in records()]
+    assert "configuration, overrides and choices of 8 records" in evidence(audited(members), 1, Outcome.NOT_CAPTURED)
+
+
+def dirty(**changes: Any) -> dict[str, Any]:
+    git = ENVIRONMENT["git"] | {"dirty": True, "changed_files": 2}
+    return (
+        git
+        | {"kept_diff": {"file": "changes.diff", "digest": f"sha256:{digest('diff')}", "left_out_bytes": 0}}
+        | changes
+    )
+
+
+def test_2_changes_to_the_commit(tmp_path: Path) -> None:
+    members = with_environment(records(), git=dirty())
+    place = kept(tmp_path / "records", members)
+    assert "which is not beside these records" in evidence(audited(place=place), 2, Outcome.NOT_COMPARABLE)
+    path = place / "command0" / "changes.diff"
+    path.write_text("diff", encoding="utf-8")
+    assert "its digest is the recorded one" in evidence(audited(place=place), 2, Outcome.VERIFIED)
+    path.write_text("tampered", encoding="utf-8")
+    assert "its digest is not the recorded one" in evidence(audited(place=place), 2, Outcome.FINDING)
+    lost = audited(with_environment(records(), git=dirty(kept_diff=None)))
+    assert "the changes themselves were not kept" in evidence(lost, 2, Outcome.NOT_CAPTURED)
+
+
+@pytest.mark.parametrize("git", [None, {"commit": ""}, {"commit": "0" * 40, "dirty": None}])
+def test_2_a_missing_commit(git: Any) -> None:
+    missing = {"git": "not a git repository"}
+    audit = audited(with_environment(records(), git=git, not_captured=missing))
+    said = evidence(audit, 2, Outcome.NOT_CAPTURED)
+    assert ("not a git repository" in said) != ("whether it was changed" in said)
+
+
+def test_3_other_ptx_in_one_of_the_worlds() -> None:
+    first, *others = records()
+    audit = audited([changed(first, kernel=kernel("another")), *others])
+    assert f"{first.id} ran 2 PTX" in evidence(audit, 3, Outcome.FINDING)
+
+
+def test_3_stored_ptx_that_was_changed_or_is_gone(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    assert "1 PTX file: each is what its name says" in evidence(audited(place=place), 3, Outcome.VERIFIED)
+    paths = sorted(place.rglob("*.ptx"))
+    paths[0].write_text(PTX + " ", encoding="utf-8")
+    assert f"ptx/{paths[0].name} is not what its name says" in evidence(audited(place=place), 3, Outcome.FINDING)
+    for path in paths:
+        path.unlink()
+    assert f"ptx/{paths[0].name} is missing" in evidence(audited(place=place), 3, Outcome.FINDING)
+    assert "its text is not kept" in evidence(audited(), 3, Outcome.NOT_CAPTURED)
+
+
+def test_3_sources_that_changed_since_are_told_and_are_no_finding() -> None:
+    audit = audited(sources={"same": [], "changed": ["all_reduce/one_shot"], "gone": ["all_reduce/old"]})
+    assert "changed since: all_reduce/one_shot; all_reduce/old (gone)" in evidence(audit, 3, Outcome.CAPTURED)
+    assert Outcome.FINDING not in outcomes(audit, 3)
+
+
+def test_3_missing_digests() -> None:
+    import dataclasses
+
+    members = [
+        changed(record, kernel=dataclasses.replace(record.kernel, source_digest="")) if record.kernel else record
+        for record in records()
+    ]
+    assert "digests of sources and PTX of 4 records" in evidence(audited(members), 3, Outcome.NOT_CAPTURED)
+
+
+@pytest.mark.parametrize("what", ["packages", "python", "gpus"])
+def test_4_worlds_on_different_software(what: str) -> None:
+    others = {
+        "packages": {**ENVIRONMENT["packages"], "torch": "2.12.0"},
+        "python": {"version": "3.11.1"},
+        "gpus": [{**gpu, "driver": "570"} for gpu in ENVIRONMENT["gpus"]],
+    }
+    members = records()
+    audit = audited([*members[:-2], *with_environment(members[-2:], **{what: others[what]})])
+    assert what in evidence(audit, 4, Outcome.FINDING)
+
+
+def test_4_a_library_of_another_version() -> None:
+    members = records()
+    audit = audited([*members[:-1], changed(members[-1], library="NCCL 9.9.9")])
+    assert "library.nccl: NCCL 0.0.0 and NCCL 9.9.9" in evidence(audit, 4, Outcome.FINDING)
+
+
+def test_4_worlds_of_other_cases_may_have_other_software() -> None:
+    members = records(2)
+    only = [record for record in members if record.kernel][:1] + [record for record in members if not record.kernel][1:]
+    audit = audited([only[0], *with_environment(only[1:], python={"version": "3.11.1"})])
+    assert Outcome.FINDING not in outcomes(audit, 4)
+
+
+def test_4_and_5_what_is_missing_is_named_with_its_reason() -> None:
+    gone = without(records(), "python", "cuda_driver", "host")
+    members = with_environment(gone, not_captured={"cuda_driver": "no NVML", "host": "not asked"})
+    audit = audited(members)
+    assert evidence(audit, 4, Outcome.NOT_CAPTURED) == "Python, CUDA of the driver (no NVML)"
+    assert "host (not asked)" in evidence(audit, 5, Outcome.NOT_CAPTURED)
+
+
+def test_5_gpus_that_are_not_listed() -> None:
+    members = with_environment(records(), gpus=ENVIRONMENT["gpus"][:3])
+    assert "GPU-3, which is not listed" in evidence(audited(members), 5, Outcome.FINDING)
+    silent = [with_timing(record, devices=()) for record in records()]
+    assert "which GPU each rank had" in evidence(audited(silent), 5, Outcome.NOT_CAPTURED)
+
+
+def test_6_an_address_with_a_password() -> None:
+    members = records()
+    leak = {"allowed": {"NCCL_SOCKET": "http://user:secret@host"}, "withheld": 0}
+    audit = audited([*members[:-1], *with_environment(members[-1:], variables=leak)])
+    assert "holds an address with a password" in evidence(audit, 6, Outcome.FINDING)
+    assert "the record holds none" in evidence(audited(without(members, "variables")), 6, Outcome.NOT_CAPTURED)
+
+
+def test_8_inputs_that_come_out_differently() -> None:
+    audit = audited(inputs={"different": [["a case", 2]]})
+    assert "1 of 32 inputs come out differently: a case, rank 2" in evidence(audit, 8, Outcome.FINDING)
+
+
+def test_8_inputs_that_were_not_made_again_are_counted() -> None:
+    audit = audited(inputs={"too_large": 3, "not_recorded": 2, "not_comparable": [["a case", "no such op"]]})
+    said = evidence(audit, 8, Outcome.NOT_COMPARABLE)
+    assert "3 records of larger inputs" in said
+    assert "a case: no such op" in said
+    assert "2 checked records without any" in evidence(audit, 8, Outcome.NOT_CAPTURED)
+    members = [changed(one, case={k: v for k, v in one.case.items() if k != "seed"}) for one in records()]
+    assert "seed of 8 records" in evidence(audited(members), 8, Outcome.NOT_CAPTURED)
+
+
+def test_17_a_command_that_never_ended(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    assert "exit code of 4 commands: 0" in evidence(audited(place=place), 17, Outcome.CAPTURED)
+    path = place / "command1" / "command.json"
+    path.write_text(path.read_text().replace('"exit_code": 0, ', ""), encoding="utf-8")
+    assert "1 of 4 commands never ended" in evidence(audited(place=place), 17, Outcome.FINDING)
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"command\.json: can't be read"):
+        audited(read([place / "command0"]), place=place)
+
+
+def test_17_what_is_missing() -> None:
+    members = [with_request(record, command_line=None) for record in without(records(), "launch")]
+    said = evidence(audited(members), 17, Outcome.NOT_CAPTURED)
+    assert "command line, start and end of 8 records" in said
+    assert "launcher, job id and nodes" in said
+    assert "no command.json" in said

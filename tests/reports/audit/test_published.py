@@ -1,0 +1,146 @@
+"""What is published is audited: the seal over all of it, tables, each machine's records; any changed byte is found."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reports import bundle, publish
+from reports.__main__ import main
+from reports.audit import worker
+from reports.audit.published import audit_published
+from reports.seal import MANIFEST
+from tests.reports.audit.whole import answer, records
+
+MACHINE = "invented-x4"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("project")
+    folder = root / publish.PLACE / MACHINE
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
+    (root / publish.PLACE / "README.md").write_text("# Published\n", encoding="utf-8")
+    (root / "README.md").write_text(f"# Title\n\n<!-- published: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8")
+    bundle.write(records(), folder / "all_reduce.jsonl.xz")
+    publish.refresh(root)
+    return root
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(worker, "ask", silent_worker)
+    return Path(shutil.copytree(finished, tmp_path / "project"))
+
+
+def silent_worker(*_: object) -> tuple[dict[str, object], str]:
+    return answer(), ""
+
+
+def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    capsys.readouterr()
+    return main(["published", "--audit", "--root", str(root)]), capsys.readouterr().out
+
+
+def test_all_that_is_published_is_verified(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = audited(project, capsys)
+    assert code == 0
+    assert f"{MACHINE}: VERIFIED: 8 records, 20 items: " in out
+    assert "reports/published: every file is as its manifest has it" in out
+    assert "FINDING" not in out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{MACHINE}/all_reduce.jsonl.xz",
+        f"{MACHINE}/table.md",
+        f"{MACHINE}/figure.svg",
+        f"{MACHINE}/README.md",
+        "README.md",
+        MANIFEST,
+    ],
+)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_any_changed_byte_is_found_and_named(
+    name: str, share: float, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / publish.PLACE / name
+    data = bytearray(path.read_bytes())
+    data[int(share * (len(data) - 1))] ^= 1
+    path.write_bytes(data)
+    code, out = audited(project, capsys)
+    assert code == 1
+    # Where the manifest and a file disagree nobody can tell which of them was changed: both are named.
+    named = [line for line in out.splitlines() if line.startswith("FINDING: ")]
+    assert any(MANIFEST in line if name == MANIFEST else f"reports/published/{name}: changed" in line for line in named)
+    assert main(["published", "--check", "--root", str(project)]) == 2
+    assert Path(name).name in capsys.readouterr().err
+
+
+def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project / publish.PLACE
+    (folder / MACHINE / "README.md").rename(folder / MACHINE / "NOTES.md")
+    (folder / MACHINE / "README.md").write_text("by which commands\n", encoding="utf-8")
+    code, out = audited(project, capsys)
+    assert (code, f"{MACHINE}/NOTES.md: not in {MANIFEST}" in out) == (1, True)
+    (folder / MACHINE / "NOTES.md").unlink()
+    assert audited(project, capsys)[0] == 0
+    (folder / "README.md").unlink()
+    code, out = audited(project, capsys)
+    assert (code, "reports/published/README.md: missing" in out) == (1, True)
+
+
+def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from reports.seal import seal
+
+    path = project / publish.PLACE / MACHINE / "table.md"
+    path.write_text(path.read_text().replace("10.1", "9.1"), encoding="utf-8")
+    seal(project / publish.PLACE)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert "12 derived figures: FINDING: 1 of 2 texts: reports/published/invented-x4/table.md is not what the" in out
+
+
+def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project / publish.PLACE / "README.md"
+    path.write_text("# Published, with more to say\n", encoding="utf-8")
+    assert audited(project, capsys)[0] == 1
+    assert main(["published", "--root", str(project)]) == 0
+    assert f"reports/published/{MANIFEST}: written" in capsys.readouterr().out
+    assert audited(project, capsys)[0] == 0
+
+
+def test_without_a_manifest_it_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / publish.PLACE / MANIFEST).unlink()
+    assert main(["published", "--audit", "--root", str(project)]) == 2
+    assert "there is no manifest here" in capsys.readouterr().err
+
+
+def test_nothing_published_is_not_auditable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").write_text("# Title\n", encoding="utf-8")
+    assert audit_published(tmp_path, print) == 2
+    assert capsys.readouterr().out == "nothing is published\n"
+
+
+def test_a_finding_of_the_worker_counts(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finds(*_: object) -> tuple[dict[str, object], str]:
+        return answer(cases={"missing": [["command0", 0, "a case"]]}), ""
+
+    monkeypatch.setattr(worker, "ask", finds)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert "16 expected = passed + failed + refused: FINDING: 1 of 8 cases: a case of command0 is missing" in out
+
+
+def test_make_and_ci_audit() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "\t@$(RUN) reports published --audit\n" in makefile
+    assert "exec make check test audit\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert worker.PATIENCE_S >= 60

@@ -1,0 +1,88 @@
+"""The worker of audits: the real one on real records, and every way in which one can fail."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reports.audit import worker
+from reports.audit.checklist import check
+from reports.audit.items import Outcome
+from reports.bundle import read
+from tests.reports.audit.whole import evidence, records
+
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
+
+
+def test_the_real_worker_on_published_records() -> None:
+    """One job of a published command, of which one record was taken away."""
+    found = [one for one in read([PUBLISHED / "h200-x2" / "all_reduce-world1.jsonl.xz"]) if one.request["job"] == 0]
+    gone = found[3]
+    told: list[str] = []
+    audit = check([record for record in found if record is not gone], say=told.append)
+    assert evidence(audit, 1, Outcome.VERIFIED) == "1 job composed again from the overrides; 0 differ"
+    assert f"1 of {len(found)} cases: {gone.id} of {gone.request['command']} is missing" in evidence(
+        audit, 16, Outcome.FINDING
+    )
+    assert "checked records without any (schema 2)" in evidence(audit, 8, Outcome.NOT_CAPTURED)
+    assert "sources: " in evidence(audit, 3, Outcome.CAPTURED) + evidence(audit, 3, Outcome.VERIFIED)
+    assert any(text.startswith("composing configurations") for text in told)
+
+
+def program(text: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", text)
+
+
+GOOD = '{"configurations": {}, "cases": {}, "inputs": {}, "sources": {}}'
+
+
+def test_an_answer_after_progress() -> None:
+    told: list[str] = []
+    text = f"print('noise'); print('{{\"progress\": \"half\"}}'); print('{GOOD}')"
+    answer, problem = worker.ask(records(), say=told.append, command=program(text))
+    assert (answer, problem, told) == ({"configurations": {}, "cases": {}, "inputs": {}, "sources": {}}, "", ["half"])
+
+
+def test_it_is_given_the_records_and_the_limit() -> None:
+    text = (
+        "import json, sys; asked = json.load(sys.stdin); "
+        f"print(json.dumps(json.loads('{GOOD}') | {{'n': len(asked['records']), 'up_to': asked['inputs_up_to_bytes'], "
+        "'timings': sum('samples_us' in json.dumps(one) for one in asked['records'])}))"
+    )
+    answer, _ = worker.ask(records(), 4096, command=program(text))
+    assert answer is not None
+    assert (answer["n"], answer["up_to"], answer["timings"]) == (8, 4096, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (program("raise SystemExit('no torch here')"), "the worker gave no answer (no torch here)"),
+        (program("raise SystemExit(3)"), "the worker gave no answer (exit code 3)"),
+        (program("print('[]')"), "the worker gave no answer (exit code 0)"),
+        (("/nowhere/python",), "the worker can't be started (No such file or directory)"),
+    ],
+)
+def test_why_there_is_no_answer(command: tuple[str, ...], says: str) -> None:
+    assert worker.ask(records(), command=command) == (None, says)
+
+
+def test_a_worker_that_takes_too_long_is_ended() -> None:
+    began_s = time.monotonic()
+    answer = worker.ask(records(), command=program("import time; time.sleep(60)"), patience_s=0.5)
+    assert answer == (None, "the worker took longer than 0 s")
+    assert time.monotonic() - began_s < 30
+
+
+def test_an_interrupt_ends_the_worker() -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt
+
+    text = 'import time; print(\'{"progress": "x"}\', flush=True); time.sleep(60)'
+    began_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        worker.ask(records(), say=interrupt, command=program(text))
+    assert time.monotonic() - began_s < 30
