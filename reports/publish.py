@@ -53,7 +53,7 @@ def refresh(root: Path, is_check: bool = False) -> None:
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
     published = machines(root)
     wanted = texts(root, published)
-    late_texts = stale(wanted)
+    late_texts = [path for path, text in wanted.items() if _read(path) != text]
     pictures = other_pictures(drawings(root, published))
     if is_check:
         _refuse_changes(root, [*late_texts, *pictures])
@@ -92,11 +92,6 @@ def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
         raise ValueError(f"{'; '.join(parts)}; run python -m reports published")
 
 
-def stale(wanted: Mapping[Path, str]) -> list[Path]:
-    """The files of which the text is not what is wanted."""
-    return [path for path, text in wanted.items() if _read(path) != text]
-
-
 def other_pictures(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
     """The pictures that do not say that they were drawn from the records that are wanted."""
     return {path: records for path, records in wanted.items() if not _is_of(path, records)}
@@ -114,6 +109,16 @@ def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
     if _INCLUDED.search(text):
         found[readme] = _INCLUDED.sub(lambda match: f"{match[1]}{_included(match[2], published)}{match[4]}", text)
     return found
+
+
+def machine_texts(root: Path, name: str, records: list[Record]) -> dict[str, tuple[str, str]]:
+    """One machine's table and its part of the README, by name: as they are, and as its records make them."""
+    table_path, readme = root / PLACE / name / "table.md", root / "README.md"
+    there = {match[2]: match[3] for match in _INCLUDED.finditer(_read(readme))}
+    return {
+        table_path.relative_to(root).as_posix(): (_read(table_path), _table(name, records)),
+        f"{name} in {readme.name}": (there.get(name, ""), _included(name, {name: records})),
+    }
 
 
 def drawings(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[Record]]:

@@ -45,9 +45,9 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
 
 def _configuration(folder: Path, origin: Path) -> None:
     """What was asked for and how it ended, and the manifest of the records' folder."""
-    folder.mkdir()
     for path in [*origin.glob("*.yaml"), origin / MANIFEST_NAME, origin / MANIFEST]:
         if path.is_file():
+            folder.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / path.name)
 
 
@@ -64,12 +64,15 @@ def _page(records: Sequence[Record]) -> str:
 
 def _figures(folder: Path, records: Sequence[Record]) -> None:
     """The pictures that these records give, each as SVG and as PNG."""
+    timed = any(record.timing is not None and record.case["size_bytes"] for record in records)
+    curves = studied(records)
+    if not timed and not curves:
+        return
     from reports.figures import SUFFIXES, draw, draw_study
 
     folder.mkdir()
-    curves = studied(records)
     for suffix in SUFFIXES:
-        if any(record.timing is not None and record.case["size_bytes"] for record in records):
+        if timed:
             draw(records, folder / f"time_and_bandwidth{suffix}")
         if curves:
             draw_study(curves, records, folder / f"errors_over_ranks{suffix}")

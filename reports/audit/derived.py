@@ -38,7 +38,7 @@ def points_of(material: Material) -> tuple[Point, ...]:
     for place in material.places:
         points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
         if machine := _published(place):
-            points += _texts(*machine)
+            points += _made_again(*machine)
     if material.source:
         says = f"{material.source}: its metrics are not compared with the records"
         points.append(Point(Outcome.NOT_COMPARABLE, says))
@@ -56,9 +56,9 @@ def _report(path: Path) -> Point:
 
     try:
         shown = figures_of(path.read_text(encoding="utf-8"))
+        made = json.loads(json.dumps(table.values(bundle.read([path.parent]))))
     except (OSError, ValueError) as error:
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
-    made = json.loads(json.dumps(table.values(bundle.read([path.parent]))))
     sides = [{_which(one): one for one in values} for values in (shown, made)]
     if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(shown):
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")
@@ -82,22 +82,18 @@ def _published(place: Path) -> tuple[Path, str] | None:
     """The project's folder and the machine's name, if a place is what publish makes tables of."""
     place = place.resolve()
     root = place.parents[2] if len(place.parents) > 2 else None
-    if root is None or place.parent != (root / publish.PLACE) or not (root / "README.md").is_file():
+    if root is None or place.parent != root / publish.PLACE or not (root / "README.md").is_file():
         return None
-    return (root, place.name) if place.name in publish.machines(root) else None
+    return (root, place.name) if any(place.glob(f"*{bundle.SUFFIX}")) else None
 
 
-def _texts(root: Path, machine: str) -> list[Point]:
-    """Tables and pictures of a published machine, made again."""
-    published = publish.machines(root)
-    wanted = publish.texts(root, published)
-    ours = {path: text for path, text in wanted.items() if machine in path.parts or path.parent == root}
-    changed = [f"{path.relative_to(root)} is not what the records give" for path in publish.stale(ours)]
-    points = [
-        verified_or(changed, f"{counted(len(ours), 'text')} made again from raw samples; 0 differ", len(ours), "texts")
-    ]
-    drawn = {path: records for path, records in publish.drawings(root, published).items() if machine in path.parts}
-    other = [f"{path.relative_to(root)} was not drawn from these records" for path in publish.other_pictures(drawn)]
+def _made_again(root: Path, machine: str) -> list[Point]:
+    """Tables of a published machine, made again; and whether its pictures say that they are of these records."""
+    records = bundle.read([root / publish.PLACE / machine])
+    texts = publish.machine_texts(root, machine, records)
+    changed = [f"{name} is not what the records give" for name, (there, wanted) in texts.items() if there != wanted]
+    good = f"{counted(len(texts), 'text')} made again from raw samples; 0 differ"
+    drawn = publish.drawings(root, {machine: records})
+    other = [f"{path.name} was not drawn from these records" for path in publish.other_pictures(drawn)]
     says = f"{counted(len(drawn), 'picture')} say that they were drawn from these records"
-    points.append(verified_or(other, says, len(drawn), "pictures"))
-    return points
+    return [verified_or(changed, good, len(texts), "texts"), verified_or(other, says, len(drawn), "pictures")]

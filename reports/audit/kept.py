@@ -75,24 +75,33 @@ def whole(material: Material) -> Item:
     if not material.places:
         where = f"{material.source}: " if material.source else ""
         return Item(18, name, (Point(Outcome.NOT_CAPTURED, f"{where}no files, so no manifest"),))
-    points = []
+    points: list[Point] = []
+    sealed: dict[Path, int] = {}
     for place in material.places:
         above = _sealed_above(place)
         below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
-        points += [_whole(folder, place) for folder in ([above] if above else below)]
+        for folder in [above] if above else below:
+            sealed[folder] = len((folder / MANIFEST).read_bytes().splitlines())
+            points += _damage(folder, place, sealed[folder])
         bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
         if bare:
             says = f"{place.name}: no {MANIFEST} covers {counted(len(bare), 'file')} of records"
             points.append(Point(Outcome.NOT_CAPTURED, says))
+    if sealed and not any(point.outcome is Outcome.FINDING for point in points):
+        files = counted(sum(sealed.values()), "file")
+        points.insert(
+            0, Point(Outcome.VERIFIED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
+        )
     return Item(18, name, tuple(dict.fromkeys(points)))
 
 
-def _whole(folder: Path, place: Path) -> Point:
-    """Whether a folder's manifest holds, as far as it concerns a place."""
+def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
+    """What is not as a folder's manifest has it, as far as it concerns a place."""
     faults = [one for one in broken(folder) if _concerns(one, folder, place)]
-    lines = len((folder / MANIFEST).read_bytes().splitlines())
-    good = f"{MANIFEST} of {folder.name}: {counted(lines, 'file')}, each as it was"
-    return verified_or(faults, good, lines, f"files of {folder.name}")
+    if not faults:
+        return []
+    says = f"{len(faults)} of {lines} files of {folder.name}: {listed(faults, 10)}"
+    return [Point(Outcome.FINDING, says)]
 
 
 def _sealed_above(place: Path) -> Path | None:

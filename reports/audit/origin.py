@@ -88,18 +88,21 @@ def kernels(material: Material) -> Item:
     points: list[Point] = []
     lacking = [one.id for one in with_kernel if one.kernel and not (one.kernel.ptx_digest and one.kernel.source_digest)]
     points += _presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
-    several: list[str] = []
-    for case, records in material.by_case.items():
-        digests = {one.kernel.ptx_digest for one in records if one.kernel is not None}
-        several += [f"{case} ran {len(digests)} PTX"] if len(digests) > 1 else []
-    worlds = counted(len(material.worlds), "world")
-    points.append(
-        verified_or(several, f"each of {counted(len(material.by_case), 'case')} ran one PTX in all of {worlds}",
-                    len(material.by_case), "cases ran several")
-    )  # fmt: skip
+    points.append(_one_ptx(material, with_kernel))
     points.append(_stored_ptx(material, with_kernel))
     points.append(_sources_today(material))
     return Item(3, "kernels' digests", tuple(points))
+
+
+def _one_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
+    """Whether every world ran a case with the same PTX. For another architecture it is another."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for one in with_kernel:
+        assert one.kernel is not None
+        found.setdefault((one.id, one.kernel.arch), set()).add(one.kernel.ptx_digest)
+    several = [f"{case} ran {len(digests)} PTX ({arch})" for (case, arch), digests in found.items() if len(digests) > 1]
+    good = f"each of {counted(len(found), 'case')} ran one PTX in all of {counted(len(material.worlds), 'world')}"
+    return verified_or(several, good, len(found), "cases ran several")
 
 
 def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:

@@ -25,8 +25,8 @@ class Pair:
 def paired(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
     """All cases of both sets, each once, in order of appearance: those of before, then those that only after has.
 
-    Case ids do not say how a case was timed or on what fabric settings. Where a set has several such ways, each is a
-    case of its own; where each set has one way left over, these are a pair all the same.
+    Case ids do not say how a case was timed, for which architecture, or on what fabric settings. Where a set has
+    several such ways, each is a case of its own; where each set has one way left over, these are a pair all the same.
     """
     sides = [_by_case(records) for records in (before, after)]
     found = []
@@ -51,8 +51,9 @@ def _by_case(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
 
 def _way(record: Record) -> str:
     """How a case was to be run, beyond what its id says."""
-    settings = sorted(record.fabric.settings.items()) if record.fabric is not None and record.fabric.simulated else []
-    return f"{setup_text(record)} {settings}"
+    fabric = record.fabric
+    settings = sorted(fabric.settings.items()) if fabric is not None and fabric.simulated else []
+    return f"{setup_text(record)} {fabric.arch if fabric is not None else ''} {settings}"
 
 
 def why_times_differ_in_kind(pair: Pair) -> str:

@@ -326,3 +326,20 @@ def test_checks_of_before_and_after_may_have_other_numbers_of_launches() -> None
         }
     )
     assert data_of(one(), one(check=more)) == (Data.BIT_EQUAL, "")
+
+
+def test_architectures_are_cases_of_their_own() -> None:
+    def both(bits: str) -> list[Record]:
+        made = one(check=check(bits))
+        assert made.fabric is not None
+        assert made.kernel is not None
+        other = dataclasses.replace(
+            made,
+            fabric=dataclasses.replace(made.fabric, arch="sm_100a"),
+            kernel=dataclasses.replace(made.kernel, arch="sm_100a"),
+            check=check("of sm_100a"),
+        )
+        return [made, other]
+
+    assert [case.data.data for case in compare(both("right"), both("right")).cases] == [Data.BIT_EQUAL] * 2
+    assert [case.data.data for case in compare(both("right"), both("other")).cases] == [Data.DIFFERENT, Data.BIT_EQUAL]

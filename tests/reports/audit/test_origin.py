@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,6 @@ def test_3_sources_that_changed_since_are_told_and_are_no_finding() -> None:
 
 
 def test_3_missing_digests() -> None:
-    import dataclasses
-
     members = [
         changed(record, kernel=dataclasses.replace(record.kernel, source_digest="")) if record.kernel else record
         for record in records()
@@ -184,3 +183,17 @@ def test_17_what_is_missing() -> None:
     assert "command line, start and end of 8 records" in said
     assert "launcher, job id and nodes" in said
     assert "no command.json" in said
+
+
+def test_3_another_architecture_has_other_ptx() -> None:
+    members = [record for record in records(2) if record.kernel is not None]
+    first, second = members
+    assert second.kernel is not None
+    assert second.fabric is not None
+    other = changed(
+        second,
+        kernel=dataclasses.replace(kernel("for another"), arch="sm_100a"),
+        fabric=dataclasses.replace(second.fabric, arch="sm_100a"),
+    )
+    audit = audited([first, other])
+    assert "each of 2 cases ran one PTX" in evidence(audit, 3, Outcome.VERIFIED)
