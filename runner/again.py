@@ -89,11 +89,30 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
                 outcome, what = _recomposed(record, problem, job, recomposed)
+                if apart := _apart(jobs[job]):
+                    outcome, what = "different", apart
                 if outcome == "verified":
                     found["verified"] += 1
                 else:
                     found[outcome].append([*job, what])
     return recomposed, found
+
+
+def _apart(members: Sequence[Record]) -> str:
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
+    parts: dict[str, list[Any]] = {
+        "request": [{key: value for key, value in one.request.items() if key != "kernel"} for one in members],
+        "commit or sources": [[one.environment.get(key) for key in ("git", "sources")] for one in members],
+    }
+    for what, values in parts.items():
+        texts = [json.dumps(value, sort_keys=True) for value in values]
+        usual = max(set(texts), key=texts.count)
+        odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+        if odd:
+            return f"the records of the job have not one {what}: {odd[0]} differs" + (
+                f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+            )
+    return ""
 
 
 def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:

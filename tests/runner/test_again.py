@@ -80,6 +80,21 @@ def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable
     assert different[2] == "root: recorded nothing, composed 1"
 
 
+def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]", "seed=3")
+    assert composed_again(records)["verified"] == 1
+    for odd in (
+        with_configuration(records[2], seed=77),
+        with_request(records[2], overrides=["seed=4"]),
+        with_environment(records[2], git={"commit": "f" * 40}),
+    ):
+        found = composed_again([*records[:2], odd, records[3]])
+        assert found["verified"] == 0
+        (different,) = found["different"]
+        assert different[2].startswith("the records of the job have not one ")
+        assert different[2].endswith(f"{records[2].id} differs")
+
+
 def test_where_things_are_kept_does_not_count(made: Callable[..., list[Record]]) -> None:
     records = [with_configuration(record, cache_dir="~/else", records="there") for record in made("sizes=[8]")]
     assert composed_again(records)["verified"] == 1
