@@ -193,7 +193,7 @@ def _study(options: argparse.Namespace) -> None:
 def _read(options: argparse.Namespace) -> list[Record]:
     """The records that a command line names, from files or from MLflow."""
     if options.mlflow is None:
-        return bundle.read(options.records)
+        return bundle.read(options.records, is_alone=True)
     from reports.tracked import fetch
 
     return fetch(options.mlflow, options.records)

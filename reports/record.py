@@ -336,14 +336,17 @@ class Record:
         )
 
 
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
-
-    def no_constant(name: str) -> None:
-        raise ValueError(f"{name} is no JSON")
-
     try:
-        document = json.loads(text, parse_constant=no_constant)
+        document = _JSON.decode(text)
     except RecursionError:
         raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
@@ -376,7 +379,8 @@ def _as_of_today(document: dict[str, Any]) -> dict[str, Any]:
 def load(path: Path | str) -> Record:
     """The record in a file. ValueError naming the file when it can't be read or is no record."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: can't be read as text, so it is no record") from None
     except OSError as error:

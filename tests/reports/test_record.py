@@ -341,3 +341,13 @@ def test_digests_are_of_all_ranks() -> None:
         record(
             check=dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)
         )
+
+
+@pytest.mark.parametrize("place", ["environment", "request", "counters", "case"])
+def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> None:
+    document = json.loads((EXAMPLES / "schema2.json").read_text(encoding="utf-8"))
+    document[place]["nested"] = {"value": [0.5, "LARGE"]}
+    text = json.dumps(document).replace('"LARGE"', "1e999")
+    with pytest.raises(ValueError, match=rf"{place}\.nested\.value\[1\]: inf has no place in JSON"):
+        from_json(text)
+    assert type(getattr(from_json(text.replace("1e999", "1e99")), place)) is dict
