@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from reports.record import Record
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
 _INTERRUPTED = 128
 """Exit codes from here on: 128 and the signal."""
+
+_MOST_NAMED = 100
+"""Missing jobs of a command that are counted: a number of jobs may be nonsense."""
 
 _KINDS = {"jobs": list, "counts": dict}
 
@@ -38,9 +42,10 @@ def jobs(material: Material) -> list[Point]:
         return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
     total = sum(wanted.values())
     without = [
-        f"job {job} of {name} has no record" for name, count in wanted.items() for job in range(count)
-        if job not in found[name]
-    ]  # fmt: skip
+        f"job {job} of {name} has no record"
+        for name, count in wanted.items()
+        for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
+    ]
     odd = [
         f"{record.id}: job {record.request.get('job', 0)!r} is none of {wanted[name]}"
         for record in material.records
@@ -80,9 +85,11 @@ def ended(material: Material) -> list[Point]:
             odd.append(f"{name} ended with {document['counts']}, and there are {now}")
     commands = counted(len(material.commands), "command")
     points = []
-    if odd or asked:
+    if odd:
+        points.append(Point(Outcome.FINDING, f"command.json of {commands}: {listed(odd)}"))
+    elif asked:
         says = f"command.json of {commands}: {counted(asked, 'case')} asked for, all there"
-        points.append(verified_or(odd, says, asked, "cases"))
+        points.append(Point(Outcome.VERIFIED, says))
     if lacking:
         points.append(Point(Outcome.NOT_CAPTURED, f"command.json has no {listed(lacking)}"))
     return points

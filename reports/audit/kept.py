@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from pathlib import Path
 
 from reports.audit.asked import ended, jobs
+from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
-from reports.audit.material import Material
+from reports.audit.material import Material, verdict_beside
 from reports.bundle import record_files
 from reports.record import Status
 from reports.seal import MANIFEST, faults
@@ -104,7 +106,20 @@ def replayable(material: Material) -> Item:
         return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
     place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
     says = f"python -m runner replay {place}: runs the cases again and compares; this audit did not"
-    return Item(19, name, (Point(Outcome.CAPTURED, says),))
+    verdicts = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
+    return Item(19, name, tuple(verdicts) or (Point(Outcome.CAPTURED, says),))
+
+
+def _replayed(path: Path) -> Point:
+    """What the verdict of a replay says, in whose folder the records lie."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        code, verdict = document["exit_code"], str(document["verdict"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Point(Outcome.FINDING, f"{path.name} is not what a replay leaves ({type(error).__name__}: {error})")
+    outcomes = {VERIFIED: Outcome.VERIFIED, FINDING: Outcome.FINDING}
+    outcome = outcomes.get(code, Outcome.NOT_COMPARABLE) if type(code) is int else Outcome.FINDING
+    return Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code!r})")
 
 
 def gaps(material: Material, items: tuple[Item, ...]) -> Item:

@@ -115,6 +115,25 @@ def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
     assert f"python -m runner replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
 
 
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ('{"exit_code": 0, "verdict": "VERIFIED: x"}', Outcome.VERIFIED),
+        ('{"exit_code": 1, "verdict": "FINDING: x"}', Outcome.FINDING),
+        ('{"exit_code": 2, "verdict": "NOT AUDITABLE: x"}', Outcome.NOT_COMPARABLE),
+        ('{"exit_code": "0", "verdict": "VERIFIED: x"}', Outcome.FINDING),
+        ('{"exit_code": false, "verdict": "VERIFIED: x"}', Outcome.FINDING),
+        ("[]", Outcome.FINDING),
+        ("{", Outcome.FINDING),
+    ],
+)
+def test_19_a_replays_verdict_is_read(text: str, outcome: Outcome, tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    (place / "verdict.json").write_text(text, encoding="utf-8")
+    assert item(audited(place=place), 19).outcome is outcome
+    assert "verdict.json" in evidence(audited(place=place), 19, outcome)
+
+
 def test_20_what_is_missing_is_named() -> None:
     audit = audited(without(records(), "not_captured", "python"))
     assert evidence(audit, 20, Outcome.NOT_CAPTURED) == "the records do not say what they lack"

@@ -177,13 +177,24 @@ def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     path = place / "command0" / "report.html"
     text = page(records(1))
     path.write_text(text, encoding="utf-8")
-    assert "of 2 cases computed again; 0 differ" in evidence(audited(place=place), 12, Outcome.VERIFIED)
+    assert "of 2 cases computed again, those embedded for programs; 0 differ" in evidence(
+        audited(place=place), 12, Outcome.VERIFIED
+    )
     path.write_text(re.sub(r'("median_us": ?)10\.123', r"\g<1>9.123", text), encoding="utf-8")
     assert "median_us is 9.123, the samples give 10.123" in evidence(audited(place=place), 12, Outcome.FINDING)
     path.write_text(page(records(2)), encoding="utf-8")
     assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
     path.write_text("<html></html>", encoding="utf-8")
     assert "this is no report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+
+
+def test_12_a_replays_report_is_of_more_than_these_records(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    (place / "report.html").write_text(page(records(2)), encoding="utf-8")
+    assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+    (place / "verdict.json").write_text('{"exit_code": 0, "verdict": "x"}', encoding="utf-8")
+    assert "a replay's, of what was replayed and of these" in evidence(audited(place=place), 12, Outcome.CAPTURED)
+    assert Outcome.NOT_COMPARABLE not in outcomes(audited(place=place), 12)
 
 
 def test_13_too_few_worlds() -> None:
