@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bundle.write([one(world=5, check=check("other"))], tmp_path / "other.jsonl.xz")
     bundle.write([one("nccl")], tmp_path / "elsewhere.jsonl.xz")
     (tmp_path / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
+    (tmp_path / "folder.md").mkdir()
     kept(tmp_path / "records")
     return tmp_path
 
@@ -93,6 +94,9 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
         (["audit", "records", "--inputs-up-to", "much"], "'much' is no size (--inputs-up-to)"),
         (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
+        (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
+        (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
+        (["audit", "gone", "-o", "folder.md"], "folder.md: can't be written (it is a folder)"),
         (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 3"),
         (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
     ],
