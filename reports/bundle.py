@@ -118,6 +118,17 @@ def write_file(path: Path, data: bytes) -> None:
             unfinished.unlink()
 
 
+def can_be_written(path: Path) -> None:
+    """ValueError where write_file would fail: said before the work, not after it."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"{path}: can't be written (there is no such folder)")
+    if path.is_dir():
+        raise ValueError(f"{path}: can't be written (it is a folder)")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{path}: can't be written (the folder is not for this user to write to)")
+
+
 def line_of(record: Record) -> str:
     """A record as one line of JSON, without its end."""
     # In ASCII: text may hold what splitlines() takes for the end of a line, such as U+2028.

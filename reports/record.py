@@ -277,6 +277,12 @@ class Record:
         missing = [key for key in ("op", "algorithm", "dtype", "size_bytes", "world_size") if key not in self.case]
         if missing:
             return f"case lacks {', '.join(missing)}; give all fields of the Case"
+        for key, least in (("size_bytes", 0), ("world_size", 1)):
+            if type(self.case[key]) is not int or self.case[key] < least:
+                return f"case.{key} is {self.case[key]!r}; it is a whole number from {least}"
+        for key in ("job", "jobs"):
+            if key in self.request and type(self.request[key]) is not int:
+                return f"request.{key} is {self.request[key]!r}; it is a whole number"
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
         for name, text in (("started", self.started), ("ended", self.ended)):
@@ -341,6 +347,8 @@ def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
     try:
         document = _JSON.decode(text)
+    except RecursionError:
+        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     schema = document.get("schema") if isinstance(document, dict) else None
