@@ -58,6 +58,8 @@ def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
         if not here:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
         found += here
+    if is_alone:
+        gc.freeze()  # they stay to the end: no search for cycles looks at them, and copies share their memory
     return merged(found)
 
 
