@@ -46,17 +46,19 @@ def page(records: Sequence[Record], title: str = "", audit: Audit | None = None,
         raise ValueError("a report needs at least one record")
     digests = apart.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
     album = Album()
-    parts = [*_parts(records, audit, album), surroundings.digests_part(records, digests())]
+    parts = _parts(records, audit, album)
+    figures, svgs = _json(table.values(records)), album.drawn(is_alone)
     return _rendered(
         title=title or _title(records),
         verdict=outcomes.verdict(records),
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=parts,
+        parts=[*parts, surroundings.digests_part(records, digests())],
         left_out=album.left_out(),
         swatches=album.swatches,
-        figures=_json(table.values(records)),
+        svgs=svgs,
+        figures=figures,
     )
 
 

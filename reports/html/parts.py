@@ -66,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Names beside their swatches (the id of each in the page)."""
+    """Names beside their swatches (the key of each in the album)."""
 
     kind: ClassVar[str] = "legend"
     entries: tuple[tuple[str, str], ...]
@@ -74,8 +74,8 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """SVG elements side by side, or below one another where there is no room. wide: one that scrolls sideways instead
-    of getting small."""
+    """Pictures, by their keys in the album, side by side, or below one another where there is no room. wide: one that
+    scrolls sideways instead of getting small."""
 
     kind: ClassVar[str] = "pictures"
     svgs: tuple[str, ...]
