@@ -111,7 +111,9 @@ def keep(page: Any, name: str) -> None:
     page.wait_for_timeout(3000)  # until what moves has come to rest
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     file = io.BytesIO()
-    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE).save(
+        file, "PNG", optimize=True
+    )
     assert file.tell() < MOST_BYTES, f"{name}: {file.tell()} bytes"
     PLACE.mkdir(exist_ok=True)
     bundle.write_file(PLACE / name, file.getvalue())
