@@ -14,7 +14,6 @@ from reports import bundle
 from reports.tracked import SERIES_TAG, fetch
 from runner.track import main as send
 from runner.views import VIEWS
-from tests.browser import browser as browser
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 from tests.reports.synthetic import record
 
