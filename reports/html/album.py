@@ -148,8 +148,8 @@ class Album:
         if not self.missing:
             return []
         text = (
-            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes at most. "
-            "Give fewer records, or draw them with python -m reports figure; the tables here are complete."
+            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes "
+            "at most. Give fewer records, or draw them with python -m reports figure; the tables here are complete."
         )
         return [Notes((text,))]
 

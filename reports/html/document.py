@@ -13,7 +13,7 @@ from reports.compare import is_simulated
 from reports.html import asked, measured, outcomes, ran, surroundings
 from reports.html.album import MOST as MOST_PICTURES
 from reports.html.album import Album
-from reports.html.parts import KEY, Block, Notes, Part, Table, drawn, shades
+from reports.html.parts import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
 from reports.record import Record
 from reports.sheet import Sheet
 
@@ -105,7 +105,7 @@ def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list
 
 
 def _audit_part(audit: Audit) -> Part:
-    blocks: list[Block] = [Notes((audit.verdict,)), *map(Table, audit.sheets), Notes(tuple(audit.captions))]
+    blocks: list[Block] = [Verdict(audit.verdict), *map(Table, audit.sheets), Notes(tuple(audit.captions))]
     return Part("audit", "Audit", tuple(blocks))
 
 
