@@ -15,6 +15,9 @@ from reports.record import Record
 
 FORMATS = ("text", "markdown", "csv", "json")
 
+EXIT_INTERRUPTED = 130
+"""The shell's: 128 and the signal."""
+
 KINDS = ("curves", "distribution", "numerics")
 """Pictures of `python -m reports figure`, as reports.figures knows them."""
 
@@ -32,7 +35,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Gives the exit code: 0 done, 2 the request is wrong, in one line on stderr. An audit's is its result's."""
+    """Gives the exit code: 0 done, 2 the request is wrong, in one line on stderr; 130 after Ctrl-C. An audit's is its
+    result's."""
     code = 0
     try:
         options = _parser().parse_args(arguments)
@@ -41,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"symlab: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("symlab: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough (| head).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m reports",
         description="Look at records again: the table, pictures, bundles, audits, what is published.",
-        epilog="exit codes: 0 done; 2 the request is wrong, or a file can't be read or written; of an audit: 0 "
-        "verified, 1 a finding, 2 not auditable",
+        epilog="exit codes: 0 done; 2 the request is wrong, or a file can't be read or written; 130 Ctrl-C; of an "
+        "audit: 0 verified, 1 a finding, 2 not auditable",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     one = _command(
@@ -193,7 +200,7 @@ def _study(options: argparse.Namespace) -> None:
 def _read(options: argparse.Namespace) -> list[Record]:
     """The records that a command line names, from files or from MLflow."""
     if options.mlflow is None:
-        return bundle.read(options.records)
+        return bundle.read(options.records, is_alone=True)
     from reports.tracked import fetch
 
     return fetch(options.mlflow, options.records)

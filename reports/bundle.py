@@ -15,9 +15,11 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from reports import apart
 from reports.codec import encoded
 from reports.record import Record, from_json, load
 
@@ -33,21 +35,34 @@ _DICTIONARY_BYTES = 1 << 25
 """How far back xz looks for what it has seen: the records of a case lie within, and so does their environment."""
 
 
-def read(places: Sequence[Path | str]) -> list[Record]:
+MANY = 1000
+"""So many files are worth a second process."""
+
+
+def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
     """The records in files, folders (and below them, bundles too) and bundles, in the order in which they were begun.
 
-    The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
-    read, and for a place without records.
+    The same record in two places counts once: it is one measurement. is_alone: see apart.started. ValueError, naming
+    the place, for what can't be read, and for a place without records.
     """
     found: list[Record] = []
     for place in map(Path, places):
         paths = record_files(place)
         with _no_collections():
-            here = [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
+            if is_alone and len(paths) >= MANY:  # more than half of them here: those of the other have to come over
+                first, second = paths[: len(paths) * 11 // 20], paths[len(paths) * 11 // 20 :]
+                others = apart.started(partial(_read, second), is_alone)
+                here = [*_read(first), *others()]
+            else:
+                here = _read(paths)
         if not here:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
         found += here
     return merged(found)
+
+
+def _read(paths: Sequence[Path]) -> list[Record]:
+    return [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
 
 
 def merged(records: Iterable[Record]) -> list[Record]:
@@ -101,6 +116,17 @@ def write_file(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             unfinished.unlink()
+
+
+def can_be_written(path: Path) -> None:
+    """ValueError where write_file would fail: said before the work, not after it."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"{path}: can't be written (there is no such folder)")
+    if path.is_dir():
+        raise ValueError(f"{path}: can't be written (it is a folder)")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{path}: can't be written (the folder is not for this user to write to)")
 
 
 def line_of(record: Record) -> str:

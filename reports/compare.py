@@ -41,8 +41,16 @@ _TELLING = ("timing.calls", "timing.samples", "timing.warmup")
 """Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
 
 
+class _Judged:
+    """What rows has found, once, and is no field of a section."""
+
+    __slots__ = ("_rows",)
+
+    _rows: tuple[Row, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class Section:
+class Section(_Judged):
     """A job's part of a table, or that of several jobs that ran the same: its heading and its records."""
 
     heading: str
@@ -109,6 +117,14 @@ class Row:
 
 def rows(section: Section) -> tuple[Row, ...]:
     """The rows of a section, by size, ours first, then in order of appearance; best and ratio are set."""
+    try:
+        return section._rows
+    except AttributeError:  # asked for the first time
+        object.__setattr__(section, "_rows", _rows(section))
+        return section._rows
+
+
+def _rows(section: Section) -> tuple[Row, ...]:
     cases: dict[tuple[str, Status, bool], list[Record]] = {}
     for record in section.records:
         cases.setdefault((record.id, record.status, record.timing is None), []).append(record)

@@ -277,6 +277,12 @@ class Record:
         missing = [key for key in ("op", "algorithm", "dtype", "size_bytes", "world_size") if key not in self.case]
         if missing:
             return f"case lacks {', '.join(missing)}; give all fields of the Case"
+        for key, least in (("size_bytes", 0), ("world_size", 1)):
+            if type(self.case[key]) is not int or self.case[key] < least:
+                return f"case.{key} is {self.case[key]!r}; it is a whole number from {least}"
+        for key in ("job", "jobs"):
+            if key in self.request and type(self.request[key]) is not int:
+                return f"request.{key} is {self.request[key]!r}; it is a whole number"
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
         for name, text in (("started", self.started), ("ended", self.ended)):
@@ -330,14 +336,19 @@ class Record:
         )
 
 
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
-
-    def no_constant(name: str) -> None:
-        raise ValueError(f"{name} is no JSON")
-
     try:
-        document = json.loads(text, parse_constant=no_constant)
+        document = _JSON.decode(text)
+    except RecursionError:
+        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -368,7 +379,8 @@ def _as_of_today(document: dict[str, Any]) -> dict[str, Any]:
 def load(path: Path | str) -> Record:
     """The record in a file. ValueError naming the file when it can't be read or is no record."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: can't be read as text, so it is no record") from None
     except OSError as error:

@@ -37,18 +37,25 @@ def broken(folder: Path | str) -> list[str]:
 
     ValueError where there is no manifest, or a file can't be read.
     """
+    return [sentence for _, sentence in faults(folder)]
+
+
+def faults(folder: Path | str) -> list[tuple[str, str]]:
+    """The sentences of broken, each with the name of the file that it is about, relative to the folder."""
     folder = Path(folder)
-    listed, faults = _listed(folder / MANIFEST)
+    listed, damaged = _listed(folder / MANIFEST)
+    result = [(MANIFEST, sentence) for sentence in damaged]
     found = _digests(folder)
     for name, digest in sorted(found.items()):
         if name not in listed:
-            faults.append(f"{name}: not in {MANIFEST}")
+            result.append((name, f"{name}: not in {MANIFEST}"))
         elif listed[name] != digest:
-            faults.append(f"{name}: changed (SHA-256 {digest[:12]}.., {MANIFEST} has {listed[name][:12]}..)")
-    faults += [f"{name}: missing" for name in sorted(set(listed) - set(found))]
-    if not faults and (folder / MANIFEST).read_bytes() != sealed(folder):
-        faults.append(f"{MANIFEST}: not as it is written, although every line is right")
-    return faults
+            says = f"{name}: changed (SHA-256 {digest[:12]}.., {MANIFEST} has {listed[name][:12]}..)"
+            result.append((name, says))
+    result += [(name, f"{name}: missing") for name in sorted(set(listed) - set(found))]
+    if not result and (folder / MANIFEST).read_bytes() != sealed(folder):
+        result.append((MANIFEST, f"{MANIFEST}: not as it is written, although every line is right"))
+    return result
 
 
 def digest_of(folder: Path | str) -> str:

@@ -2,7 +2,8 @@
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
 {"records": [..], "inputs_up_to_bytes": n}, and writes JSON, one document a line: {"progress": ".."} now and then, and
-last {"configurations": .., "cases": .., "inputs": .., "sources": ..}, see configurations, cases, inputs and sources.
+last {"configurations": .., "cases": .., "inputs": .., "sources": .., "secrets": .., "malformed": ..}, see the functions
+of these names.
 """
 
 from __future__ import annotations
@@ -38,6 +39,20 @@ _ELSEWHERE = ("records", "cache_dir", "track")
 """Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
 
 
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
+"""What a record that holds something strange may raise: it is named, and the others are looked at."""
+
+_SHAPES = (
+    ("environment.git", "environment", "git", dict),
+    ("environment.sources", "environment", "sources", dict),
+    ("request.job", "request", "job", int),
+    ("request.overrides", "request", "overrides", list),
+)
+"""What is looked into here, and what it has to be where it is there."""
+
+_KINDS: dict[type, str] = {dict: "a dictionary", int: "a number", list: "a list"}
+
+
 def main() -> int:
     """The worker: standard input to standard output."""
     asked = json.load(sys.stdin)
@@ -50,16 +65,73 @@ def main() -> int:
             print(json.dumps({"progress": text}), flush=True)
 
     records = [decoded(Record, document, "record") for document in asked["records"]]
-    jobs = jobs_of(records)
+    strange = malformed(records)
+    jobs = jobs_of(record for record in map(readable, records) if _job_number(record) is not None)
     recomposed, found = configurations(jobs, say)
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
         "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
         "sources": sources(records),
+        "secrets": secrets(records),
+        "malformed": strange,
     }
     print(json.dumps(answer), flush=True)
     return 0
+
+
+def malformed(records: Iterable[Record]) -> list[list[str]]:
+    """What no command writes, and would keep the other records from being looked at: [[case id, what], ..]."""
+    found = []
+    for record in records:
+        for where, part, key, kind in _SHAPES:
+            value = getattr(record, part).get(key)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                found.append([record.id, f"{where} is {json.dumps(value)[:40]}, not {_KINDS[kind]}"])
+    return found
+
+
+def readable(record: Record) -> Record:
+    """The record without the parts of its environment and its request that are malformed, but for its job."""
+    environment, request = dict(record.environment), dict(record.request)
+    for _, part, key, kind in _SHAPES:
+        values = environment if part == "environment" else request
+        if key != "job" and not isinstance(values.get(key), kind):
+            values.pop(key, None)
+    return dataclasses.replace(record, environment=environment, request=request)
+
+
+def _job_number(record: Record) -> int | None:
+    """None where it is no number."""
+    number = record.request.get("job", 0)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def secrets(records: Iterable[Record]) -> dict[str, Any]:
+    """What looks like a secret or a home folder in environments, requests and reasons.
+
+    {"looked_at": so many different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
+    """
+    looked_at: set[str] = set()
+    found: list[list[str]] = []
+    for record in records:
+        for part in ("environment", "request", "reason"):
+            value = getattr(record, part)
+            text = f"{part} {json.dumps(value, sort_keys=True)}"
+            if not value or text in looked_at:
+                continue
+            looked_at.add(text)
+            there, here = _leaves(value, part), _leaves(scrubbed_values(value), part)
+            found += [[record.id, where] for where in there if there[where] != here[where]]
+    return {"looked_at": len(looked_at), "found": found}
+
+
+def _leaves(value: Any, path: str) -> dict[str, Any]:
+    """All that is no list and no dictionary, by its dotted path."""
+    if not isinstance(value, (dict, list)):
+        return {path: value}
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
 
 
 def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
@@ -89,11 +161,30 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
                 outcome, what = _recomposed(record, problem, job, recomposed)
+                if apart := _apart(jobs[job]):
+                    outcome, what = "different", apart
                 if outcome == "verified":
                     found["verified"] += 1
                 else:
                     found[outcome].append([*job, what])
     return recomposed, found
+
+
+def _apart(members: Sequence[Record]) -> str:
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
+    parts: dict[str, list[Any]] = {
+        "request": [{key: value for key, value in one.request.items() if key != "kernel"} for one in members],
+        "commit or sources": [[one.environment.get(key) for key in ("git", "sources")] for one in members],
+    }
+    for what, values in parts.items():
+        texts = [json.dumps(value, sort_keys=True) for value in values]
+        usual = max(set(texts), key=texts.count)
+        odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+        if odd:
+            return f"the records of the job have not one {what}: {odd[0]} differs" + (
+                f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+            )
+    return ""
 
 
 def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:
@@ -194,7 +285,7 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
         configuration = recomposed.get(job) or members[0].request.get("configuration")
         try:
             expected = _expected(members, configuration)
-        except (ValueError, KeyError, TypeError) as error:
+        except _MALFORMED as error:
             found["not_comparable"].append([*job, first_line(error)])
             continue
         there = {record.id for record in members}
@@ -242,13 +333,15 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
         if record.check.input_digests is None:
             found["not_recorded"] += 1
             continue
-        if int(record.case["size_bytes"]) > up_to_bytes:
-            found["too_large"] += 1
-            continue
         say(f"making inputs again: case {number} of {len(records)}")
         try:
+            if int(record.case["size_bytes"]) > up_to_bytes:
+                found["too_large"] += 1
+                continue
             again = _input_digests(record)
-        except (ValueError, KeyError, TypeError) as error:
+            if len(again) != len(record.check.input_digests):
+                raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
+        except _MALFORMED as error:
             found["not_comparable"].append([record.id, first_line(error)])
             continue
         pairs = enumerate(zip(record.check.input_digests, again, strict=True))

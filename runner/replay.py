@@ -149,6 +149,7 @@ class _Replay:
         self._again = again
         self._tools = tools
         self._console = Console()
+        self._damage = _damage(options.what)
 
     def run(self) -> int:
         """Say what differs, run all launches, compare. Gives the exit code."""
@@ -161,6 +162,8 @@ class _Replay:
         for line in (*command.fabric_lines, *self._again.remarks):
             self._console.say(line)
         self._say_left_out()
+        for line in self._damage:
+            self._console.say(f"not as it was left: {line}")
         self._say_differences()
         try:
             store = Store.create(self._options.records, f"replay-{command.label}")
@@ -232,7 +235,7 @@ class _Replay:
     def _verdict(self, store: Store, after: Sequence[Record]) -> int:
         """Compare, say it, keep it. Gives the exit code."""
         from reports import sheet
-        from reports.audit.comparison import compare
+        from reports.audit.comparison import FINDING, compare
         from reports.audit.differences import HEADING
         from reports.bundle import VERDICT_NAME
         from reports.html import page
@@ -245,8 +248,33 @@ class _Replay:
         # What differs was said before.
         self._console.say(sheet.text([one for one in found.sheets if one.heading != HEADING], found.captions))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
+        if self._damage:
+            self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")
+            return FINDING
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code
+
+
+def _damage(what: str) -> list[str]:
+    """What is not as commands left it in a folder of records: changed files, cases that were asked for and are not
+    there. Of a single file, a bundle or a run of MLflow nobody can say."""
+    from reports.bundle import read
+    from reports.seal import MANIFEST, broken
+    from runner.manifest import MANIFEST_NAME, manifest_of
+
+    found = []
+    place = Path(what)
+    for path in sorted(place.rglob(MANIFEST)) if place.is_dir() else []:
+        found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
+    for path in sorted(place.rglob(MANIFEST_NAME)) if place.is_dir() else []:
+        with contextlib.suppress(ValueError):  # no records, or a manifest that is none: its seal says so
+            manifest = manifest_of(path.parent)
+            missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
+            if missing:
+                found.append(
+                    f"{path.parent.name}: {_counted(len(missing), 'missing case')} of those that were asked for"
+                )
+    return found
 
 
 def _compiler(tools: Tools) -> Compiler:

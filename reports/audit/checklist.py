@@ -1,7 +1,7 @@
 """One set of records against itself: the twenty items of a credible audit, each with its outcome and its evidence.
 
 What a record holds is captured; where it can be computed or looked up again, and agrees, it is verified. What is not
-there is named. The exit code: 0 something was verified and nothing was found, 1 a finding, 2 nothing could be verified.
+there is named. The exit code: 0 data was verified and nothing was found, 1 a finding, 2 no data could be verified.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from reports.audit import kept, measured, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
-from reports.audit.items import Item, Outcome
+from reports.audit.items import Item, Outcome, counted
 from reports.audit.material import Material
 from reports.record import Record
 from reports.sheet import Line, Sheet
@@ -43,6 +43,9 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
 )
 """In the order of their numbers; the twentieth is made from these, see kept.gaps."""
 
+_DATA = CHECKS.index(measured.data) + 1
+"""The number of the item without which nothing is verified: somebody looked at results, and they were right."""
+
 _COLUMNS = ("#", "item", "outcome", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
 _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
@@ -57,10 +60,9 @@ class Audit:
 
     @property
     def exit_code(self) -> int:
-        found = {point.outcome for item in self.items for point in item.points}
-        if Outcome.FINDING in found:
+        if self._numbers(Outcome.FINDING):
             return FINDING
-        return VERIFIED if Outcome.VERIFIED in found else NOT_AUDITABLE
+        return VERIFIED if _DATA in self._numbers(Outcome.VERIFIED) else NOT_AUDITABLE
 
     @cached_property
     def verdict(self) -> str:
@@ -68,9 +70,17 @@ class Audit:
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         counts = Counter(item.outcome for item in self.items)
         says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-        found = [str(item.number) for item in self.items if item.outcome is Outcome.FINDING]
-        where = f"; findings in item {', '.join(found)}" if found else ""
-        return f"{head}: {self.records:,} records, {len(self.items)} items: {says}{where}"
+        names = {Outcome.NOT_COMPARABLE: "not comparable", Outcome.NOT_CAPTURED: "not captured"}
+        where = [
+            f"; {name} in item {', '.join(map(str, numbers))}"
+            for outcome, name in (names | {Outcome.FINDING: "findings"}).items()
+            if (numbers := self._numbers(outcome))
+        ]
+        return f"{head}: {counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
+
+    def _numbers(self, outcome: Outcome) -> list[int]:
+        """The items that have a point with this outcome."""
+        return [item.number for item in self.items if any(point.outcome is outcome for point in item.points)]
 
     @cached_property
     def sheets(self) -> tuple[Sheet, ...]:

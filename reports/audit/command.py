@@ -80,6 +80,8 @@ def run(options: Namespace) -> int:
     band, up_to_bytes = parse_band(options.band), _size(options.inputs_up_to)
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
+    if options.output is not None:
+        bundle.can_be_written(options.output)
     if len(options.records) > 2:
         raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
     progress = Progress()

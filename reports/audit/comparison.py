@@ -2,8 +2,9 @@
 
 Every case of either set is in the result: compared, or named with the reason why it can't be. A finding is data that is
 different or wrong, times that are FASTER, SLOWER or OUTSIDE the band, and a case that was right before and is missing
-after. INCONCLUSIVE is none, and is named in the verdict. The exit code: 0 something was verified and nothing was found,
-1 a finding, 2 nothing could be compared.
+after. INCONCLUSIVE is none, and is named in the verdict. The exit code: 1 a finding; 0 none, and of what could be
+compared, data and speed, something was verified of each; 2 else: nothing could be compared, or all speeds were
+INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class Compared:
         return self.data.data is Data.DIFFERENT or self.speed.speed in CHANGES
 
     @property
-    def is_verified(self) -> bool:
-        """Something was compared, and it holds."""
-        good = self.data.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND), self.speed.speed in (Speed.SAME, Speed.INSIDE)
-        return any(good)
+    def has_same_data(self) -> bool:
+        return self.data.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND)
+
+    @property
+    def has_same_speed(self) -> bool:
+        return self.speed.speed in (Speed.SAME, Speed.INSIDE)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,10 @@ class Comparison:
             return NOT_AUDITABLE
         if self.missing or any(case.is_finding for case in self.cases):
             return FINDING
-        return VERIFIED if any(case.is_verified for case in self.cases) else NOT_AUDITABLE
+        data = [case.has_same_data for case in self.cases if case.data.data is not Data.NOT_COMPARABLE]
+        speed = [case.has_same_speed for case in self.cases if case.speed.speed is not Speed.NOT_COMPARABLE]
+        compared = [one for one in (data, speed) if one]
+        return VERIFIED if compared and all(map(any, compared)) else NOT_AUDITABLE
 
     @cached_property
     def verdict(self) -> str:

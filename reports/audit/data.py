@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reports.audit.statistics import world_of
 from reports.record import Check, Record, Status
 from reports.text import number, reason_of
 
@@ -51,6 +52,9 @@ def data_of(before: Sequence[Record], after: Sequence[Record]) -> Finding:
     wrong = [record for record in before if not record.verified]
     remark = f"{len(wrong)} of {len(before)} worlds before: {_outcome(wrong[0])}" if wrong else ""
     found = _by_digests(ours, theirs, is_edge=before[0].case.get("inputs") == "edge")
+    shared = {world_of(record) for record in before} & {world_of(record) for record in after}
+    if shared and found.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND):
+        return Finding(Data.NOT_COMPARABLE, "the same world stands on both sides: nothing was run again")
     return Finding(found.data, "; ".join(filter(None, (found.remark, remark))))
 
 

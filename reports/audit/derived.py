@@ -9,7 +9,7 @@ from typing import Any
 
 from reports import bundle, publish, table
 from reports.audit.items import Outcome, Point, counted, verified_or
-from reports.audit.material import Material
+from reports.audit.material import Material, verdict_beside
 
 _NAMES = frozenset(
     (
@@ -60,6 +60,9 @@ def _report(path: Path) -> Point:
     except (OSError, ValueError) as error:
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
     sides = [{_which(one): one for one in values} for values in (shown, made)]
+    if verdict_beside(path.parent).is_file():
+        says = f"{path.name}: a replay's, of what was replayed and of these records together; not computed again"
+        return Point(Outcome.CAPTURED, says)
     if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(shown):
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")
     odd = [
@@ -69,7 +72,8 @@ def _report(path: Path) -> Point:
         if line.get(name) != value
     ]
     figures = sum(map(len, shown))
-    good = f"{path.name}: {counted(figures, 'figure')} of {counted(len(shown), 'case')} computed again; 0 differ"
+    of = f"{counted(figures, 'figure')} of {counted(len(shown), 'case')}"
+    good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
     return verified_or(odd, good, figures, "figures differ")
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
+from reports.audit.asked import ended, jobs
+from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
-from reports.audit.material import Material
+from reports.audit.material import Material, verdict_beside
 from reports.bundle import record_files
 from reports.record import Status
-from reports.seal import MANIFEST, broken
+from reports.seal import MANIFEST, faults
 from reports.text import reason_of
 
 
@@ -17,11 +21,14 @@ def counts(material: Material) -> Item:
     found = Counter(record.status for record in material.records)
     says = ", ".join(f"{found[status]:,} {status}" for status in Status if found[status])
     without = [one.id for one in material.records if one.status is not Status.PASSED and not reason_of(one)]
-    points = [
-        verified_or(without, f"{says}; each that did not pass says why", len(material.records), "without a reason")
-    ]
+    if found[Status.PASSED] == len(material.records):
+        points = [Point(Outcome.CAPTURED, says)]
+    else:
+        good = f"{says}; each that did not pass says why"
+        points = [verified_or(without, good, len(material.records), "without a reason")]
     points.append(_expected(material))
-    points += _ended(material)
+    points += jobs(material)
+    points += ended(material)
     return Item(16, "expected = passed + failed + refused", tuple(points))
 
 
@@ -38,36 +45,6 @@ def _expected(material: Material) -> Point:
         texts = [f"job {job} of {command}: {why}" for command, job, why in found["not_comparable"]]
         return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
     return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
-
-
-def _ended(material: Material) -> list[Point]:
-    """What command.json says, against what lies beside it."""
-    if not material.commands:
-        return [
-            Point(Outcome.NOT_CAPTURED, "no command.json beside the records: only configurations say what was asked")
-        ]
-    odd: list[str] = []
-    asked = 0
-    for folder, document in material.commands.items():
-        name = str(document.get("command", folder.name))
-        here = Counter(
-            (int(record.request.get("job", 0)), record.id)
-            for record in material.records
-            if record.request.get("command") == name
-        )
-        jobs = document.get("jobs")
-        wanted = Counter((int(job["number"]), str(case)) for job in jobs or () for case in job["cases"])
-        asked += wanted.total()
-        odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
-        odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
-        counted_then = document.get("counts")
-        now = Counter(str(one.status) for one in material.records if one.request.get("command") == name)
-        if isinstance(counted_then, dict) and counted_then != dict(now):
-            odd.append(f"{name} ended with {counted_then}, and there are {dict(now)}")
-    says = (
-        f"command.json of {counted(len(material.commands), 'command')}: {counted(asked, 'case')} asked for, all there"
-    )
-    return [verified_or(odd, says, asked, "cases")]
 
 
 def whole(material: Material) -> Item:
@@ -97,10 +74,10 @@ def whole(material: Material) -> Item:
 
 def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     """What is not as a folder's manifest has it, as far as it concerns a place."""
-    faults = [one for one in broken(folder) if _concerns(one, folder, place)]
-    if not faults:
+    found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
+    if not found:
         return []
-    says = f"{len(faults)} of {lines} files of {folder.name}: {listed(faults, 10)}"
+    says = f"{len(found)} of {lines} files of {folder.name}: {listed(found, 10)}"
     return [Point(Outcome.FINDING, says)]
 
 
@@ -113,9 +90,8 @@ def _sealed_above(place: Path) -> Path | None:
     return None
 
 
-def _concerns(fault: str, folder: Path, place: Path) -> bool:
-    """A fault is of this place, or of the manifest itself."""
-    name = fault.partition(":")[0].partition(", line ")[0]
+def _concerns(name: str, folder: Path, place: Path) -> bool:
+    """A file with a fault is of this place, or the manifest itself."""
     if name == MANIFEST:
         return True
     path, place = (folder / name).resolve(), place.resolve()
@@ -128,9 +104,22 @@ def replayable(material: Material) -> Item:
     if lacking:
         says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"
         return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
-    place = str(material.places[0].name) if material.places else "RECORDS"
+    place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
     says = f"python -m runner replay {place}: runs the cases again and compares; this audit did not"
-    return Item(19, name, (Point(Outcome.CAPTURED, says),))
+    verdicts = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
+    return Item(19, name, tuple(verdicts) or (Point(Outcome.CAPTURED, says),))
+
+
+def _replayed(path: Path) -> Point:
+    """What the verdict of a replay says, in whose folder the records lie."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        code, verdict = document["exit_code"], str(document["verdict"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Point(Outcome.FINDING, f"{path.name} is not what a replay leaves ({type(error).__name__}: {error})")
+    outcomes = {VERIFIED: Outcome.VERIFIED, FINDING: Outcome.FINDING}
+    outcome = outcomes.get(code, Outcome.NOT_COMPARABLE) if type(code) is int else Outcome.FINDING
+    return Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code!r})")
 
 
 def gaps(material: Material, items: tuple[Item, ...]) -> Item:

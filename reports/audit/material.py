@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.statistics import world_of
+from reports.bundle import VERDICT_NAME
 from reports.record import Record
 
 COMMAND_NAME = "command.json"
@@ -78,6 +79,11 @@ class Material:
                 raise ValueError(f"{path}: not what a command leaves")
             found[folder] = document
         return found
+
+
+def verdict_beside(place: Path) -> Path:
+    """Where a replay's verdict would lie, if a place is a replay's folder or in one."""
+    return (place if place.is_dir() else place.parent) / VERDICT_NAME
 
 
 def values_at(environment: dict[str, Any], path: str) -> list[Any]:

@@ -7,10 +7,16 @@ from typing import Any
 
 from reports.audit import derived
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
-from reports.audit.material import Material
+from reports.audit.material import Material, values_at
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.compare import is_baseline, limits
 from reports.record import Check, Record, Status
+
+_PLACES = {1: "tenths", 2: "hundredths"}
+"""Decimal places that no sample is expected to end at: events give milliseconds in binary, which calls divide."""
+
+_LEAST_SAMPLES = 10
+"""Of all ranks together. Fewer may all be round by chance."""
 
 HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "display clocks setting"})
 """Reasons for clocks below the highest that say nothing against a timing: nobody asked for more, or somebody chose."""
@@ -45,27 +51,32 @@ def clocks(material: Material) -> Item:
         what = [f"{counted(len(without), 'timing')} without any"] if without else []
         what += [f"{', '.join(sorted(lacking))} of some"] if lacking else []
         points.append(Point(Outcome.NOT_CAPTURED, "; ".join(what)))
-    if "throttle" not in lacking and total > len(without):
-        points.append(
-            verified_or(slowed, f"0 of {counted(total, 'timing')} on a GPU that was held back", total, "states")
-        )
-        points.append(_shared(material, shared))
+    is_known = total > len(without) and "throttle" not in lacking
+    if slowed or is_known:
+        good = f"0 of {counted(total - len(without), 'timing')} on a GPU that was held back"
+        points.append(verified_or(slowed, good, 2 * sum(len(_ranks(record)) for record in material.timed), "states"))
+    others_too = _shared(material, shared)
+    if others_too.outcome is Outcome.FINDING or is_known:
+        points.append(others_too)
     return Item(7, name, tuple(points))
+
+
+def _ranks(record: Record) -> tuple[dict[str, Any], ...]:
+    return record.timing.devices if record.timing else ()
 
 
 def _shared(material: Material, shared: list[str]) -> Point:
     """Whether somebody else used the GPUs, as far as anybody says."""
     said = [state for record in material.timed for _, _, state in _states(record) if "other_processes" in state]
+    gpus = [gpu for one in material.environments for gpu in values_at(one, "gpus")]
     beside = sorted(
         f"{gpu.get('uuid', 'a GPU')}: {gpu['other_processes']} other processes"
-        for environment in material.environments
-        for gpu in environment.get("gpus") or ()
+        for gpu in [one for some in gpus for one in (some if isinstance(some, list) else [some])]
         if isinstance(gpu, dict) and gpu.get("other_processes")
     )
     if shared or beside:
         return Point(Outcome.FINDING, f"shared GPUs: {listed([*shared, *beside])}")
-    asked = any("other_processes" in gpu for one in material.environments for gpu in one.get("gpus") or ())
-    if said or asked:
+    if said or any(values_at(one, "gpus.other_processes") for one in material.environments):
         return Point(Outcome.VERIFIED, "no other process used the GPUs")
     return Point(Outcome.NOT_CAPTURED, "whether other processes used the GPUs")
 
@@ -100,11 +111,25 @@ def _digests(checked: list[Record]) -> Point:
         if record.check.output_digests is None:
             continue
         looked_at += 1
-        found += [f"{record.id}: {problem}" for problem in _contradictions(record.check)]
+        found += [f"{record.id}: {problem}" for problem in (*_lacking(record), *_contradictions(record.check))]
     if not looked_at:
         return Point(Outcome.NOT_CAPTURED, "digests of outputs: the records hold none (schema 2)")
     good = f"output digests of {counted(looked_at, 'record')}: equal on all ranks and launches that promise it"
     return verified_or(found, good, looked_at, "records contradict their digests")
+
+
+def _lacking(record: Record) -> Iterator[str]:
+    """Digests that are not there, although the op gives every rank something, or a reduce its root."""
+    assert record.check is not None
+    size = int(record.case["world_size"])
+    for what, rows in (("input", record.check.input_digests), ("output", record.check.output_digests)):
+        if len(rows or ()) != size:
+            yield f"{what} digests of {len(rows or ())} ranks, the case has {size}"
+    given = [int(record.case.get("root", 0))] if record.case["op"] == "reduce" else range(size)
+    rows = record.check.output_digests or ()
+    without = [rank for rank in given if rank < len(rows) and not rows[rank]]
+    if without:
+        yield f"no output digest of rank {', '.join(map(str, without))}, which the op gives something"
 
 
 def _contradictions(check: Check) -> Iterator[str]:
@@ -177,21 +202,34 @@ def samples(material: Material) -> Item:
     name = "raw samples"
     if not material.timed:
         return Item(11, name, (_untimed(material),))
-    count, few, rounded = 0, [], []
+    count, asked_of, few, rounded = 0, 0, [], []
     for record in material.timed:
         assert record.timing is not None
         rows = record.timing.samples_us
         count += sum(map(len, rows))
         asked = _asked_timing(record).get("samples")
+        asked_of += isinstance(asked, int)
         if isinstance(asked, int) and len(rows[0]) != asked:
             few.append(f"{record.id}: {len(rows[0])} samples, asked were {asked}")
-        if len(rows[0]) > 1 and all(value == round(value, 1) for row in rows for value in row):
-            rounded.append(f"{record.id}: all samples are whole tenths of a microsecond")
+        places = next((n for n in (1, 2) if all(value == round(value, n) for row in rows for value in row)), 0)
+        if places and _is_many(record):
+            rounded.append(f"{record.id}: all samples are whole {_PLACES[places]} of a microsecond")
     total = len(material.timed)
     points = [Point(Outcome.CAPTURED, f"{counted(count, 'sample')} of {counted(total, 'timing')}, every rank's")]
-    points.append(verified_or(few, "as many a rank as were asked for", total, "timings have other numbers"))
-    points.append(verified_or(rounded, "none is rounded", total, "timings look rounded"))
+    if asked_of:
+        good = f"as many a rank as were asked for in {counted(asked_of, 'timing')}"
+        points.append(verified_or(few, good, asked_of, "timings have other numbers"))
+    if asked_of < total:
+        points.append(Point(Outcome.NOT_CAPTURED, f"how many were asked for: of {counted(total - asked_of, 'timing')}"))
+    several = sum(map(_is_many, material.timed))
+    if several:
+        good = f"no one of {counted(several, 'timing')} has only whole hundredths of a microsecond"
+        points.append(verified_or(rounded, good, several, "timings look rounded"))
     return Item(11, name, tuple(points))
+
+
+def _is_many(record: Record) -> bool:
+    return record.timing is not None and sum(map(len, record.timing.samples_us)) >= _LEAST_SAMPLES
 
 
 def figures(material: Material) -> Item:
@@ -276,7 +314,7 @@ def _untimed(material: Material) -> Point:
 
 def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The states of the GPUs: rank, before or after, what was read."""
-    for rank, device in enumerate(record.timing.devices if record.timing else ()):
+    for rank, device in enumerate(_ranks(record)):
         for when, state in device.items():
             yield rank, when, state
 

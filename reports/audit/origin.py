@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reports.audit.asked import exit_codes
 from reports.audit.differences import differences
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
+from reports.audit.statistics import world_of
 from reports.record import Record
 
 SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")
@@ -23,6 +25,9 @@ def configuration(material: Material) -> Item:
     missing = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
     points = _presence(missing, len(material.records), "configuration, overrides and choices of %s")
     points.append(_composed(material))
+    if material.again is not None and (strange := material.again["malformed"]):
+        texts = [f"{case}: {what}" for case, what in strange]
+        points.append(Point(Outcome.NOT_COMPARABLE, f"not looked into: {listed(texts)}"))
     return Item(1, "configuration", tuple(points))
 
 
@@ -96,13 +101,17 @@ def kernels(material: Material) -> Item:
 
 def _one_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
     """Whether every world ran a case with the same PTX. For another architecture it is another."""
-    found: dict[tuple[str, str], set[str]] = {}
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for one in with_kernel:
         assert one.kernel is not None
-        found.setdefault((one.id, one.kernel.arch), set()).add(one.kernel.ptx_digest)
-    several = [f"{case} ran {len(digests)} PTX ({arch})" for (case, arch), digests in found.items() if len(digests) > 1]
-    good = f"each of {counted(len(found), 'case')} ran one PTX in all of {counted(len(material.worlds), 'world')}"
-    return verified_or(several, good, len(found), "cases ran several")
+        if one.kernel.ptx_digest:
+            found.setdefault((one.id, one.kernel.arch), []).append((world_of(one), one.kernel.ptx_digest))
+    compared = {key: {digest for _, digest in some} for key, some in found.items() if len(set(dict(some))) > 1}
+    if not compared:
+        return Point(Outcome.DOES_NOT_APPLY, "no case has the digest of its PTX from two worlds: nothing to compare")
+    several = [f"{case} ran {len(some)} PTX ({arch})" for (case, arch), some in compared.items() if len(some) > 1]
+    good = f"each of {counted(len(compared), 'case')} ran one PTX in all of its worlds"
+    return verified_or(several, good, len(compared), "cases ran several")
 
 
 def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
@@ -121,6 +130,8 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
         one.kernel.ptx_digest.removeprefix("sha256:") for one in with_kernel if one.kernel and one.kernel.ptx_digest
     }
     bad += [f"ptx/{name}.ptx is missing" for name in sorted(wanted - there)]
+    if not there | wanted:
+        return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
     return verified_or(bad, f"{counted(len(there), 'PTX file')}: each is what its name says, none is missing",
                        len(there | wanted), "PTX files")  # fmt: skip
 
@@ -154,16 +165,28 @@ def _alike(material: Material) -> Point:
         return Point(Outcome.DOES_NOT_APPLY, "one world: nothing to compare it with")
     first, *others = material.worlds.values()
     found: dict[str, None] = {}
+    compared = 0
     for world in others:
         shared = {record.id for record in first} & {record.id for record in world}
         sides = [[one for one in side if one.id in shared] for side in (first, world)]
+        compared += bool(shared) and all(any(_names_software(one) for one in side) for side in sides)
         for one in differences(*sides) if shared else ():
             if one.what.startswith(SOFTWARE):
                 found[f"{one.what}: {' '.join(one.before) or 'none'} and {' '.join(one.after) or 'none'}"] = None
-    worlds = counted(len(material.worlds), "world")
     if found:
         return Point(Outcome.FINDING, f"worlds of one case ran on different software: {listed(found)}")
-    return Point(Outcome.VERIFIED, f"{worlds}: Python, packages, libraries and driver are the same wherever cases are")
+    if not compared:
+        worlds = counted(len(material.worlds), "world")
+        says = f"of {worlds} no two have a case in common and say what software they ran on"
+        return Point(Outcome.NOT_COMPARABLE, says)
+    says = f"{counted(compared + 1, 'world')}: Python, packages, libraries and driver are the same wherever cases are"
+    return Point(Outcome.VERIFIED, says)
+
+
+def _names_software(record: Record) -> bool:
+    """Whether there is anything of it that could be compared."""
+    paths = (name for name in SOFTWARE if name != "library")
+    return bool(record.library) or any(values_at(record.environment, path) for path in paths)
 
 
 def machine(material: Material) -> Item:
@@ -184,12 +207,11 @@ def _known_gpus(material: Material) -> Point:
         assert record.timing is not None
         listed_here = set(values_at(record.environment, "gpus.uuid"))
         used = {str(state["uuid"]) for one in record.timing.devices for state in one.values() if "uuid" in state}
-        looked_at += bool(used)
-        strange += [
-            f"{record.id} ran on {uuid}, which is not listed" for uuid in sorted(used - listed_here) if listed_here
-        ]
+        if used and listed_here:
+            looked_at += 1
+            strange += [f"{record.id} ran on {uuid}, which is not listed" for uuid in sorted(used - listed_here)]
     if not looked_at:
-        return Point(Outcome.NOT_CAPTURED, "which GPU each rank had: no timing says")
+        return Point(Outcome.NOT_CAPTURED, "which GPU each rank had: no timing says, or no GPU is listed")
     return verified_or(
         strange, f"the GPUs of {counted(looked_at, 'timing')} are among those listed", looked_at, "timings"
     )
@@ -206,12 +228,26 @@ def variables(material: Material) -> Item:
             points.append(Point(Outcome.CAPTURED, says))
         else:
             points.append(Point(Outcome.NOT_CAPTURED, "variables: the record holds none, and not how many there were"))
+    points.append(_secrets(material))
+    return Item(6, "variables, secrets withheld", _once(points))
+
+
+def _secrets(material: Material) -> Point:
+    """The worker's word on what should have been taken out; without a worker only addresses are looked at."""
+    if material.again is not None:
+        found = material.again["secrets"]
+        texts = [f"{case}: {where} holds a secret or a home folder" for case, where in found["found"]]
+        if not found["looked_at"]:
+            return Point(Outcome.NOT_CAPTURED, "nothing in which a secret could be: no environment and no request")
+        good = f"{found['looked_at']:,} different environments, requests and reasons: no secret and no home folder"
+        return verified_or(texts, good, found["looked_at"], "hold some")
     leaks = []
     for record in {id(record.environment): record for record in material.records}.values():
         text = json.dumps([record.environment, record.request])
         leaks += [f"{record.id} holds an address with a password"] if _USER_IN_ADDRESS.search(text) else []
-    points.append(verified_or(leaks, "no address with a password in it", len(material.records), "records"))
-    return Item(6, "variables, secrets withheld", _once(points))
+    if leaks:
+        return Point(Outcome.FINDING, listed(leaks))
+    return Point(Outcome.NOT_COMPARABLE, f"secrets were not looked for here: {material.problem}")
 
 
 def seeds(material: Material) -> Item:
@@ -245,18 +281,7 @@ def command(material: Material) -> Item:
     lacking = [one.id for one in material.records if not one.request.get("command_line")]
     points = _presence(lacking, len(material.records), "command line, start and end of %s")
     points += _captured(material, {"user": "host.user", "launcher, job id and nodes": "launch.launcher"})
-    codes = [document.get("exit_code") for document in material.commands.values()]
-    if not codes:
-        points.append(Point(Outcome.NOT_CAPTURED, "exit code: no command.json beside the records"))
-    elif None in codes:
-        without = codes.count(None)
-        points.append(
-            Point(Outcome.FINDING, f"{without} of {counted(len(codes), 'command')} never ended: killed, or running")
-        )
-    else:
-        points.append(
-            Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
-        )
+    points.append(exit_codes(material))
     return Item(17, "command", _once(points))
 
 

@@ -68,7 +68,8 @@ class Speed(StrEnum):
     INSIDE = "INSIDE"
     """Fewer than LEAST_WORLDS on a side, so no verdict: the ratio of the medians is within the band."""
     OUTSIDE = "OUTSIDE"
-    """The same, and it is not."""
+    """The same, and it is not. Or too few worlds for the test among so many cases, and the whole interval lies beyond
+    the band."""
     NOT_COMPARABLE = "NOT COMPARABLE"
     """The times do not measure the same thing, or there are none: the reason is beside it."""
 
@@ -251,7 +252,12 @@ def _verdict(
         return replace(found, speed=Speed.SAME)
     if p < SIGNIFICANCE and (test.low > 0 or test.high < 0):
         return replace(found, speed=Speed.SLOWER if test.low > 0 else Speed.FASTER)
-    return replace(found, advice=_advice(test.shift, pair, edge, comparisons))
+    advice = _advice(test.shift, pair, edge, comparisons)
+    if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
+        return replace(
+            found, speed=Speed.OUTSIDE, advice=f"no verdict with so few worlds among so many cases; {advice}"
+        )
+    return replace(found, advice=advice)
 
 
 def _advice(shift: float, pair: tuple[Sequence[float], Sequence[float]], edge: float, comparisons: int) -> str:
@@ -302,6 +308,11 @@ def _count(spread: float, gap: float, quantiles: float) -> int:
 def _least_testable(comparisons: int) -> int:
     """The fewest worlds a side with which the exact test can reach the level among so many comparisons."""
     worlds = LEAST_WORLDS
-    while 2 * comparisons / math.comb(2 * worlds, worlds) >= SIGNIFICANCE:
+    while not _is_testable((worlds, worlds), comparisons):
         worlds += 1
     return worlds
+
+
+def _is_testable(worlds: tuple[int, int], comparisons: int) -> bool:
+    """Whether the exact test can reach the level at all: with all times of one side below all of the other."""
+    return 2 * comparisons / math.comb(sum(worlds), worlds[0]) < SIGNIFICANCE

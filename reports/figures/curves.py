@@ -12,12 +12,17 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
 
 from reports.compare import Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
 from reports.figures import style
 from reports.record import Record
 
 WIDTH_IN, ROW_IN, TITLE_IN = 11.0, 3.7, 0.45
+
+BAND = 0.18
+"""How much of its colour a band has."""
 
 MEASURES = {"median_us": "time (us)", "busbw_gbps": "bus bandwidth (GB/s)"}
 """What is drawn over sizes, as Row.figure knows it, and what stands at its axis."""
@@ -116,8 +121,13 @@ def _line(axes: Axes, curve: Curve) -> Any:
     """The line of one algorithm, with a band where there are several worlds. Gives its handle."""
     look = style.line_style(curve.algorithm, curve.is_ours)
     if curve.has_worlds:
-        axes.fill_between(curve.sizes, curve.lowest, curve.highest, color=look["color"], alpha=0.18, lw=0)
-    (line,) = axes.plot(curve.sizes, curve.middle, **look, clip_on=False)
+        around = [
+            *zip(curve.sizes, curve.lowest, strict=True),
+            *reversed([*zip(curve.sizes, curve.highest, strict=True)]),
+        ]
+        axes.add_artist(Polygon(around, closed=True, facecolor=look["color"], alpha=BAND, lw=0))
+    line = Line2D(curve.sizes, curve.middle, **look, clip_on=False)
+    axes.add_artist(line)  # neither plot nor fill_between: the axes' limits are known, and these look for them
     return line
 
 

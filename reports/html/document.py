@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from reports import table
+from reports import apart, table
 from reports.compare import is_simulated
-from reports.html import apart, asked, measured, outcomes, ran, surroundings
+from reports.html import asked, measured, outcomes, ran, surroundings
 from reports.html.album import MOST as MOST_PICTURES
 from reports.html.album import Album
 from reports.html.parts import KEY, Block, Notes, Part, Table, drawn, shades

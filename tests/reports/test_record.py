@@ -258,7 +258,24 @@ def test_strange_documents(change: dict[str, Any], message: str) -> None:
         from_json(json.dumps(document), "x")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"schema": NaN}', '{"schema": "1"}'])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"case": CASE | {"size_bytes": "abc"}}, "case.size_bytes is 'abc'; it is a whole number from 0"),
+        ({"case": CASE | {"size_bytes": -4}}, "case.size_bytes is -4"),
+        ({"case": CASE | {"world_size": True}}, "case.world_size is True; it is a whole number from 1"),
+        ({"case": CASE | {"world_size": 0}}, "case.world_size is 0"),
+        ({"request": {"job": "x"}}, "request.job is 'x'; it is a whole number"),
+        ({"request": {"jobs": 1.5}}, "request.jobs is 1.5"),
+    ],
+)
+def test_numbers_that_are_none_are_named(changes: dict[str, Any], message: str) -> None:
+    document = json.loads(record().to_json()) | changes
+    with pytest.raises(ValueError, match=message):
+        from_json(json.dumps(document), "x.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'])
 def test_not_records(text: str) -> None:
     with pytest.raises(ValueError, match=r"here: not"):
         from_json(text, "here")
@@ -324,3 +341,13 @@ def test_digests_are_of_all_ranks() -> None:
         record(
             check=dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)
         )
+
+
+@pytest.mark.parametrize("place", ["environment", "request", "counters", "case"])
+def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> None:
+    document = json.loads((EXAMPLES / "schema2.json").read_text(encoding="utf-8"))
+    document[place]["nested"] = {"value": [0.5, "LARGE"]}
+    text = json.dumps(document).replace('"LARGE"', "1e999")
+    with pytest.raises(ValueError, match=rf"{place}\.nested\.value\[1\]: inf has no place in JSON"):
+        from_json(text)
+    assert type(getattr(from_json(text.replace("1e999", "1e99")), place)) is dict

@@ -182,3 +182,15 @@ def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
     assert writer.stderr is not None
     assert (writer.returncode, writer.stderr.read()) == (0, "")
     writer.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["table", "x"], ["audit", "x"], ["html", "x"], ["bundle", "x", "-o", "y"]])
+def test_ctrl_c_is_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reports.bundle.read", interrupted)
+    assert main(arguments) == 130
+    assert capsys.readouterr().err == "symlab: interrupted\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.seal import MANIFEST, broken, digest_of, seal, sealed
+from reports.seal import MANIFEST, broken, digest_of, faults, seal, sealed
 
 
 @pytest.fixture
@@ -90,3 +90,15 @@ def test_a_name_that_has_no_line_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_text("")
     with pytest.raises(ValueError, match="a name with a line's end"):
         seal(tmp_path)
+
+
+def test_faults_name_their_file_whatever_its_name_is(folder: Path) -> None:
+    path = folder / "a: b, line 1: changed"
+    path.write_text("x", encoding="utf-8")
+    seal(folder)
+    path.write_text("y", encoding="utf-8")
+    (folder / "added").write_text("z", encoding="utf-8")
+    assert [name for name, _ in faults(folder)] == [path.name, "added"]
+    assert [sentence for _, sentence in faults(folder)] == broken(folder)
+    (folder / MANIFEST).write_text("nothing\n", encoding="utf-8")
+    assert faults(folder)[0] == (MANIFEST, f"{MANIFEST}, line 1: damaged")

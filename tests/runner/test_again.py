@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import subprocess
 import sys
@@ -78,6 +79,21 @@ def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable
     records = [with_request(record, overrides=[*record.request["overrides"], "root=1"]) for record in records]
     (different,) = composed_again([with_request(record, configuration=without) for record in records])["different"]
     assert different[2] == "root: recorded nothing, composed 1"
+
+
+def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]", "seed=3")
+    assert composed_again(records)["verified"] == 1
+    for odd in (
+        with_configuration(records[2], seed=77),
+        with_request(records[2], overrides=["seed=4"]),
+        with_environment(records[2], git={"commit": "f" * 40}),
+    ):
+        found = composed_again([*records[:2], odd, records[3]])
+        assert found["verified"] == 0
+        (different,) = found["different"]
+        assert different[2].startswith("the records of the job have not one ")
+        assert different[2].endswith(f"{records[2].id} differs")
 
 
 def test_where_things_are_kept_does_not_count(made: Callable[..., list[Record]]) -> None:
@@ -201,6 +217,64 @@ def test_kernels_whose_sources_have_changed_are_named(made: Callable[..., list[R
         "changed": ["all_reduce/one_shot"],
         "gone": ["all_reduce/three_shot"],
     }
+
+
+def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]")
+    clean = again.secrets(records)
+    assert clean["found"] == []
+    assert clean["looked_at"] >= 2
+    token = "hf_" + "Abcdefgh0123456789"
+    leaks = [
+        with_environment(records[0], variables={"allowed": {"A": "x", "B": token}}),
+        with_request(records[1], command_line=["python", "cache_dir=/home/somebody/x"]),
+    ]
+    found = again.secrets(leaks)["found"]
+    assert found == [
+        [records[0].id, "environment.variables.allowed.B"],
+        [records[1].id, "request.command_line.1"],
+    ]
+    assert token not in json.dumps(found)
+    bare = [dataclasses.replace(record, environment={}, request={}) for record in records]
+    assert again.secrets(bare) == {"looked_at": 0, "found": []}
+
+
+def asked_of_the_worker(records: list[Record]) -> dict[str, Any]:
+    """The whole worker's answer, in this process."""
+    asked = json.dumps({"records": [encoded(record) for record in records], "inputs_up_to_bytes": 100})
+    with pytest.MonkeyPatch.context() as patch:
+        told: list[str] = []
+        patch.setattr(sys, "stdin", io.StringIO(asked))
+        patch.setattr("builtins.print", lambda text, **_: told.append(text))
+        assert again.main() == 0
+    return dict(json.loads(told[-1]))
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "says"),
+    [
+        ("environment", "git", "abc", 'environment.git is "abc", not a dictionary'),
+        ("environment", "sources", 3, "environment.sources is 3, not a dictionary"),
+        ("request", "job", "x", 'request.job is "x", not a number'),
+        ("request", "overrides", 5, "request.overrides is 5, not a list"),
+    ],
+)
+def test_a_malformed_record_disables_nothing_for_others(
+    part: str, key: str, value: Any, says: str, made: Callable[..., list[Record]]
+) -> None:
+    good = made("-m", "world_size=2,4", "sizes=[8]")
+    strange = dataclasses.replace(good[0], **{part: {**getattr(good[0], part), key: value}})
+    answer = asked_of_the_worker([strange, *good[1:]])
+    assert answer["malformed"] == [[strange.id, says]]
+    assert answer["configurations"]["verified"] >= 1
+    assert answer["cases"]["expected"] == len(good)
+
+
+def test_a_case_that_is_none_is_named(made: Callable[..., list[Record]]) -> None:
+    records = [digested(record) for record in made("sizes=[8]")]
+    strange = dataclasses.replace(records[0], case=records[0].case | {"size_bytes": "abc"})
+    found = inputs([strange, records[1]], 1 << 20, silent)
+    assert (found["not_comparable"][0][0], found["cases"]) == (strange.id, 1)
 
 
 def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from reports.bundle import read
 from reports.record import Record
-from reports.seal import broken
+from reports.seal import broken, seal
 from runner.__main__ import main
 from runner.manifest import manifest_of
 from runner.session import Tools
@@ -108,6 +108,8 @@ def tampered(recorded: Path, folder: Path, change: Callable[[Record], Record]) -
     for path in folder.rglob("all_reduce*.json"):
         (record,) = read([path])
         path.write_text(change(record).to_json())
+    for path in folder.rglob("manifest.sha256"):
+        seal(path.parent)
     return folder
 
 
@@ -125,6 +127,24 @@ def test_other_bits_are_found_where_bits_are_promised(
     assert done.code == 1
     assert "DIFFERENT" in done.out
     assert "WITHIN BOUND" in done.out, "multimem promises no bits"
+
+
+def test_records_that_are_not_as_they_were_left_are_a_finding(
+    symlab: Callable[..., Outcome], replay: Callable[..., Replayed], script: Script
+) -> None:
+    folder = symlab("sizes=[8]").folder / "records"
+    path = next(folder.rglob("*two_shot*.json"))
+    whole = path.read_text()
+    path.write_text(whole.replace('"duration_s"', ' "duration_s"'))
+    done = replay(str(folder), tools=script.tools())
+    assert done.code == 1
+    before_it_ran = done.out.partition("launch 1 of 1")[0]
+    assert f"not as it was left: {path.parent.name}/{path.name}: changed" in before_it_ran
+    assert done.out.splitlines()[-1].startswith("verdict: FINDING: the records are not as they were left; ")
+    path.unlink()
+    done = replay(str(folder), tools=script.tools())
+    assert done.code == 1
+    assert "1 missing case of those that were asked for" in done.out
 
 
 def test_what_differs_is_said_before_anything_runs(

@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bundle.write([one(world=5, check=check("other"))], tmp_path / "other.jsonl.xz")
     bundle.write([one("nccl")], tmp_path / "elsewhere.jsonl.xz")
     (tmp_path / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
+    (tmp_path / "folder.md").mkdir()
     kept(tmp_path / "records")
     return tmp_path
 
@@ -93,6 +94,9 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
         (["audit", "records", "--inputs-up-to", "much"], "'much' is no size (--inputs-up-to)"),
         (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
+        (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
+        (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
+        (["audit", "gone", "-o", "folder.md"], "folder.md: can't be written (it is a folder)"),
         (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 3"),
         (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
     ],
@@ -131,20 +135,19 @@ def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert capsys.readouterr().err == "at 2.1\nat 4.5\n"
 
 
-def test_a_comparison_needs_no_torch_and_starts_in_less_than_a_second(place: Path) -> None:
+def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: Path) -> None:
     text = (
-        "import sys, time; from reports.__main__ import main; "
-        "started = time.process_time(); code = main(['audit', 'other.jsonl.xz', 'other.jsonl.xz']); "
+        "import sys; from reports.__main__ import main; "
+        "code = main(['audit', 'other.jsonl.xz', 'other.jsonl.xz']); "
         "heavy = {'torch', 'hydra', 'mlflow', 'matplotlib', 'scipy', 'runner', 'kernels', 'simulator'}; "
-        "print(code, time.process_time(), *sorted(heavy & set(sys.modules)), file=sys.stderr)"
+        "print(code, *sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=place, env=environment, capture_output=True, text=True, check=True
     )
-    code, seconds, *heavy = done.stderr.split()
-    assert (code, heavy) == ("0", [])
-    assert float(seconds) < 1
+    code, *heavy = done.stderr.split()
+    assert (code, heavy) == ("2", [])
 
 
 def test_the_usual_worker_is_the_runners() -> None:

@@ -12,7 +12,7 @@ from reports.audit.kept import whole
 from reports.audit.material import Material
 from reports.bundle import read
 from reports.record import Status
-from reports.seal import MANIFEST
+from reports.seal import MANIFEST, seal
 from tests.reports.audit.sets import broken
 from tests.reports.audit.whole import audited, evidence, item, kept, outcomes, records, with_request, without
 
@@ -82,6 +82,19 @@ def test_18_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
     assert item(audited(place=place / "command1"), 18).outcome is Outcome.VERIFIED
 
 
+def test_18_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    folder = place / "a: b, line 1: c"
+    (place / "command0").rename(folder)
+    (folder / MANIFEST).unlink()
+    seal(place)
+    path = sorted(folder.glob("all_reduce*.json"))[0]
+    assert item(audited(place=folder), 18).outcome is Outcome.VERIFIED
+    path.write_bytes(path.read_bytes() + b" ")
+    for looked_at in (place, folder, path):
+        assert f"{path.name}: changed" in evidence(audited(place=looked_at), 18, Outcome.FINDING)
+
+
 def test_18_without_a_manifest(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     (place / "command0" / MANIFEST).unlink()
@@ -92,9 +105,33 @@ def test_18_without_a_manifest(tmp_path: Path) -> None:
 
 
 def test_19_what_can_not_be_run_again() -> None:
-    assert "python -m runner replay" in evidence(audited(), 19, Outcome.CAPTURED)
+    assert "python -m runner replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
     audit = audited([with_request(record, configuration=None) for record in records()])
     assert "8 records without a configuration" in evidence(audit, 19, Outcome.NOT_CAPTURED)
+
+
+def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
+    place = kept(tmp_path / "my records", records(1))
+    assert f"python -m runner replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ('{"exit_code": 0, "verdict": "VERIFIED: x"}', Outcome.VERIFIED),
+        ('{"exit_code": 1, "verdict": "FINDING: x"}', Outcome.FINDING),
+        ('{"exit_code": 2, "verdict": "NOT AUDITABLE: x"}', Outcome.NOT_COMPARABLE),
+        ('{"exit_code": "0", "verdict": "VERIFIED: x"}', Outcome.FINDING),
+        ('{"exit_code": false, "verdict": "VERIFIED: x"}', Outcome.FINDING),
+        ("[]", Outcome.FINDING),
+        ("{", Outcome.FINDING),
+    ],
+)
+def test_19_a_replays_verdict_is_read(text: str, outcome: Outcome, tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    (place / "verdict.json").write_text(text, encoding="utf-8")
+    assert item(audited(place=place), 19).outcome is outcome
+    assert "verdict.json" in evidence(audited(place=place), 19, outcome)
 
 
 def test_20_what_is_missing_is_named() -> None:

@@ -61,6 +61,18 @@ def test_7_clocks_that_nobody_read() -> None:
     assert Outcome.VERIFIED not in outcomes(audit, 7)
 
 
+def test_7_one_state_without_reasons_hides_no_other() -> None:
+    first, second, third, *others = records()
+    lost = tuple({when: {"sm_mhz": 1980} for when in ("before", "after")} for _ in range(4))
+    slowed = with_timing(first, devices=states(throttle=["hardware thermal slowdown"]))
+    shared = with_timing(third, devices=states(other_processes=3))
+    audit = audited([slowed, with_timing(second, devices=lost), shared, *others])
+    found = evidence(audit, 7, Outcome.FINDING)
+    assert f"{first.id}, rank 0, after: hardware thermal slowdown" in found
+    assert f"{third.id}, rank 0, after: 3 other processes" in found
+    assert Outcome.VERIFIED not in outcomes(audit, 7)
+
+
 def test_9_wrong_data() -> None:
     audit = audited([*records(), wrong(world=0)])
     assert "1 of 9 records are wrong" in evidence(audit, 9, Outcome.FINDING)
@@ -110,6 +122,21 @@ def test_9_counts_of_results_that_contradict_the_digests() -> None:
     assert "ranks_equal is True, and there are 2 results" in evidence(audited([lying]), 9, Outcome.FINDING)
 
 
+def test_9_digests_that_were_taken_away() -> None:
+    row = (digest("a"),) * 2
+    for rows in ((),) * 4, (row, (), row, row):
+        found = evidence(audited([with_digests(rows)]), 9, Outcome.FINDING)
+        assert "which the op gives something" in found
+    assert "output digests of 0 ranks, the case has 4" in evidence(audited([with_digests(())]), 9, Outcome.FINDING)
+    rooted = check(ranks_equal_promised=False)
+    made = dataclasses.replace(records()[0], kernel=None, check=rooted)
+    made = dataclasses.replace(made, case=made.case | {"op": "reduce", "root": 2})
+    object.__setattr__(rooted, "output_digests", ((), (), row, ()))
+    assert Outcome.FINDING not in outcomes(audited([made]), 9)
+    object.__setattr__(rooted, "output_digests", (row, (), (), ()))
+    assert "no output digest of rank 2" in evidence(audited([made]), 9, Outcome.FINDING)
+
+
 def test_9_no_digests() -> None:
     members = [
         changed(one, schema=2, check=dataclasses.replace(one.check, input_digests=None, output_digests=None))
@@ -135,6 +162,13 @@ def test_11_fewer_samples_than_asked_and_rounded_ones() -> None:
     assert f"{first.id}: 2 samples, asked were 3" in evidence(few, 11, Outcome.FINDING)
     rounded = audited([with_timing(first, samples_us=((10.1, 10.0, 10.2),) * 4), *others])
     assert "whole tenths of a microsecond" in evidence(rounded, 11, Outcome.FINDING)
+    rounded = audited([with_timing(first, samples_us=((10.12, 10.5, 10.37),) * 4), *others])
+    assert "whole hundredths of a microsecond" in evidence(rounded, 11, Outcome.FINDING)
+    assert "no one of 8 timings has only whole hundredths" in evidence(audited(), 11, Outcome.VERIFIED)
+    few = audited([with_timing(record, samples_us=((10.1,),) * 4) for record in records()])
+    assert "whole hundredths" not in evidence(few, 11, Outcome.VERIFIED)
+    silent = audited([with_request(record, configuration={}) for record in records()])
+    assert "how many were asked for: of 8 timings" in evidence(silent, 11, Outcome.NOT_CAPTURED)
 
 
 def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
@@ -143,13 +177,24 @@ def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     path = place / "command0" / "report.html"
     text = page(records(1))
     path.write_text(text, encoding="utf-8")
-    assert "of 2 cases computed again; 0 differ" in evidence(audited(place=place), 12, Outcome.VERIFIED)
+    assert "of 2 cases computed again, those embedded for programs; 0 differ" in evidence(
+        audited(place=place), 12, Outcome.VERIFIED
+    )
     path.write_text(re.sub(r'("median_us": ?)10\.123', r"\g<1>9.123", text), encoding="utf-8")
     assert "median_us is 9.123, the samples give 10.123" in evidence(audited(place=place), 12, Outcome.FINDING)
     path.write_text(page(records(2)), encoding="utf-8")
     assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
     path.write_text("<html></html>", encoding="utf-8")
     assert "this is no report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+
+
+def test_12_a_replays_report_is_of_more_than_these_records(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    (place / "report.html").write_text(page(records(2)), encoding="utf-8")
+    assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+    (place / "verdict.json").write_text('{"exit_code": 0, "verdict": "x"}', encoding="utf-8")
+    assert "a replay's, of what was replayed and of these" in evidence(audited(place=place), 12, Outcome.CAPTURED)
+    assert Outcome.NOT_COMPARABLE not in outcomes(audited(place=place), 12)
 
 
 def test_13_too_few_worlds() -> None:

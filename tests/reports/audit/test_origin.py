@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.bundle import read
 from tests.reports.audit.sets import digest
@@ -146,9 +147,24 @@ def test_5_gpus_that_are_not_listed() -> None:
 def test_6_an_address_with_a_password() -> None:
     members = records()
     leak = {"allowed": {"NCCL_SOCKET": "http://user:secret@host"}, "withheld": 0}
-    audit = audited([*members[:-1], *with_environment(members[-1:], variables=leak)])
+    audit = check([*members[:-1], *with_environment(members[-1:], variables=leak)], ask=lambda *_: (None, "no torch"))
     assert "holds an address with a password" in evidence(audit, 6, Outcome.FINDING)
+    audit = check(members, ask=lambda *_: (None, "no torch"))
+    assert "secrets were not looked for here: no torch" in evidence(audit, 6, Outcome.NOT_COMPARABLE)
     assert "the record holds none" in evidence(audited(without(members, "variables")), 6, Outcome.NOT_CAPTURED)
+
+
+def test_6_what_the_worker_finds() -> None:
+    audit = audited(secrets={"found": [["a case", "environment.variables.allowed.X"]]})
+    assert "a case: environment.variables.allowed.X holds a secret" in evidence(audit, 6, Outcome.FINDING)
+    empty = audited(secrets={"looked_at": 0})
+    assert "nothing in which a secret could be" in evidence(empty, 6, Outcome.NOT_CAPTURED)
+
+
+def test_1_malformed_records_are_named() -> None:
+    audit = audited(malformed=[["a case", 'environment.git is "abc", not a dictionary']])
+    assert 'a case: environment.git is "abc"' in evidence(audit, 1, Outcome.NOT_COMPARABLE)
+    assert "4 jobs composed again" in evidence(audit, 1, Outcome.VERIFIED)
 
 
 def test_8_inputs_that_come_out_differently() -> None:
@@ -168,7 +184,7 @@ def test_8_inputs_that_were_not_made_again_are_counted() -> None:
 
 def test_17_a_command_that_never_ended(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
-    assert "exit code of 4 commands: 0" in evidence(audited(place=place), 17, Outcome.CAPTURED)
+    assert "exit code of 4 commands: 0" in evidence(audited(place=place), 17, Outcome.VERIFIED)
     path = place / "command1" / "command.json"
     path.write_text(path.read_text().replace('"exit_code": 0, ', ""), encoding="utf-8")
     assert "1 of 4 commands never ended" in evidence(audited(place=place), 17, Outcome.FINDING)
@@ -186,14 +202,31 @@ def test_17_what_is_missing() -> None:
 
 
 def test_3_another_architecture_has_other_ptx() -> None:
-    members = [record for record in records(2) if record.kernel is not None]
-    first, second = members
-    assert second.kernel is not None
-    assert second.fabric is not None
-    other = changed(
-        second,
-        kernel=dataclasses.replace(kernel("for another"), arch="sm_100a"),
-        fabric=dataclasses.replace(second.fabric, arch="sm_100a"),
-    )
-    audit = audited([first, other])
-    assert "each of 2 cases ran one PTX" in evidence(audit, 3, Outcome.VERIFIED)
+    members = [record for record in records(4) if record.kernel is not None]
+    for place in (2, 3):
+        fabric = members[place].fabric
+        assert fabric is not None
+        members[place] = changed(
+            members[place],
+            kernel=dataclasses.replace(kernel("for another"), arch="sm_100a"),
+            fabric=dataclasses.replace(fabric, arch="sm_100a"),
+        )
+    assert "each of 2 cases ran one PTX" in evidence(audited(members), 3, Outcome.VERIFIED)
+
+
+def test_3_what_can_not_be_compared_is_not_verified() -> None:
+    said = "no case has the digest of its PTX from two worlds"
+    assert said in evidence(audited(records(1)), 3, Outcome.DOES_NOT_APPLY)
+    silent = [
+        changed(record, kernel=dataclasses.replace(record.kernel, ptx_digest="")) if record.kernel else record
+        for record in records()
+    ]
+    assert said in evidence(audited(silent), 3, Outcome.DOES_NOT_APPLY)
+
+
+def test_4_and_5_worlds_that_name_nothing_are_not_the_same() -> None:
+    bare = [changed(one, environment={}, library="") for one in records()]
+    audit = audited(bare)
+    assert "say what software they ran on" in evidence(audit, 4, Outcome.NOT_COMPARABLE)
+    assert Outcome.VERIFIED not in outcomes(audit, 4)
+    assert Outcome.VERIFIED not in outcomes(audit, 5)

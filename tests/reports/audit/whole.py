@@ -79,6 +79,7 @@ def records(worlds: int = 4) -> list[Record]:
                 "command": f"command{world}",
                 "command_line": ["python", "-m", "runner", "+exp=x"],
                 "job": 0,
+                "jobs": 1,
                 "overrides": ["+exp=x"],
                 "configuration": CONFIGURATION,
             }
@@ -101,8 +102,10 @@ def answer(**changes: Any) -> dict[str, Any]:
         "cases": {"expected": 8, "missing": [], "unexpected": [], "not_comparable": []},
         "inputs": {"made": 32, "cases": 8, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": []},
         "sources": {"same": ["all_reduce/one_shot"], "changed": [], "gone": []},
+        "secrets": {"looked_at": 8, "found": []},
     }
-    return {part: {**values, **changes.get(part, {})} for part, values in good.items()}
+    found: dict[str, Any] = {part: {**values, **changes.get(part, {})} for part, values in good.items()}
+    return found | {"malformed": changes.get("malformed", [])}
 
 
 def kept(folder: Path, members: list[Record] | None = None) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Found = TypeVar("Found")
 
@@ -19,6 +20,8 @@ def started(work: Callable[[], Found], is_alone: bool) -> Callable[[], Found]:
     """
     if not is_alone or not hasattr(os, "fork") or (os.cpu_count() or 1) < 2:
         return work
+    import multiprocessing
+
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(work, sender), daemon=True)

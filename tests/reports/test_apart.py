@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from reports.html import apart
+from reports import apart
 
 
 def test_what_a_copy_finds_comes_back() -> None:
