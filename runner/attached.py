@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from reports import bundle, table
+from reports.compare import split
 from reports.record import Record
 from reports.seal import MANIFEST
 from reports.study import markdown, studied
@@ -19,6 +20,9 @@ from runner.mistakes import first_line
 
 REPORT_NAME, TABLE_NAME = "report.html", "table.md"
 CONFIGURATION_FOLDER, FIGURES_FOLDER = "configuration", "figures"
+
+_MOST_PICTURES, _MOST_SECTIONS = 40, 6
+"""Axes of a report, and rows of a picture: no more while a user waits. `python -m reports html` draws more."""
 
 
 def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
@@ -59,7 +63,14 @@ def _tables(records: Sequence[Record]) -> str:
 def _page(records: Sequence[Record]) -> str:
     from reports.html import page
 
-    return page(records)
+    return page(records, most_pictures=_MOST_PICTURES)
+
+
+def _first_sections(records: Sequence[Record]) -> list[Record]:
+    """The records of the first sections that were timed: a picture of a hundred rows is for nobody, and costs a
+    minute."""
+    found, _ = split([record for record in records if record.case["size_bytes"]])
+    return [record for section in found[:_MOST_SECTIONS] for record in section.records]
 
 
 def _figures(folder: Path, records: Sequence[Record]) -> None:
@@ -71,8 +82,9 @@ def _figures(folder: Path, records: Sequence[Record]) -> None:
     from reports.figures import SUFFIXES, draw, draw_study
 
     folder.mkdir()
+    drawn = _first_sections(records)
     for suffix in SUFFIXES:
         if timed:
-            draw(records, folder / f"time_and_bandwidth{suffix}")
+            draw(drawn, folder / f"time_and_bandwidth{suffix}")
         if curves:
             draw_study(curves, records, folder / f"errors_over_ranks{suffix}")

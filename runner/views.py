@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.study import MEASURES
 from reports.tracked import SERIES_TAG
 from runner.notes import NOTE_TAG
 
@@ -30,11 +29,12 @@ LINEAR, LOGARITHMIC = "linear", "log"
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A metric over its steps; x and y say how the axes go."""
+    """A metric over its steps; x and y say how the axes go. Of a metric without a chart MLflow would make one."""
 
     metric: str
     y: str = LINEAR
     x: str = LOGARITHMIC
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,10 @@ VIEWS = (
         "Latency and bus bandwidth over bytes",
         "metrics.`latency/time_us` > 0",
         (
-            *(Chart(f"latency/time_us{which}", y=LOGARITHMIC) for which in ("", "_p99", "_min", "_p95", "_max")),
-            *(Chart(f"bandwidth/{name}") for name in ("busbw_gbps", "of_limit", "algbw_gbps")),
+            *(Chart(f"latency/time_us{which}", y=LOGARITHMIC) for which in ("", "_p99")),
+            *(Chart(f"latency/time_us{which}", is_shown=False) for which in ("_min", "_p95", "_max")),
+            *(Chart(f"bandwidth/{name}") for name in ("busbw_gbps", "of_limit")),
+            Chart("bandwidth/algbw_gbps", is_shown=False),
         ),
         (*_PARAMETERS, "metrics.`bandwidth/busbw_gbps`", "metrics.`latency/time_us`"),
         closed=("errors",),
@@ -73,12 +75,10 @@ VIEWS = (
         "symlab-errors",
         "Errors over bytes",
         f"metrics.`errors/wrong` >= 0 and tags.`{SERIES_TAG}` != ''",
-        tuple(
-            Chart(f"errors/{name}")
-            for name in (
-                *("rms_relative_error", "max_relative_error", "wrong"),
-                *("rms_ulp_error", "max_ulp_error", "max_absolute_error"),
-            )
+        (
+            *(Chart(f"errors/{name}") for name in ("rms_relative_error", "max_relative_error")),
+            *(Chart(f"errors/{name}") for name in ("max_ulp_error", "wrong")),
+            *(Chart(f"errors/{name}", is_shown=False) for name in ("rms_ulp_error", "max_absolute_error")),
         ),
         (*_PARAMETERS, *_OUTCOME),
         closed=("bandwidth", "latency", "simulator"),
@@ -87,10 +87,15 @@ VIEWS = (
         "symlab-study",
         "Errors over ranks, by accumulator",
         "metrics.`study/max_ulp_error` >= 0",
-        tuple(Chart(f"study/{name}") for name in (*(measure.key for measure in MEASURES), "ranks_agree", "results")),
+        (
+            *(Chart(f"study/{name}") for name in ("rms_relative_error", "max_relative_error")),
+            *(Chart(f"study/{name}") for name in ("rms_ulp_error", "ranks_agree")),
+            *(Chart(f"study/{name}", is_shown=False) for name in ("max_ulp_error", "results")),
+        ),
         _PARAMETERS[:4],
     ),
 )
+
 NOTE = (
     "Every run without a parent is a command of symlab; its children are series (one algorithm of one job), and curves "
     "of studies. A command's run holds the report: Artifacts, report.html.\n\n"
@@ -160,7 +165,7 @@ def _chart(view: View, chart: Chart) -> dict[str, Any]:
         "useGlobalXaxisKey": True,
         "useGlobalLineSmoothing": True,
         "runsCountToCompare": 10,
-        "deleted": False,
+        "deleted": not chart.is_shown,
         "isGenerated": False,
     }
 

@@ -42,7 +42,7 @@ def serving(database: Path) -> Iterator[str]:
                 *("--workers", "1", "--backend-store-uri", f"sqlite:///{database}"),
             ],
             cwd=database.parent,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
+            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -48,7 +48,7 @@ class Album:
     """
 
     def __init__(self, most: int = MOST) -> None:
-        self.left = most
+        self.most = self.left = most
         self.missing: list[str] = []
         self._orders: dict[str, Callable[[], str]] = {}
         self._swatches: dict[tuple[str, str, bool], str] = {}
@@ -148,8 +148,8 @@ class Album:
         if not self.missing:
             return []
         text = (
-            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: a page has {MOST} axes at most. "
-            "Give fewer records, or draw them with python -m reports figure; the tables here are complete."
+            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes "
+            "at most. Give fewer records, or draw them with python -m reports figure; the tables here are complete."
         )
         return [Notes((text,))]
 

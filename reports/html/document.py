@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from reports import apart, table
 from reports.compare import is_simulated
 from reports.html import asked, measured, outcomes, ran, surroundings
+from reports.html.album import MOST as MOST_PICTURES
 from reports.html.album import Album
 from reports.html.parts import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
 from reports.record import Record
@@ -36,16 +37,23 @@ class Audit(Protocol):
     def captions(self) -> Sequence[str]: ...
 
 
-def page(records: Sequence[Record], title: str = "", audit: Audit | None = None, is_alone: bool = False) -> str:
+def page(
+    records: Sequence[Record],
+    title: str = "",
+    audit: Audit | None = None,
+    is_alone: bool = False,
+    most_pictures: int = MOST_PICTURES,
+) -> str:
     """The whole report as the text of one HTML file that needs nothing else.
 
+    most_pictures: so many at most, counted in axes; the page names what it leaves out.
     is_alone: this process does nothing else, so that it may fork, which saves a third of the time of many records.
     ValueError where there are no records.
     """
     if not records:
         raise ValueError("a report needs at least one record")
     digests = apart.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
-    album = Album()
+    album = Album(most_pictures)
     parts = _parts(records, audit, album)
     figures, svgs = _json(table.values(records)), album.drawn(is_alone)
     return _rendered(

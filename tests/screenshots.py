@@ -1,0 +1,124 @@
+"""The README's screenshots of MLflow, taken anew from a real server: `python -m tests.screenshots`. No test.
+
+It sends the records of 4 GPUs that are published here, runs the accumulator study (two minutes; --study FOLDER takes
+records that are there), starts `mlflow server` on a database of its own, and writes PNGs of 256 colours into
+reports/screenshots/. Chromium and playwright are needed, as for the browser tests, and Pillow, which matplotlib brings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from reports import bundle
+from runner.track import main as send
+from tests.browser import OPTIONS, executable
+from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "reports" / "screenshots"
+PUBLISHED = ROOT / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
+COLOURS = 256
+MOST_BYTES = 200_000
+MEASURED, STUDY = "h200-x4", "accumulators"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description="Take the README's screenshots.")
+    parser.add_argument(
+        "--study", type=Path, metavar="FOLDER", help="records of +exp=accumulator_study; else it is run"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        database = folder / "mlflow.db"
+        for records, experiment in ((PUBLISHED, MEASURED), (options.study or study(folder), STUDY)):
+            assert send([str(records), "--uri", f"sqlite:///{database}", "--experiment", experiment]) == 0
+        from playwright.sync_api import sync_playwright
+
+        with serving(database) as address, sync_playwright() as playwright:
+            path = executable(playwright.chromium.executable_path)
+            with playwright.chromium.launch(executable_path=path, args=list(OPTIONS)) as browser:
+                take(browser, address, *ids(f"sqlite:///{database}"))
+    return 0
+
+
+def study(folder: Path) -> Path:
+    """The records of the study, made here."""
+    line = [sys.executable, "-m", "runner", "+exp=accumulator_study", "track=none", f"records={folder}/study"]
+    subprocess.run(line, cwd=ROOT, check=True)
+    return folder / "study"
+
+
+def ids(uri: str) -> tuple[str, str, str]:
+    """The ids of both experiments and of the command that was measured."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    measured, errors = (client.get_experiment_by_name(name).experiment_id for name in (MEASURED, STUDY))
+    (run,) = client.search_runs([measured], "tags.`symlab.series` = ''")
+    return str(measured), str(errors), str(run.info.run_id)
+
+
+def take(browser: Any, address: str, measured: str, errors: str, run: str) -> None:
+    with page_of(browser, address, 1500, 1180) as page:
+        open_view(page, address, measured, "Latency and bus bandwidth over bytes")
+        search(page, "metrics.`latency/time_us` > 0 and params.dtype = 'bfloat16'")
+        for metric in ("latency/time_us", "latency/time_us_p99", "bandwidth/busbw_gbps", "bandwidth/of_limit"):
+            wait_for(page, metric, 9)
+        keep(page, "latency-and-bandwidth.png")
+    with page_of(browser, address, 1500, 1080) as page:
+        open_view(page, address, errors, "Errors over ranks, by accumulator")
+        search(page, "metrics.`study/max_ulp_error` >= 0 and params.dtype = 'float8_e4m3fn'")
+        for metric in ("study/rms_relative_error", "study/max_relative_error", "study/rms_ulp_error"):
+            wait_for(page, metric, 3)
+        keep(page, "errors-by-accumulator.png")
+    with page_of(browser, address, 1500, 1000) as page:
+        report = open_report(page, address, measured, run)
+        report.locator("h1").first.wait_for()
+        report.locator("figure svg, svg[role=img]").first.evaluate("one => one.scrollIntoView({block: 'center'})")
+        keep(page, "report.png")
+
+
+def search(page: Any, text: str) -> None:
+    """Narrow the runs that are shown."""
+    box = page.get_by_test_id("search-box")
+    box.fill(text)
+    box.press("Enter")
+    page.wait_for_url(lambda url: "params.dtype" in url)
+    page.get_by_role("alert").get_by_role("button").last.click()  # that this view is one that others share
+    box.blur()
+
+
+def wait_for(page: Any, metric: str, count: int) -> None:
+    """Until a chart has lines of so many colours."""
+    for _ in range(120):
+        if len(colours(chart(page, metric))) == count:
+            return
+        page.wait_for_timeout(500)
+    raise RuntimeError(f"{metric}: {sorted(colours(chart(page, metric)))}, not {count} colours")
+
+
+def keep(page: Any, name: str) -> None:
+    from PIL import Image
+
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(3000)  # until what moves has come to rest
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    file = io.BytesIO()
+    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE).save(
+        file, "PNG", optimize=True
+    )
+    assert file.tell() < MOST_BYTES, f"{name}: {file.tell()} bytes"
+    PLACE.mkdir(exist_ok=True)
+    bundle.write_file(PLACE / name, file.getvalue())
+    print(f"{PLACE / name}: {file.tell()} bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
