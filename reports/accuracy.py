@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reports.compare import is_baseline, is_simulated
 from reports.record import Record
 from reports.sheet import Line, Sheet
-from reports.study import MEASURES, SIGNIFICAND_BITS, SUMS, Point, point
+from reports.study import MEASURES, SIGNIFICAND_BITS, SUMS, Measure, Point, point
 from reports.text import number
 
 _COLUMNS = (
@@ -29,6 +29,10 @@ CAPTIONS = (
 )
 
 
+DRAWN = (MEASURES[3], MEASURES[0])
+"""What is drawn over sizes: the largest error in ulps, and the relative one that says what rounding did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Errors over sizes: points[i] is of sizes[i], in bytes. accumulator: "library" for a baseline's."""
@@ -39,6 +43,11 @@ class Curve:
     sizes: tuple[int, ...]
     points: tuple[Point, ...]
     records: tuple[Record, ...]
+
+    @property
+    def label(self) -> str:
+        """Its name in a legend."""
+        return f"{self.algorithm}, {self.accumulator}"
 
     @property
     def is_exact(self) -> bool:
@@ -52,6 +61,12 @@ class Group:
 
     heading: str
     curves: tuple[Curve, ...]
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What is drawn of it: those of DRAWN that any point has."""
+        points = [one for curve in self.curves for one in curve.points]
+        return tuple(measure for measure in DRAWN if any(measure.value(one) is not None for one in points))
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
@@ -117,7 +132,3 @@ def _line(curve: Curve) -> Line:
     cells |= {"accumulator": curve.accumulator, "algorithm": curve.algorithm}
     cells |= {"ranks agree": "yes" if whole.ranks_agree else "no"}
     return Line(cells, {"algorithm": "bold"} if curve.is_ours else {}, known)
-
-
-DRAWN = (MEASURES[3], MEASURES[0])
-"""What is drawn over sizes: the largest error in ulps, and the relative one that says what rounding did."""

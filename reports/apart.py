@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,7 +41,9 @@ def started(work: Callable[[], Found], is_alone: bool) -> Callable[[], Found]:
 
 
 def _send(work: Callable[[], Found], sender: Connection) -> None:
-    """In the copy: what it finds, or nothing, if that fails: then the error comes where it can be seen."""
+    """In the copy: what it finds, or nothing, if that fails: then the error comes where it can be seen. Ctrl-C is for
+    who started it, and ends the copy, too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sender.send(work())
     except Exception:

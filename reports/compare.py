@@ -14,6 +14,9 @@ from typing import Any
 from reports.record import Record, Status
 from reports.timing import LinkLimit, Timing
 
+LIMIT_LABEL = "limit of the link (peer copy, measured)"
+"""What the line of the measured limit is called in legends."""
+
 LIBRARY = "library"
 """The accumulator of a baseline's case: what a library does inside is its own matter."""
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
-from reports.compare import Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
+from reports.compare import LIMIT_LABEL, Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
 from reports.figures import style
 from reports.record import Record
 
@@ -77,7 +77,7 @@ def figure(sections: Sequence[Section]) -> Figure:
     """All sections on one sheet: a row each, the legend below."""
     judged = [rows(section) for section in sections]
     names = dict.fromkeys(row.algorithm for some in judged for row in some if row.timings)
-    labels = [*names, *([style.LIMIT_LABEL] if any(limits(section.records) for section in sections) else [])]
+    labels = [*names, *([LIMIT_LABEL] if any(limits(section.records) for section in sections) else [])]
     below_in = style.legend_height_in(labels, WIDTH_IN)
     sheet = style.sheet(WIDTH_IN, TITLE_IN + ROW_IN * len(sections) + below_in)
     shown: dict[str, Any] = {}
@@ -105,7 +105,7 @@ def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = 
     found = curves(judged, measure)
     handles = {one.algorithm: _line(axes, one) for one in found}
     if limit is not None:
-        handles[style.LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
+        handles[LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
     sizes = sorted({size for one in found for size in one.sizes})
     style.sizes_axis(axes, sizes, most=8)
     values = [value for one in found for value in (*one.lowest, *one.highest)]

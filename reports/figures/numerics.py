@@ -11,32 +11,21 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports.accuracy import DRAWN, Curve, Group
+from reports.accuracy import Group
 from reports.figures import style
 from reports.study import Measure
 
 WIDTH_IN, ROW_IN = 11.0, 3.3
 
 
-def label(curve: Curve) -> str:
-    """A curve's name in a legend."""
-    return f"{curve.algorithm}, {curve.accumulator}"
-
-
-def measures_of(group: Group) -> list[Measure]:
-    """Which of the measures the group's curves have."""
-    points = [point for curve in group.curves for point in curve.points]
-    return [measure for measure in DRAWN if any(measure.value(point) is not None for point in points)]
-
-
 def figure(groups: Sequence[Group]) -> Figure:
     """All groups on one sheet: a row each, the legend below."""
-    labels = list(dict.fromkeys(label(curve) for group in groups for curve in group.curves))
+    labels = list(dict.fromkeys(curve.label for group in groups for curve in group.curves))
     below_in = style.legend_height_in(labels, WIDTH_IN)
     sheet = style.sheet(WIDTH_IN, 0.45 + ROW_IN * len(groups) + below_in)
     shown: dict[str, Any] = {}
     for number, group in enumerate(groups):
-        for column, measure in enumerate(measures_of(group)):
+        for column, measure in enumerate(group.measures):
             axes = style.place(sheet, 0.75 + 5.5 * column, 0.45 + ROW_IN * number + 0.25, 4.6, ROW_IN - 0.75)
             shown |= draw(axes, group, measure)
             if not column:
@@ -64,7 +53,7 @@ def draw(axes: Axes, group: Group, measure: Measure) -> dict[str, Any]:
         if known:
             sizes, values = zip(*known, strict=True)
             look = style.error_style(curve.algorithm, curve.accumulator)
-            (handles[label(curve)],) = axes.plot(sizes, values, **look, clip_on=False)
+            (handles[curve.label],) = axes.plot(sizes, values, **look, clip_on=False)
             highest = max(highest, *values)
     style.sizes_axis(axes, sorted({size for curve in group.curves for size in curve.sizes}), most=8)
     if measure.key.endswith("ulp_error"):

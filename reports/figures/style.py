@@ -71,7 +71,6 @@ _INLINE: dict[str, Any] = {"svg.fonttype": "none", "figure.facecolor": "none", "
 """Within a page text stays text, which a reader can search and read out."""
 
 OF_LIMIT: dict[str, Any] = {"color": "#555555", "linestyle": (0, (1, 1.5)), "linewidth": 1.6}
-LIMIT_LABEL = "limit of the link (peer copy, measured)"
 
 _CHARACTER_IN = 0.078
 """The width of a character of a legend, in inches, on the safe side."""

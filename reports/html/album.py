@@ -1,17 +1,19 @@
-"""The pictures of one page: drawn once, with ids of their own, and no more than people look at.
+"""The pictures of one page: each with ids of its own, and no more than people look at.
 
 Only this file of the page draws; everything else says what is to be seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from reports import apart
 from reports.accuracy import Group
-from reports.compare import Row
+from reports.compare import LIMIT_LABEL, Row
 from reports.html.parts import Legend, Notes, Pictures
-from reports.study import Series
+from reports.study import Measure, Series, measures_of
 
 MOST = 150
 """So many axes a page has at most. They take a tenth of a second each."""
@@ -29,6 +31,9 @@ DASHES = (
     "pictures of errors: an algorithm has its colour and marker, an accumulator its dashes: float32 solid, native "
     "dotted, float16 dash-dotted, a library's own dashed; ulps are linear to 1, logarithmic beyond"
 )
+MANY = 30
+"""So many pictures are worth a second process."""
+
 _CURVES = "Time and bus bandwidth against size"
 _SPREAD = "Every sample against the median of its algorithm and size"
 _ERRORS = "Errors against size"
@@ -36,37 +41,48 @@ _STUDY = "Errors against the number of ranks"
 
 
 class Album:
-    """Draws, counts, and keeps the swatches of legends, each once."""
+    """Counts the pictures that are ordered, keeps each swatch of legends once, and draws them all in the end.
+
+    Orders are functions that import matplotlib when they are called, not before: until then this process may be
+    copied, and the copy draws half of them.
+    """
 
     def __init__(self, most: int = MOST) -> None:
-        self.left = most
+        self.most = self.left = most
         self.missing: list[str] = []
-        self._drawn = 0
-        self._swatches: dict[tuple[str, str], tuple[str, str]] = {}
+        self._orders: dict[str, Callable[[], str]] = {}
+        self._swatches: dict[tuple[str, str, bool], str] = {}
 
     @property
-    def swatches(self) -> tuple[tuple[str, str], ...]:
-        """Id and <svg> of each swatch that legends use."""
+    def swatches(self) -> tuple[str, ...]:
+        """The keys of the swatches that legends use."""
         return tuple(self._swatches.values())
+
+    def drawn(self, is_alone: bool = False) -> dict[str, str]:
+        """All that was ordered, as <svg> elements by their keys. is_alone: see apart.started."""
+        keys = list(self._orders)
+        cut = len(keys) // 2 if is_alone and len(keys) >= MANY else len(keys)
+        others = apart.started(partial(self._draw, keys[cut:]), is_alone and cut < len(keys))
+        return self._draw(keys[:cut]) | others()
 
     def curves(self, heading: str, judged: Sequence[Row], limit: float | None) -> list[Legend | Pictures]:
         """Time and bus bandwidth of a section with its legend; nothing for less than two sizes or when full."""
         sizes = {row.size_bytes for row in judged if row.timings and row.size_bytes}
         if len(sizes) < 2 or not self._has_room(2, f"curves of {heading}"):
             return []
-        from reports.figures import curves, style
-
-        looks = {row.algorithm: style.line_style(row.algorithm, row.is_ours) for row in judged if row.timings}
-        entries = [(self._swatch(name, "", look), name) for name, look in looks.items()]
+        names = {row.algorithm: row.is_ours for row in judged if row.timings}
+        entries = [(self._swatch(name, "", is_ours), name) for name, is_ours in names.items()]
         if limit is not None:
-            entries.append((self._swatch(style.LIMIT_LABEL, "", style.OF_LIMIT), style.LIMIT_LABEL))
+            entries.append((self._swatch(LIMIT_LABEL, "", False), LIMIT_LABEL))
+
+        def draw(measure: str) -> Any:
+            from reports.figures import curves
+
+            return curves.single(judged, measure, limit if measure == "busbw_gbps" else None)
+
         svgs = (
-            style.inline(lambda: curves.single(judged, "median_us"), self._key(), f"time against size: {heading}"),
-            style.inline(
-                lambda: curves.single(judged, "busbw_gbps", limit),
-                self._key(),
-                f"bus bandwidth against size: {heading}",
-            ),
+            self._order(partial(draw, "median_us"), f"time against size: {heading}"),
+            self._order(partial(draw, "busbw_gbps"), f"bus bandwidth against size: {heading}"),
         )
         worlds = any(len(row.timings) > 1 for row in judged)
         bands = "; bands: from the lowest world to the highest." if worlds else "."
@@ -76,11 +92,13 @@ class Album:
         """The distribution of a section's samples, to stand below its curves, whose legend it shares."""
         if not self._has_room(1, f"samples of {heading}"):
             return []
-        from reports.figures import distribution, style
 
-        svg = style.inline(
-            lambda: distribution.single(judged), self._key(), f"samples against their median, by size: {heading}"
-        )
+        def draw() -> Any:
+            from reports.figures import distribution
+
+            return distribution.single(judged)
+
+        svg = self._order(draw, f"samples against their median, by size: {heading}")
         return [Pictures((svg,), f"{_SPREAD}.", wide=True)]
 
     def errors(self, group: Group) -> list[Legend | Pictures]:
@@ -90,58 +108,48 @@ class Album:
             return []
         if not self._has_room(2, f"errors of {group.heading}"):
             return []
-        from reports.figures import numerics, style
+
+        def draw(measure: Measure) -> Any:
+            from reports.figures import numerics
+
+            return numerics.single(group, measure)
 
         entries = [
-            (
-                self._swatch(curve.algorithm, curve.accumulator, style.error_style(curve.algorithm, curve.accumulator)),
-                numerics.label(curve),
-            )
-            for curve in group.curves
+            (self._swatch(curve.algorithm, curve.accumulator, curve.is_ours), curve.label) for curve in group.curves
         ]
-        svgs = [
-            style.inline(
-                lambda measure=measure: numerics.single(group, measure),  # type: ignore[misc]
-                self._key(),
-                f"{measure.title}, against size: {group.heading}",
-            )
-            for measure in numerics.measures_of(group)
-        ]
-        return [Legend(tuple(dict.fromkeys(entries))), Pictures(tuple(svgs), f"{_ERRORS}.")]
+        svgs = tuple(
+            self._order(partial(draw, measure), f"{measure.title}, against size: {group.heading}")
+            for measure in group.measures
+        )
+        return [Legend(tuple(dict.fromkeys(entries))), Pictures(svgs, f"{_ERRORS}.")]
 
     def study(self, heading: str, series: Sequence[Series]) -> list[Legend | Pictures]:
         """Errors over world sizes of what belongs in one picture."""
-        from reports.study import measures_of
-
         measures = measures_of(series)
         if not self._has_room(len(measures), f"errors over ranks of {heading}"):
             return []
-        from reports.figures import study, style
+
+        def draw(measure: Measure) -> Any:
+            from reports.figures import study
+
+            return study.single(series, measure)
 
         entries = [
-            (
-                self._swatch(one.algorithm, one.accumulator, style.error_style(one.algorithm, one.accumulator)),
-                f"{one.algorithm}, {one.accumulator}",
-            )
+            (self._swatch(one.algorithm, one.accumulator, True), f"{one.algorithm}, {one.accumulator}")
             for one in series
         ]
-        svgs = [
-            style.inline(
-                lambda measure=measure: study.single(series, measure),  # type: ignore[misc]
-                self._key(),
-                f"{measure.title}, against ranks: {heading}",
-            )
-            for measure in measures
-        ]
-        return [Legend(tuple(dict.fromkeys(entries))), Pictures(tuple(svgs), f"{_STUDY}.")]
+        svgs = tuple(
+            self._order(partial(draw, measure), f"{measure.title}, against ranks: {heading}") for measure in measures
+        )
+        return [Legend(tuple(dict.fromkeys(entries))), Pictures(svgs, f"{_STUDY}.")]
 
     def left_out(self) -> list[Notes]:
         """What was not drawn, if anything: never without a word."""
         if not self.missing:
             return []
         text = (
-            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: a page has {MOST} axes at most. "
-            "Give fewer records, or draw them with python -m reports figure; the tables here are complete."
+            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes "
+            "at most. Give fewer records, or draw them with python -m reports figure; the tables here are complete."
         )
         return [Notes((text,))]
 
@@ -152,15 +160,32 @@ class Album:
         self.left -= axes
         return True
 
-    def _key(self) -> str:
-        self._drawn += 1
-        return f"p{self._drawn}"
+    def _order(self, make: Callable[[], Any], label: str) -> str:
+        """The key of a picture that is to be drawn; make gives a matplotlib figure."""
+        key = f"p{len(self._orders) + 1}"
 
-    def _swatch(self, name: str, accumulator: str, look: dict[str, Any]) -> str:
-        """The id of a swatch."""
-        from reports.figures import style
+        def order() -> str:
+            from reports.figures import style
 
-        if (name, accumulator) not in self._swatches:
+            return style.inline(make, key, label)
+
+        self._orders[key] = order
+        return key
+
+    def _swatch(self, name: str, accumulator: str, is_ours: bool) -> str:
+        """The key of a swatch: of a line, of one of errors if there is an accumulator, or of the limit."""
+        if (name, accumulator, is_ours) not in self._swatches:
             key = f"swatch{len(self._swatches) + 1}"
-            self._swatches[name, accumulator] = (key, style.swatch(look, key))
-        return self._swatches[name, accumulator][0]
+
+            def order() -> str:
+                from reports.figures import style
+
+                look = style.error_style(name, accumulator) if accumulator else style.line_style(name, is_ours)
+                return style.swatch(style.OF_LIMIT if name == LIMIT_LABEL else look, key)
+
+            self._orders[key] = order
+            self._swatches[name, accumulator, is_ours] = key
+        return self._swatches[name, accumulator, is_ours]
+
+    def _draw(self, keys: Sequence[str]) -> dict[str, str]:
+        return {key: self._orders[key]() for key in keys}

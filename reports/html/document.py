@@ -13,7 +13,7 @@ from reports.compare import is_simulated
 from reports.html import asked, measured, outcomes, ran, surroundings
 from reports.html.album import MOST as MOST_PICTURES
 from reports.html.album import Album
-from reports.html.parts import KEY, Block, Notes, Part, Table, drawn, shades
+from reports.html.parts import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
 from reports.record import Record
 from reports.sheet import Sheet
 
@@ -54,17 +54,19 @@ def page(
         raise ValueError("a report needs at least one record")
     digests = apart.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
-    parts = [*_parts(records, audit, album), surroundings.digests_part(records, digests())]
+    parts = _parts(records, audit, album)
+    figures, svgs = _json(table.values(records)), album.drawn(is_alone)
     return _rendered(
         title=title or _title(records),
         verdict=outcomes.verdict(records),
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=parts,
+        parts=[*parts, surroundings.digests_part(records, digests())],
         left_out=album.left_out(),
         swatches=album.swatches,
-        figures=_json(table.values(records)),
+        svgs=svgs,
+        figures=figures,
     )
 
 
@@ -103,7 +105,7 @@ def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list
 
 
 def _audit_part(audit: Audit) -> Part:
-    blocks: list[Block] = [Notes((audit.verdict,)), *map(Table, audit.sheets), Notes(tuple(audit.captions))]
+    blocks: list[Block] = [Verdict(audit.verdict), *map(Table, audit.sheets), Notes(tuple(audit.captions))]
     return Part("audit", "Audit", tuple(blocks))
 
 

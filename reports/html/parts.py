@@ -22,6 +22,9 @@ SIGNS = {
 _CLASSES = {"bold": "strong", "green": "good", "yellow": "caution", "red": "bad", "code": "code", "text": "text"}
 """What a line's styles are in the page: rich's, and code (fixed width) and text (may be broken into lines)."""
 
+LONG = 64
+"""Longer cells are broken into lines, whatever their style."""
+
 KEY = "algorithm"
 """The column that stays in sight where a table is wider than the screen."""
 
@@ -32,6 +35,14 @@ class Facts:
 
     kind: ClassVar[str] = "facts"
     rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A sentence that nobody overlooks."""
+
+    kind: ClassVar[str] = "verdict"
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Names beside their swatches (the id of each in the page)."""
+    """Names beside their swatches (the key of each in the album)."""
 
     kind: ClassVar[str] = "legend"
     entries: tuple[tuple[str, str], ...]
@@ -74,8 +85,8 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """SVG elements side by side, or below one another where there is no room. wide: one that scrolls sideways instead
-    of getting small."""
+    """Pictures, by their keys in the album, side by side, or below one another where there is no room. wide: one that
+    scrolls sideways instead of getting small."""
 
     kind: ClassVar[str] = "pictures"
     svgs: tuple[str, ...]
@@ -103,7 +114,7 @@ class Fold:
     is_open: bool = False
 
 
-Block = Facts | Notes | Code | Table | Legend | Pictures | Heading | Fold
+Block = Facts | Verdict | Notes | Code | Table | Legend | Pictures | Heading | Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,8 @@ def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
     classes = [_CLASSES[word] for word in line.styles.get(column, "").split() if word in _CLASSES]
     if column == KEY:
         classes.append("key")
+    if len(text) > LONG and "text" not in classes:
+        classes.append("text")
     value = ""
     if column in table.sheet.numeric:
         classes.append("n")

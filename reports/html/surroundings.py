@@ -24,7 +24,7 @@ _READINGS = {
 
 _ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
 
-MOST_OPEN = 16
+MOST_OPEN = 24
 """Groups of so many facts of an environment are shown, larger ones when asked for."""
 
 MOST_DIGESTS = 1000
@@ -203,7 +203,7 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return str(value) if value != "" else '""'
+    return str(value) if value != "" else "(empty)"
 
 
 def _clocks(records: Sequence[Record]) -> list[Block]:

@@ -35,6 +35,19 @@ def test_errors_come_where_they_can_be_seen() -> None:
         apart.started(work, is_alone=True)()
 
 
+def test_ctrl_c_is_left_to_who_started_it() -> None:
+    here = os.getpid()
+
+    def work() -> str:
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGINT)
+            return "found in the copy"
+        return "found here"
+
+    copies = (os.cpu_count() or 1) > 1
+    assert apart.started(work, is_alone=True)() == ("found in the copy" if copies else "found here")
+
+
 def test_a_copy_that_dies_is_done_without() -> None:
     here = os.getpid()
 

@@ -188,7 +188,7 @@ def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
 def test_ctrl_c_is_one_line(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reports.bundle.read", interrupted)
