@@ -255,7 +255,6 @@ def asked_of_the_worker(records: list[Record]) -> dict[str, Any]:
     [
         ("environment", "git", "abc", 'environment.git is "abc", not a dictionary'),
         ("environment", "sources", 3, "environment.sources is 3, not a dictionary"),
-        ("request", "job", "x", 'request.job is "x", not a number'),
         ("request", "overrides", 5, "request.overrides is 5, not a list"),
     ],
 )
@@ -272,7 +271,7 @@ def test_a_malformed_record_disables_nothing_for_others(
 
 def test_a_case_that_is_none_is_named(made: Callable[..., list[Record]]) -> None:
     records = [digested(record) for record in made("sizes=[8]")]
-    strange = dataclasses.replace(records[0], case=records[0].case | {"size_bytes": "abc"})
+    strange = dataclasses.replace(records[0], case=records[0].case | {"seed": "abc"})
     found = inputs([strange, records[1]], 1 << 20, silent)
     assert (found["not_comparable"][0][0], found["cases"]) == (strange.id, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -90,12 +91,15 @@ def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
     assert "2 of 3 jobs: job 1 of command0 has no record; job 2 of" in evidence(audited(members), 16, Outcome.FINDING)
     nonsense = [with_request(record, jobs=10**12) for record in records(1)]
     assert "100 of 1000000000000 jobs: job 1 of" in evidence(audited(nonsense), 16, Outcome.FINDING)
-    silent = [with_request(record, jobs=None) for record in records()]
+    silent = [
+        dataclasses.replace(record, request={key: value for key, value in record.request.items() if key != "jobs"})
+        for record in records()
+    ]
     assert "how many jobs there were" in evidence(audited(silent), 16, Outcome.NOT_CAPTURED)
 
 
-def test_a_job_that_is_no_number_names_its_record(tmp_path: Path) -> None:
+def test_a_job_that_is_none_names_its_record(tmp_path: Path) -> None:
     place = kept(tmp_path, records(1))
     first, *others = read([place])
-    audit = audited([with_request(first, job="x"), *others], place)
-    assert f"{first.id}: job 'x' is none of 1" in evidence(audit, 16, Outcome.FINDING)
+    audit = audited([with_request(first, job=7), *others], place)
+    assert f"{first.id}: job 7 is none of 1" in evidence(audit, 16, Outcome.FINDING)
