@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernels.catalogue import collective
-from kernels.matrix import LEGEND, rows
-from kernels.proofs import proofs
-from kernels.sheets import json_text, markdown, text
+from kernels.matrix.matrix import LEGEND, rows
+from kernels.matrix.proofs import proofs
+from kernels.matrix.sheets import json_text, markdown, text
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 INCLUDED = re.compile(r"(<!-- matrix -->\n)(.*?)(<!-- end -->)", re.DOTALL)

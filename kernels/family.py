@@ -7,34 +7,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
+from kernels.numeric.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
 from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
 from kernels.tuning import Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
-DEVICE_SOURCES = tuple(
-    f"kernels/{name}.py"
-    for name in (
-        "arithmetic",
-        "device",
-        "dtypes",
-        "family",
-        "frame",
-        "multimem",
-        "peers",
-        "shares",
-        "signals",
-        "status",
-        "traverse",
-        "tuning",
-        "work",
-    )
+DEVICE_SOURCES = (
+    "kernels/dsl/arithmetic.py",
+    "kernels/dsl/device.py",
+    "kernels/dsl/frame.py",
+    "kernels/dsl/peers.py",
+    "kernels/dsl/signals.py",
+    "kernels/dsl/status.py",
+    "kernels/dsl/traverse.py",
+    "kernels/dsl/work.py",
+    "kernels/family.py",
+    "kernels/multimem.py",
+    "kernels/numeric/dtypes.py",
+    "kernels/shares.py",
+    "kernels/tuning.py",
 )
 """The device code that all kernels stand on."""
 
-BULK_SOURCES = ("kernels/bulk.py",)
+BULK_SOURCES = ("kernels/dsl/bulk.py",)
 """What kernels of bulk copies stand on besides."""
 
 EVERY_ACCUMULATOR = tuple(dict.fromkeys(name for names in ACCUMULATORS.values() for name in names))
@@ -91,7 +88,7 @@ def spec_with(
         return tuning.launch(case, vectors(case), groups(case))
 
     def build(case: Case) -> Any:
-        from kernels.frame import Kernel
+        from kernels.dsl.frame import Kernel
 
         return Kernel(body, [(one.kind, one.of) for one in pointers], choices(case))
 

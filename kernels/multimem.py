@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from kernels.dtypes import FLOAT8, NONE, refuses_types
+from kernels.numeric.dtypes import FLOAT8, NONE, refuses_types
 from kernels.spec import Case
 
 ACTIONS = ("ld_reduce", "red", "st")

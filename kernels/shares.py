@@ -2,7 +2,7 @@
 
 Sliced kernels (two_shot and its kin) divide the vectors between the first and last 16-byte boundary into contiguous
 slices in rank order, one vector longer for the first ranks if they don't divide evenly; the elements before and after
-them, the edges, are the last rank's. kernels/traverse.py says the same for the device.
+them, the edges, are the last rank's. kernels/dsl/traverse.py says the same for the device.
 """
 
 from __future__ import annotations

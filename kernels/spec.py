@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernels.dtypes import ITEMSIZES, refuses_types
+from kernels.numeric.dtypes import ITEMSIZES, refuses_types
 from memory.fabric import Traits
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ class Case:
     """One point of an experiment: everything that decides what runs and what must come out.
 
     size_bytes has nccl-tests' meaning for the op (all_reduce, broadcast, reduce, send_recv: the buffer; all_gather: the
-    whole output; reduce_scatter, all_to_all: the whole input). accumulator and reduction are names of kernels/dtypes.py
-    ("native": the dtype itself; for float32 that and "float32" mean the same), both "none" where the op only moves
-    data. placement is "out_of_place" or "in_place"; inputs "exact", "normal" or "edge" (runner/inputs.py). root is the
-    rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary
-    both buffers begin.
+    whole output; reduce_scatter, all_to_all: the whole input). accumulator and reduction are names of
+    kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32" mean the same), both "none"
+    where the op only moves data. placement is "out_of_place" or "in_place"; inputs "exact", "normal" or "edge"
+    (runner/case/inputs.py). root is the rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how
+    many elements after a 16-byte boundary both buffers begin.
     """
 
     op: str
@@ -119,7 +119,7 @@ class Parameter:
     p is where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address
     of `of`, which begins at the same place on all ranks), "numel" (Case.numel, int64), "rank" and "root" (int32),
     "patience" (int64: nanoseconds after which a wait for another rank gives up and leaves its report in the workspace
-    "status", see kernels/status.py; 0: never). of: "input", "output" (in place: their places in the one buffer, see
+    "status", see kernels/dsl/status.py; 0: never). of: "input", "output" (in place: their places in the one buffer, see
     Collective.in_place) or a workspace's name.
     """
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.dtypes import NONE
+from kernels.dsl.status import STATUS_WORDS
+from kernels.numeric.dtypes import NONE
 from kernels.spec import Case, Launch, Workspace
-from kernels.status import STATUS_WORDS
 
 BATCH = 8
-"""The most ranks whose loads are issued together (kernels/peers.py), and the most vectors a thread takes at a time."""
+"""The most ranks whose loads are issued together (kernels/dsl/peers.py), and the most vectors a thread takes at a
+time."""
 
 ANY_SIZE = 1 << 62
 MAX_WORLD_SIZE = 72
@@ -80,7 +81,7 @@ class Tuning:
         return Launch(groups * min(max(wanted, 1), step.blocks // groups), step.threads)
 
     def workspaces(self, signals_per_block: int) -> tuple[Workspace, ...]:
-        """signals, and epochs[block], the block's own last one; status: see kernels/status.py."""
+        """signals, and epochs[block], the block's own last one; status: see kernels/dsl/status.py."""
         return (
             Workspace("signals", self.max_blocks * signals_per_block),
             Workspace("epochs", self.max_blocks),

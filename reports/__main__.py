@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from reports import bundle, study, table
 from reports.audit import command as audit
-from reports.record import Record
+from reports.numerics import study
+from reports.record import bundle
+from reports.record.record import Record
+from reports.table import table
 
 FORMATS = ("text", "markdown", "csv", "json")
 

@@ -13,11 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reports import table
-from reports.bundle import SUFFIX, digest, read, write_file
-from reports.compare import Section, split
-from reports.record import Record
-from reports.seal import MANIFEST, broken, seal, sealed
+from reports.record.bundle import SUFFIX, digest, read, write_file
+from reports.record.record import Record
+from reports.record.seal import MANIFEST, broken, seal, sealed
+from reports.table import table
+from reports.table.compare import Section, split
 
 PLACE = Path("reports") / "published"
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports import bundle
-from reports.record import Record, load
+from reports.record import bundle
+from reports.record.record import Record, load
 
 COMMAND_TAG, SERIES_TAG, SENT_TAG = "symlab.command", "symlab.series", "symlab.sent"
 """Tags of a run: its command's name; its series' name, "" of a command's run; which records were sent, "" until all

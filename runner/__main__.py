@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-    from runner.command import Command
-    from runner.compose import ComposedJob
-    from runner.joined import Leader
-    from runner.mistakes import RequestError
-    from runner.session import Tools
+    from runner.command.plan import Command
+    from runner.command.session import Tools
+    from runner.request.compose import ComposedJob
+    from runner.request_error import RequestError
+    from runner.world.launched import Leader
 
 
 ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> 
 
 
 def _answered(given: list[str], tools: Tools | None) -> int:
-    from runner.mistakes import RequestError
+    from runner.request_error import RequestError
 
     try:
         return _dispatch(given, tools)
@@ -58,13 +58,13 @@ def _wrong(error: RequestError) -> int:
 
 
 def _dispatch(given: list[str], tools: Tools | None) -> int:
-    from runner.mistakes import RequestError
-    from runner.options import parse_options
-    from runner.outer import find
+    from runner.request.options import parse_options
+    from runner.request_error import RequestError
+    from runner.world.launcher import find
 
     outer = find(os.environ)
     if given[:1] == ["replay"]:
-        from runner.replay import replay
+        from runner.replay.replay import replay
 
         if outer is not None:
             raise RequestError(f"a replay starts worlds of its own (replay), start it without {outer.launcher}")
@@ -73,7 +73,7 @@ def _dispatch(given: list[str], tools: Tools | None) -> int:
     if outer is None:
         return _answer(given, options, tools, None)
     # One of many processes that a launcher started: rank 0 alone speaks.
-    from runner.joined import Leader, follow
+    from runner.world.launched import Leader, follow
 
     if outer.rank > 0:
         looks = options.version or options.help or options.cfg or options.info
@@ -101,11 +101,11 @@ def _answer(given: list[str], options: argparse.Namespace, tools: Tools | None, 
         print(f"symlab {_version()}")
         return 0
     # Hydra takes a fifth of a second to import: after the options have been looked at.
-    from runner.compose import compose_jobs, hydra_over
+    from runner.request.compose import compose_jobs, hydra_over
 
     config_dir = Path(options.config_dir) if options.config_dir else None
     if options.help:
-        from runner.usage import usage
+        from runner.request.usage import usage
 
         print(usage(config_dir), end="")
         return 0
@@ -125,11 +125,11 @@ def _answer(given: list[str], options: argparse.Namespace, tools: Tools | None, 
 def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None) -> int:
     from dataclasses import replace
 
-    from reports.table import varying
-    from runner.command import prepare
-    from runner.console import Console
-    from runner.fabrics import joining
-    from runner.session import Tools, run_command
+    from reports.table.table import varying
+    from runner.command.console import Console
+    from runner.command.plan import prepare
+    from runner.command.session import Tools, run_command
+    from runner.world.fabrics import joining
 
     command = prepare(given, jobs, leader.outer if leader else None)
     if leader is not None:
@@ -144,7 +144,7 @@ def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, lea
 
 def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
-    from runner.cases import names_of, sizes_of
+    from runner.case.cases import names_of, sizes_of
 
     request = command.jobs[0].request
     algorithms = names_of(request)
@@ -170,7 +170,7 @@ def _counted(count: int, noun: str) -> str:
 
 def _show_configuration(options: argparse.Namespace) -> None:
     """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
-    from runner.compose import composed, plan_jobs
+    from runner.request.compose import composed, plan_jobs
 
     planned = plan_jobs(options.overrides, options.multirun)
     documents = [_document(composed(lines), options) for lines in planned]
@@ -186,7 +186,7 @@ def _document(config: DictConfig, options: argparse.Namespace) -> str:
     from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
-    from runner.mistakes import RequestError, first_line
+    from runner.request_error import RequestError, first_line
 
     with open_dict(config):
         shown = config.hydra if options.cfg == "hydra" else config

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernels.catalogue import SPECS
-from kernels.proofs import SIMULATOR, Proof, Tally, written
-from reports.bundle import read, write_file
-from reports.compare import device_text
-from reports.record import Record, Status
+from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
+from reports.record.bundle import read, write_file
+from reports.record.record import Record, Status
+from reports.table.compare import device_text
 
 
 class _Parser(argparse.ArgumentParser):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from memory.fabric import Disagreement, Executable, NoMulticast, Region, Traits
-from simulator.heaps import Allocation
+from simulator.memory.heaps import Allocation
 
 if TYPE_CHECKING:
     from simulator.world import SimulatedWorld

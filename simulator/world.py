@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.fabric import DeadlineExceeded, Deadlock, Disagreement, Executable, FabricError, PeerLost, Region
-from simulator.counters import Counters
 from simulator.fabric import SimulatorFabric, named
-from simulator.heaps import MAX_HEAP_BYTES, Allocation
-from simulator.machine import Batch, Scratch
-from simulator.schedule import Scheduler, waiting_report
-from simulator.space import Space
+from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
+from simulator.memory.space import Space
+from simulator.observe.counters import Counters
+from simulator.run.machine import Batch, Scratch
+from simulator.run.schedule import Scheduler, waiting_report
 
 MAX_WORLD_SIZE = 72
 

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from reports import bundle
-from runner.track import main as send
+from reports.record import bundle
+from runner.track.send import main as send
 from tests.browser import OPTIONS, executable
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 

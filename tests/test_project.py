@@ -119,14 +119,14 @@ def test_import_rules_hold() -> None:
     ("file", "line", "rule"),
     [
         ("memory/pool.py", "import kernels.spec", "runner knows everybody"),
-        ("simulator/parse.py", "import kernels.spec", "runner knows everybody"),
-        ("reports/record.py", "import torch", "reports read records"),
-        ("reports/record.py", "import memory.fabric", "reports read records"),
-        ("reports/record.py", "import mlflow", "only reports.tracked reads from it"),
-        ("reports/table.py", "import matplotlib", "only reports.figures imports matplotlib"),
+        ("simulator/ptx/parse.py", "import kernels.spec", "runner knows everybody"),
+        ("reports/record/record.py", "import torch", "reports read records"),
+        ("reports/record/record.py", "import memory.fabric", "reports read records"),
+        ("reports/record/record.py", "import mlflow", "only reports.tracked reads from it"),
+        ("reports/table/table.py", "import matplotlib", "only reports.figures imports matplotlib"),
         ("kernels/spec.py", "import cutlass", "import cutlass"),
-        ("runner/program.py", "import mlflow", "only runner.track writes to mlflow"),
-        ("runner/world.py", "import nvshmem.core", "only memory.nvshmem and memory.driver import nvshmem"),
+        ("runner/case/program.py", "import mlflow", "only runner.track.send writes to mlflow"),
+        ("runner/world/world.py", "import nvshmem.core", "only memory.nvshmem and memory.driver import nvshmem"),
         ("simulator/fabric.py", "import omegaconf", "only the runner reads configurations"),
     ],
 )
@@ -145,9 +145,9 @@ def test_each_import_rule_can_break(tmp_path: Path, file: str, line: str, rule: 
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("reports.record", {"torch", "numpy", "mlflow", "cutlass"}),
+        ("reports.record.record", {"torch", "numpy", "mlflow", "cutlass"}),
         ("runner.__main__", {"mlflow", "cutlass"}),
-        ("runner.program", {"mlflow", "cutlass", "hydra"}),
+        ("runner.case.program", {"mlflow", "cutlass", "hydra"}),
         ("simulator.fabric", {"mlflow", "cutlass", "hydra", "kernels", "runner"}),
         ("kernels.catalogue", {"mlflow", "cutlass", "hydra", "simulator"}),
     ],

@@ -1,15 +1,15 @@
 """all_gather/bulk: every rank's chunk goes through shared memory into all ranks' outputs, by bulk copies.
 
 When it wins: large chunks without multicast: each piece of a chunk is loaded once and stored to all ranks by one
-instruction each, so few threads keep all links busy (kernels/bulk.py). On 4 H200 push was faster at every size.
+instruction each, so few threads keep all links busy (kernels/dsl/bulk.py). On 4 H200 push was faster at every size.
 
 Memory: reads the own input, writes all outputs through peers' addresses, the next rank's first, so that no GPU is
 everyone's first target. Chunks are multiples of 16 bytes, so that input and output have the same 16-byte boundaries;
 where buffers begin between two of them, the elements at both ends of a chunk are copied one by one.
 
 Protocol: a barrier over ranks at entry (all outputs may be overwritten), one at exit (all chunks have arrived). Both
-block by block: kernels/signals.py says how they order payload, kernels/bulk.py how bulk copies fit in. In place is
-fine: a chunk's place in a rank's own output is its input, and is left alone.
+block by block: kernels/dsl/signals.py says how they order payload, kernels/dsl/bulk.py how bulk copies fit in. In place
+is fine: a chunk's place in a rank's own output is its input, and is left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning(
     (
@@ -39,7 +39,7 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.bulk import Stages, put_to
+    from kernels.dsl.bulk import Stages, put_to
 
     frame.arrive()
     stages = Stages(frame)

@@ -3,33 +3,33 @@
 When it wins: the smallest messages. Data takes one trip over the links, and that is all the time there is: nothing
 waits for a barrier before or after. Every rank stores its whole input n times, so the others overtake it soon.
 
-Memory: three inboxes of n rows in turn (kernels/inbox.py), 3 n times the message in symmetric memory. Each rank stores
-its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an element says that
-it has not come yet. Units of 16 bytes of the message, loaded and stored by elements where a buffer begins at no 16-byte
-boundary. The stores to peers begin with the next rank, so that no GPU is everyone's first target.
+Memory: three inboxes of n rows in turn (kernels/dsl/inbox.py), 3 n times the message in symmetric memory. Each rank
+stores its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an element
+says that it has not come yet. Units of 16 bytes of the message, loaded and stored by elements where a buffer begins at
+no 16-byte boundary. The stores to peers begin with the next rank, so that no GPU is everyone's first target.
 
-Protocol: a data half is its own flag; kernels/inbox.py says why that is sound, and what orders a bank's next use. While
-the data is under way a rank sets back the bank of the launch before. In place is fine: a unit of the output is written
-by the thread that stored that unit of the input to all inboxes, and everything it reduces comes from there.
+Protocol: a data half is its own flag; kernels/dsl/inbox.py says why that is sound, and what orders a bank's next use.
+While the data is under way a rank sets back the bank of the launch before. In place is fine: a unit of the output is
+written by the thread that stored that unit of the input to all inboxes, and everything it reduces comes from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits. A contribution of -0.0 counts as +0.0; sums
 that round to -0.0 stay so. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
-Precision and rounding: kernels/arithmetic.py.
+Precision and rounding: kernels/dsl/arithmetic.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels import slots
-from kernels.dtypes import FLOAT_REDUCTIONS, FLOATS
+from kernels.dsl import slots
+from kernels.dsl.status import DATA
 from kernels.family import address, peers, spec_with
+from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
 from kernels.spec import Case, KernelSpec, Workspace
-from kernels.status import DATA
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 BANKS = 3
 
@@ -56,7 +56,7 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.inbox import Inbox, Sentinel, Turn, exchange
+    from kernels.dsl.inbox import Inbox, Sentinel, Turn, exchange
 
     if frame.world_size == 1:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)

@@ -3,32 +3,32 @@
 When it wins: where lamport would, but for any data type and with every bit of the inputs kept: no value is spare, and
 nothing is set back. It moves twice the bytes.
 
-Memory: two inboxes of n rows in turn (kernels/inbox.py), 4 n times the message in symmetric memory. Each 16 bytes of
-the message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy atomic
-in the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not (it is
-four scalar ones), though NCCL's protocol of this name relies on it in hardware.
+Memory: two inboxes of n rows in turn (kernels/dsl/inbox.py), 4 n times the message in symmetric memory. Each 16 bytes
+of the message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy
+atomic in the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not
+(it is four scalar ones), though NCCL's protocol of this name relies on it in hardware.
 
-Protocol: no barrier; kernels/inbox.py says why that is sound, and what orders a bank's next use. The flag is twice the
-launch's epoch plus 1: never zero, as the inboxes begin, and never what the launch two before this one wrote. In place
-is fine: a unit of the output is written by the thread that stored that unit of the input to all inboxes, and everything
-it reduces comes from there.
+Protocol: no barrier; kernels/dsl/inbox.py says why that is sound, and what orders a bank's next use. The flag is twice
+the launch's epoch plus 1: never zero, as the inboxes begin, and never what the launch two before this one wrote. In
+place is fine: a unit of the output is written by the thread that stored that unit of the input to all inboxes, and
+everything it reduces comes from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits; nothing else is done to them. Precision and
-rounding: kernels/arithmetic.py.
+rounding: kernels/dsl/arithmetic.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels import slots
+from kernels.dsl import slots
+from kernels.dsl.status import DATA
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec, Workspace
-from kernels.status import DATA
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 BANKS = 2
 
@@ -48,7 +48,7 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.inbox import Flagged, Inbox, Turn, exchange
+    from kernels.dsl.inbox import Flagged, Inbox, Turn, exchange
 
     if frame.world_size == 1:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)

@@ -17,9 +17,9 @@ out; by PTX 8.6.1 only strong accesses are safe without it.) In place is refused
 while the switch reads it for slower ones.
 
 Numerics: the switch's. Order and, without `.acc::f32`, precision of the sum are its own; -0.0 may come out as 0.0. So
-there is no promise of bits, only of a bound (kernels/numerics.py), and equal bits on all ranks are to be expected,
-not promised. accumulator float32 asks for `.acc::f32` where the type is of 16 bits, float16 for `.acc::f16` where it is
-of 8; native asks for nothing. avg: the switch's sum times 1/n, in float32, here.
+there is no promise of bits, only of a bound (kernels/numeric/numerics.py), and equal bits on all ranks are to be
+expected, not promised. accumulator float32 asks for `.acc::f32` where the type is of 16 bits, float16 for `.acc::f16`
+where it is of 8; native asks for nothing. avg: the switch's sum times 1/n, in float32, here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning(
     (

@@ -32,7 +32,7 @@ from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning(
     (

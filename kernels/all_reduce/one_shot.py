@@ -8,13 +8,13 @@ loop; the elements before the first 16-byte boundary and after the last one by o
 [0, numel) is touched.
 
 Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that a peer
-still reads). Both block by block: kernels/signals.py says how they order payload. Payload itself is weak. In place is
-refused: a rank would overwrite its input while slower ones read it.
+still reads). Both block by block: kernels/dsl/signals.py says how they order payload. Payload itself is weak. In place
+is refused: a rank would overwrite its input while slower ones read it.
 
 Numerics: rank order 0, 1, .. n-1, on every rank, beginning with rank 0's contribution itself. So all ranks get the
-same bits. Precision and rounding: kernels/arithmetic.py.
+same bits. Precision and rounding: kernels/dsl/arithmetic.py.
 
-World sizes up to 8 have all loads of a vector under way before the first addition (kernels/peers.py), fewer ranks
+World sizes up to 8 have all loads of a vector under way before the first addition (kernels/dsl/peers.py), fewer ranks
 take more vectors at a time. The launch asks for one block an SM: without that ptxas, for the sake of occupancy, put
 the loads after the additions again (40 registers instead of 72, ptxas 13.0, 8 ranks, bfloat16).
 
@@ -40,7 +40,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 # Measured on 2 and 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16 with float32 sums, CUDA graphs, medians of
 # the slowest rank, with 256, 512 and 1024 threads, 1, 2 and 4 vectors at a time, 1 to 128 blocks; no run on 8 GPUs. 512

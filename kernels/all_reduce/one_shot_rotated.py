@@ -24,7 +24,7 @@ from kernels.tuning import Tuning
 if TYPE_CHECKING:
     import torch
 
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 
 def body(frame: Frame) -> None:

@@ -13,7 +13,7 @@ vector longer for the first ranks if they do not divide evenly; the elements aro
 and always pulled (shares.slice_owner says all that as data). Reads and writes go through peers' addresses, nothing
 outside [0, numel) is touched. Scratch, where pushed, is (n-1)/n of the buffer.
 
-Protocol: two barriers, block by block; kernels/signals.py says how they order payload. Payload itself is weak.
+Protocol: two barriers, block by block; kernels/dsl/signals.py says how they order payload. Payload itself is weak.
 - pull: one at entry (all inputs are written, all outputs may be overwritten), one at exit (all outputs are complete).
 - push: one between the halves (block b of all ranks has pushed what block b of this rank adds; a rank that got there
   has begun, so its output may be overwritten), one at exit (all outputs are complete, and all scratch is read).
@@ -23,7 +23,7 @@ pushes it has read it.
 
 Numerics: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner), so that no GPU is
 everyone's first target; loads and stores go in that order too. One owner an element, so all ranks get the same bits,
-pulled or pushed. Precision and rounding: kernels/arithmetic.py.
+pulled or pushed. Precision and rounding: kernels/dsl/arithmetic.py.
 
 The launch asks for one block an SM: without that ptxas, for the sake of occupancy, moved the loads back between the
 additions (32 registers, four loads in flight at most; with it 120 registers and all 16; ptxas 13.0, 8 ranks,
@@ -40,9 +40,9 @@ from kernels.spec import Case, KernelSpec, Workspace
 from kernels.tuning import BATCH, Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
-    from kernels.peers import Peers
-    from kernels.traverse import Span
+    from kernels.dsl.frame import Frame
+    from kernels.dsl.peers import Peers
+    from kernels.dsl.traverse import Span
 
 WORDS_PER_VECTOR = shares.VECTOR_BYTES // 4
 

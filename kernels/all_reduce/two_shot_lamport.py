@@ -3,26 +3,26 @@
 When it wins: between lamport, whose traffic grows with the number of ranks, and two_shot, whose two barriers stop
 counting as the buffer grows. Each GPU sends and receives (n-1)/n of the buffer twice, like two_shot.
 
-Memory: the message's units of 16 bytes (kernels/inbox.py) are divided into contiguous slices in rank order, one unit
-longer for the first ranks if they do not divide evenly; the last unit may be cut short. Two inboxes, three banks each:
-"contributions" has a row for each other rank, of the longest slice; "results" one for the message. Together six times
-the message in symmetric memory. Results can't go into outputs straight away: what is there could be anything, and so
-says nothing of whether a result has come. Blocks are shared out among the ranks that they exchange slices with, so that
-all links are busy at once.
+Memory: the message's units of 16 bytes (kernels/dsl/inbox.py) are divided into contiguous slices in rank order, one
+unit longer for the first ranks if they do not divide evenly; the last unit may be cut short. Two inboxes, three banks
+each: "contributions" has a row for each other rank, of the longest slice; "results" one for the message. Together six
+times the message in symmetric memory. Results can't go into outputs straight away: what is there could be anything, and
+so says nothing of whether a result has come. Blocks are shared out among the ranks that they exchange slices with, so
+that all links are busy at once.
 
 Protocol: a rank stores its contribution to each other slice to the slice's owner. As an owner it polls for the others',
 reduces, stores the result to all others and into its own output. Then it polls for the other slices' results and copies
-them. A data half is its own flag; kernels/inbox.py says why that is sound, and what orders a bank's next use. While the
-first data is under way both inboxes' banks of the launch before are set back. Blocks wait for other blocks' stores, of
-this rank's launch, too, in a circle over ranks: all must be live at once, as for any barrier.
-In place is fine: a unit is overwritten with its result, which is made of this rank's contribution and so can't have
-come before that was read; the own slice's by the thread that read it. This rests on the dependency of the data alone:
-PTX orders nothing between that load and the store of another thread.
+them. A data half is its own flag; kernels/dsl/inbox.py says why that is sound, and what orders a bank's next use. While
+the first data is under way both inboxes' banks of the launch before are set back. Blocks wait for other blocks' stores,
+of this rank's launch, too, in a circle over ranks: all must be live at once, as for any barrier. In place is fine: a
+unit is overwritten with its result, which is made of this rank's contribution and so can't have come before that was
+read; the own slice's by the thread that read it. This rests on the dependency of the data alone: PTX orders nothing
+between that load and the store of another thread.
 
 Numerics: as two_shot: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner). One owner
 an element, so all ranks get the same bits. A contribution of -0.0 counts as +0.0, and so does a result that rounds to
 it, on its owner, too. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
-Precision and rounding: kernels/arithmetic.py.
+Precision and rounding: kernels/dsl/arithmetic.py.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernels import shares, slots
-from kernels.dtypes import FLOAT_REDUCTIONS, FLOATS
+from kernels import shares
+from kernels.dsl import slots
+from kernels.dsl.status import DATA, RESULT
 from kernels.family import address, peers, spec_with
+from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
 from kernels.spec import Case, KernelSpec, Workspace
-from kernels.status import DATA, RESULT
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     import torch
 
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 BANKS = 3
 
@@ -77,8 +78,8 @@ class Halves:
     """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
 
     def __init__(self, frame: Frame) -> None:
-        from kernels.inbox import Inbox, Sentinel, Turn
-        from kernels.messages import Message
+        from kernels.dsl.inbox import Inbox, Sentinel, Turn
+        from kernels.dsl.messages import Message
 
         self.frame = frame
         self.turn = turn = Turn(frame, frame.choice("banks"))

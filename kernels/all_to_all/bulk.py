@@ -1,7 +1,7 @@
 """all_to_all/bulk: every rank's chunks go through shared memory into the outputs of their ranks, by bulk copies.
 
-When it wins: large chunks: one thread a block keeps its link busy (kernels/bulk.py). On 4 H200 push was faster at every
-size.
+When it wins: large chunks: one thread a block keeps its link busy (kernels/dsl/bulk.py). On 4 H200 push was faster at
+every size.
 
 Memory: reads the own input, writes all outputs through peers' addresses. Blocks are shared out among the ranks that
 they write to, so that all links are busy at once, each rank beginning with its next, so that no GPU is everyone's first
@@ -9,8 +9,9 @@ target. Chunks are multiples of 16 bytes, so that both places of a chunk have th
 begin between two of them, the elements at both ends of a chunk are copied one by one.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
-payload, kernels/bulk.py how bulk copies fit in. In place is refused: a chunk would be overwritten before it is sent.
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, kernels/dsl/bulk.py how bulk copies fit in. In place is refused: a chunk would be overwritten before it
+is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning(
     (
@@ -40,7 +41,7 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.bulk import Stages, put_to
+    from kernels.dsl.bulk import Stages, put_to
 
     frame.arrive()
     stages = Stages(frame)

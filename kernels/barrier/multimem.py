@@ -22,7 +22,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 
 def body(frame: Frame) -> None:

@@ -17,7 +17,7 @@ from kernels.spec import Case, KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a thread for each of 72 ranks"),))
 

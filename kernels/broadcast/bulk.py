@@ -2,16 +2,16 @@
 
 When it wins: large buffers without multicast: as two_shot the root's links carry the buffer once, and every other
 rank's as well; each piece is loaded from the root by one instruction and stored to each rank by another
-(kernels/bulk.py). On 4 H200 it was level with two_shot from 16 MiB on, slower below.
+(kernels/dsl/bulk.py). On 4 H200 it was level with two_shot from 16 MiB on, slower below.
 
 Memory: the vectors between the first and last 16-byte boundary are divided into contiguous slices, one a rank
 (kernels/shares.py); the elements around them are the root's, one by one. Reads the root's input and writes all outputs
 through peers' addresses. Input and output begin equally far from a 16-byte boundary, so that they have the same ones.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
-payload, kernels/bulk.py how bulk copies fit in. In place the root's buffer is not stored to: it holds the result, and
-others may still read it.
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, kernels/dsl/bulk.py how bulk copies fit in. In place the root's buffer is not stored to: it holds the
+result, and others may still read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning(
     (
@@ -40,7 +40,7 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.bulk import Stages, put_to
+    from kernels.dsl.bulk import Stages, put_to
 
     frame.arrive()
     stages = Stages(frame)

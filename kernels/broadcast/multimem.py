@@ -21,7 +21,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 TUNING = Tuning(
     (

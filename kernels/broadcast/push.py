@@ -6,8 +6,8 @@ Memory: reads the root's input, writes all outputs through peers' addresses. The
 ranks that they write to, so that all links are busy at once. Vectors are aligned at the target.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
-payload, which itself is weak. In place is fine: the root leaves its buffer alone.
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, which itself is weak. In place is fine: the root leaves its buffer alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
 # slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.

@@ -7,11 +7,11 @@ it.
 Memory: the root reads all inputs through peers' addresses and writes its own output. No other rank's output is touched.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
-payload, which itself is weak. In place is fine: nobody but the root reads its input, and each thread reads what it
-overwrites first.
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, which itself is weak. In place is fine: nobody but the root reads its input, and each thread reads what
+it overwrites first.
 
-Numerics: the root begins with the next rank and ends with itself. Precision and rounding: kernels/arithmetic.py.
+Numerics: the root begins with the next rank and ends with itself. Precision and rounding: kernels/dsl/arithmetic.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
 # slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.

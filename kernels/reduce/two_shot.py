@@ -8,11 +8,11 @@ elements around them are the last rank's (shares.slice_owner says all that as da
 root's output through peers' addresses.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
-payload, which itself is weak. In place is fine: an element of the root's buffer is overwritten by its owner only, by
-one thread, after what reads it.
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, which itself is weak. In place is fine: an element of the root's buffer is overwritten by its owner only,
+by one thread, after what reads it.
 
-Numerics: the owner begins with the next rank and ends with itself. Precision and rounding: kernels/arithmetic.py.
+Numerics: the owner begins with the next rank and ends with itself. Precision and rounding: kernels/dsl/arithmetic.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
 # slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.

@@ -5,9 +5,9 @@ When it wins: nearly always: a store crosses the links once, a load's request ta
 Memory: reads the own input, writes the next rank's output through its address. Vectors are aligned at the target.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/signals.py says how they order
-payload, which itself is weak. All ranks take part in both, not only neighbours: what a launch means for memory does not
-depend on who is whose neighbour. In place is refused: an input would be overwritten before it is sent.
+outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, which itself is weak. All ranks take part in both, not only neighbours: what a launch means for memory
+does not depend on who is whose neighbour. In place is refused: an input would be overwritten before it is sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
-    from kernels.frame import Frame
+    from kernels.dsl.frame import Frame
 
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
 # slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.

@@ -14,7 +14,7 @@ from typing import Any
 
 from reports.audit.items import Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material
-from reports.record import Record
+from reports.record.record import Record
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
 _INTERRUPTED = 128

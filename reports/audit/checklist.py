@@ -17,8 +17,8 @@ from reports.audit import kept, measured, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, counted
 from reports.audit.material import Material
-from reports.record import Record
-from reports.sheet import Line, Sheet
+from reports.record.record import Record
+from reports.table.sheet import Line, Sheet
 
 CHECKS: tuple[Callable[[Material], Item], ...] = (
     origin.configuration,

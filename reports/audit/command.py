@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from reports import bundle, sheet
 from reports.audit.statistics import parse_band
-from reports.record import Record
+from reports.record import bundle
+from reports.record.record import Record
+from reports.table import sheet
 
 FORMATS = ("text", "markdown", "json")
 

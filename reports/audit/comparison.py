@@ -20,8 +20,8 @@ from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
 from reports.audit.statistics import BAND, Judgement, Speed, checked_band, judge, not_comparable, world_medians
-from reports.record import Record
-from reports.sheet import Sheet
+from reports.record.record import Record
+from reports.table.sheet import Sheet
 
 VERIFIED, FINDING, NOT_AUDITABLE = 0, 1, 2
 """Exit codes."""

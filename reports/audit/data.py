@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reports.audit.statistics import world_of
-from reports.record import Check, Record, Status
-from reports.text import number, reason_of
+from reports.record.record import Check, Record, Status
+from reports.table.text import number, reason_of
 
 _OF_BITS = frozenset({"bytes", "bitwise", "bitwise_fold"})
 """Methods of a check by which an output has the reference's bits."""

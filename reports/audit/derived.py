@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports import bundle, publish, table
+from reports import publish
 from reports.audit.items import Outcome, Point, counted, verified_or
 from reports.audit.material import Material, verdict_beside
+from reports.record import bundle
+from reports.table import table
 
 _NAMES = frozenset(
     (

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.record import Record
-from reports.sheet import Line, Sheet
+from reports.record.record import Record
+from reports.table.sheet import Line, Sheet
 
 PASSING = re.compile(
     r"environment\.(capture_s|not_captured|.*\.not_captured|.*\.load|.*\.process|variables\.withheld|git\.kept_diff)(\.|$)"

@@ -11,10 +11,10 @@ from reports.audit.asked import ended, jobs
 from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, verdict_beside
-from reports.bundle import record_files
-from reports.record import Status
-from reports.seal import MANIFEST, faults
-from reports.text import reason_of
+from reports.record.bundle import record_files
+from reports.record.record import Status
+from reports.record.seal import MANIFEST, faults
+from reports.table.text import reason_of
 
 
 def counts(material: Material) -> Item:

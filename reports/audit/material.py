@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.statistics import world_of
-from reports.bundle import VERDICT_NAME
-from reports.record import Record
+from reports.record.bundle import VERDICT_NAME
+from reports.record.record import Record
 
 COMMAND_NAME = "command.json"
 """Beside the records of a command: what it was asked for, and how it ended."""
@@ -20,8 +20,8 @@ COMMAND_NAME = "command.json"
 @dataclass(frozen=True)
 class Material:
     """One set. places are the files, folders and bundles that it was read from, none for records from elsewhere. again
-    is what the worker answered (see runner/again.py), or None and problem says why. source names where records come
-    from that are not from files."""
+    is what the worker answered (see runner/audit_worker.py), or None and problem says why. source names where records
+    come from that are not from files."""
 
     records: tuple[Record, ...]
     places: tuple[Path, ...] = ()

@@ -9,8 +9,8 @@ from reports.audit import derived
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, values_at
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
-from reports.compare import is_baseline, limits
-from reports.record import Check, Record, Status
+from reports.record.record import Check, Record, Status
+from reports.table.compare import is_baseline, limits
 
 _PLACES = {1: "tenths", 2: "hundredths"}
 """Decimal places that no sample is expected to end at: events give milliseconds in binary, which calls divide."""

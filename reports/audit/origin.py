@@ -13,7 +13,7 @@ from reports.audit.differences import differences
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
 from reports.audit.statistics import world_of
-from reports.record import Record
+from reports.record.record import Record
 
 SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")
 """Beginnings of names: what must be the same in all worlds of a case, or figures over them mean nothing."""

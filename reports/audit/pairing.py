@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.audit.statistics import world_of
-from reports.compare import device_text, setup_text
-from reports.record import Record
+from reports.record.record import Record
+from reports.table.compare import device_text, setup_text
 
 
 @dataclass(frozen=True, slots=True)

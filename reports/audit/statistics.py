@@ -33,7 +33,7 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
-from reports.record import Record
+from reports.record.record import Record
 
 BAND = 0.02
 """Changes within 2 % do not matter, unless somebody says otherwise."""

@@ -10,9 +10,9 @@ from reports.audit import differences
 from reports.audit.data import Data
 from reports.audit.pairing import Pair
 from reports.audit.statistics import Speed, world_medians
-from reports.compare import heading
-from reports.sheet import Line, Sheet
-from reports.text import size_text
+from reports.table.compare import heading
+from reports.table.sheet import Line, Sheet
+from reports.table.text import size_text
 
 if TYPE_CHECKING:
     from reports.audit.comparison import Compared, Comparison

@@ -1,4 +1,4 @@
-"""Starts the worker that makes again what records say was asked for: runner/again.py, in a process of its own.
+"""Starts the worker that makes again what records say was asked for: runner/audit_worker.py, in a process of its own.
 
 Reports know neither Hydra nor torch, which composing configurations and making inputs need.
 """
@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports.codec import encoded
-from reports.record import Record
+from reports.record.codec import encoded
+from reports.record.record import Record
 
-MODULE = "runner.again"
+MODULE = "runner.audit_worker"
 
 PATIENCE_S = 600.0
 """How long the worker may take. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""

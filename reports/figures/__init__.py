@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports import accuracy
-from reports.bundle import digest, write_file
 from reports.figures import curves, distribution, numerics, study
 from reports.figures.curves import drawable as drawable
 from reports.figures.style import look as look
 from reports.figures.style import rendered
-from reports.record import Record
-from reports.study import Series
+from reports.numerics import accuracy
+from reports.numerics.study import Series
+from reports.record.bundle import digest, write_file
+from reports.record.record import Record
 
 SUFFIXES = (".svg", ".png")
 

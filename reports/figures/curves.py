@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
-from reports.compare import LIMIT_LABEL, Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
 from reports.figures import style
-from reports.record import Record
+from reports.record.record import Record
+from reports.table.compare import LIMIT_LABEL, Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
 
 WIDTH_IN, ROW_IN, TITLE_IN = 11.0, 3.7, 0.45
 

@@ -17,11 +17,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from reports.compare import Row, Section, rows
 from reports.figures import style
-from reports.spread import samples_us
-from reports.text import size_text
-from reports.timing import percentile
+from reports.record.timing import percentile
+from reports.table.compare import Row, Section, rows
+from reports.table.spread import samples_us
+from reports.table.text import size_text
 
 WIDTH_IN, ROW_IN = 11.0, 3.1
 

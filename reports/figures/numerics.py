@@ -11,9 +11,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports.accuracy import Group
 from reports.figures import style
-from reports.study import Measure
+from reports.numerics.accuracy import Group
+from reports.numerics.study import Measure
 
 WIDTH_IN, ROW_IN = 11.0, 3.3
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.figures import style
-from reports.study import Measure, Series, measures_of
+from reports.numerics.study import Measure, Series, measures_of
 
 COLUMN_IN, ROW_IN, TITLE_IN = 4.2, 2.9, 0.45
 

@@ -23,8 +23,8 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from reports.compare import LIBRARY
-from reports.text import size_text
+from reports.table.compare import LIBRARY
+from reports.table.text import size_text
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"),

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from reports import apart
-from reports.accuracy import Group
-from reports.compare import LIMIT_LABEL, Row
+from reports import second_process
 from reports.html.parts import Legend, Notes, Pictures
-from reports.study import Measure, Series, measures_of
+from reports.numerics.accuracy import Group
+from reports.numerics.study import Measure, Series, measures_of
+from reports.table.compare import LIMIT_LABEL, Row
 
 MOST = 150
 """So many axes a page has at most. They take a tenth of a second each."""
@@ -59,10 +59,10 @@ class Album:
         return tuple(self._swatches.values())
 
     def drawn(self, is_alone: bool = False) -> dict[str, str]:
-        """All that was ordered, as <svg> elements by their keys. is_alone: see apart.started."""
+        """All that was ordered, as <svg> elements by their keys. is_alone: see second_process.started."""
         keys = list(self._orders)
         cut = len(keys) // 2 if is_alone and len(keys) >= MANY else len(keys)
-        others = apart.started(partial(self._draw, keys[cut:]), is_alone and cut < len(keys))
+        others = second_process.started(partial(self._draw, keys[cut:]), is_alone and cut < len(keys))
         return self._draw(keys[:cut]) | others()
 
     def curves(self, heading: str, judged: Sequence[Row], limit: float | None) -> list[Legend | Pictures]:

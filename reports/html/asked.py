@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.html.parts import Block, Code, Facts, Fold, Heading, Notes, Part, Table
-from reports.record import Record
-from reports.sheet import Line, Sheet
+from reports.record.record import Record
+from reports.table.sheet import Line, Sheet
 
 _OWN = ("records", "cache_dir", "track", "deadline_s")
 """Keys that may differ between commands that ask for the same."""

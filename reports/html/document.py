@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from reports import apart, table
-from reports.compare import is_simulated
+from reports import second_process
 from reports.html import asked, measured, outcomes, ran, surroundings
 from reports.html.album import MOST as MOST_PICTURES
 from reports.html.album import Album
 from reports.html.parts import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
-from reports.record import Record
-from reports.sheet import Sheet
+from reports.record.record import Record
+from reports.table import table
+from reports.table.compare import is_simulated
+from reports.table.sheet import Sheet
 
 MANY = 1000
 """So many records are worth a second process."""
@@ -52,7 +53,7 @@ def page(
     """
     if not records:
         raise ValueError("a report needs at least one record")
-    digests = apart.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
+    digests = second_process.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
     parts = _parts(records, audit, album)
     figures, svgs = _json(table.values(records)), album.drawn(is_alone)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports import spread, table, timed
-from reports.compare import Row, Section, limit_gbps, rows, split
 from reports.html.album import HOW_TO_READ, Album
 from reports.html.parts import Block, Fold, Heading, Notes, Part, Table
-from reports.record import Record, Status
-from reports.sheet import Line, Sheet
+from reports.record.record import Record, Status
+from reports.table import spread, table, timed_table
+from reports.table.compare import Row, Section, limit_gbps, rows, split
+from reports.table.sheet import Line, Sheet
 
 _GLANCE = (
     *("section", "sizes", "contenders", "faster at", "best ours/base", "worst ours/base", "peak busbw (GB/s)"),
@@ -26,10 +26,10 @@ def part(records: Sequence[Record], album: Album) -> Part | None:
     numbers = table.notes(
         [record for section in sections for record in section.records if record.status is not Status.REFUSED]
     )
-    sheets = timed.long(sections, numbers)
+    sheets = timed_table.long(sections, numbers)
     blocks: list[Block] = [_glance(sections, judged)] if len(sections) > 1 else []
     said = [f"[{index}] {reason}" for reason, index in numbers.items()]
-    blocks.append(Notes((*said, *timed.captions(sections))))
+    blocks.append(Notes((*said, *timed_table.captions(sections))))
     blocks.append(Fold("How to read the pictures", (Notes(HOW_TO_READ),)))
     for number, (section, some, sheet) in enumerate(zip(sections, judged, sheets, strict=True), start=1):
         blocks.append(Heading(anchor(number), section.heading))

@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from reports import accuracy, study, table
-from reports.compare import device_text, heading, is_simulated, split
 from reports.html.album import DASHES, Album
 from reports.html.parts import Block, Facts, Heading, Notes, Part, Table
-from reports.record import Record, Status
-from reports.sheet import Line, Sheet
-from reports.text import reason_of, size_text
+from reports.numerics import accuracy, study
+from reports.record.record import Record, Status
+from reports.table import table
+from reports.table.compare import device_text, heading, is_simulated, split
+from reports.table.sheet import Line, Sheet
+from reports.table.text import reason_of, size_text
 
 _BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from reports.sheet import Line, Sheet
-from reports.timed import BEST
+from reports.table.sheet import Line, Sheet
+from reports.table.timed_table import BEST
 
 SIGNS = {
     "PASSED": "✓",

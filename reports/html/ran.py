@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reports.compare import device_text
 from reports.html.asked import yaml_text
 from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
-from reports.record import FabricInfo, KernelInfo, Record
-from reports.sheet import Line, Sheet
-from reports.text import size_text
+from reports.record.record import FabricInfo, KernelInfo, Record
+from reports.table.compare import device_text
+from reports.table.sheet import Line, Sheet
+from reports.table.text import size_text
 
 SHORT = 12
 """So many digits of a digest are shown; the part Digests has them in full."""

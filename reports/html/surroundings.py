@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reports import bundle
 from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
 from reports.html.ran import short, titles
-from reports.record import Record
-from reports.sheet import Line, Sheet
-from reports.text import size_text
+from reports.record import bundle
+from reports.record.record import Record
+from reports.table.sheet import Line, Sheet
+from reports.table.text import size_text
 
 _VOLATILE = frozenset({"capture_s"})
 """Keys that say nothing of a machine."""

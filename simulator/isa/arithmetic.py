@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from simulator.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, ufunc_builder, value_builder
+from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 

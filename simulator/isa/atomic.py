@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator import numbers
-from simulator.ir import Instruction, Register
 from simulator.isa.memory import ORDER, address_reader, check_order, element_type
 from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, fill, operation
+from simulator.number import numbers
+from simulator.ptx.ir import Instruction, Register
 
 _INTEGER_OPERATIONS: dict[str, Any] = {
     "add": np.add,

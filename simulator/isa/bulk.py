@@ -1,7 +1,7 @@
 """Bulk copies between global and shared memory (cp.async.bulk), the mbarriers that count them, and their fences.
 
-What a copy does after its issue is in simulator/copies.py. Waiting for a group ends a basic block: the machine keeps
-the lanes there.
+What a copy does after its issue is in simulator/run/copies.py. Waiting for a group ends a basic block: the machine
+keeps the lanes there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from simulator.copies import LAG_STEPS, Copy
-from simulator.groups import ids_of
-from simulator.ir import Instruction, Operand, Register
 from simulator.isa.memory import address_reader, shared_reader
 from simulator.isa.registry import Binder, Frame, Lanes, Run, UnknownInstruction, fill, operation
-from simulator.mbarriers import MAX_COUNT, MBarrier
-from simulator.space import LaneFault
+from simulator.memory.space import LaneFault
+from simulator.ptx.ir import Instruction, Operand, Register
+from simulator.run.copies import LAG_STEPS, Copy
+from simulator.run.groups import ids_of
+from simulator.run.mbarriers import MAX_COUNT, MBarrier
 
 UNIT_BYTES = 16
 """Addresses and sizes of bulk copies are multiples of it."""

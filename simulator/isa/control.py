@@ -5,8 +5,8 @@ Kept in a table like the others, so that an unknown form of them stops as every 
 
 from __future__ import annotations
 
-from simulator.ir import Instruction
 from simulator.isa.registry import Binder, Frame, Run, operation
+from simulator.ptx.ir import Instruction
 
 
 @operation(

@@ -1,7 +1,7 @@
 """Conversions between types, and between address spaces.
 
 Those to 8-bit floats exist with .satfinite only: beyond the largest finite value, infinity included, comes that value
-(simulator/float8.py).
+(simulator/number/float8.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator import float8, numbers
-from simulator.ir import Instruction
 from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, value_builder
+from simulator.number import float8, numbers
+from simulator.ptx.ir import Instruction
 
 _INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator import numbers
-from simulator.ir import Instruction
 from simulator.isa.arithmetic import COMPARE, comparison
 from simulator.isa.registry import DTYPES, Binder, Frame, Run, operation, ufunc_builder, value_builder
+from simulator.number import numbers
+from simulator.ptx.ir import Instruction
 
 _ARITHMETIC: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator.ir import Address, Instruction, Register, Symbol, Vector
 from simulator.isa.registry import DTYPES, TYPES, Binder, Frame, Lanes, Run, UnknownInstruction, fill, operation
-from simulator.space import LaneFault
+from simulator.memory.space import LaneFault
+from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
 ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
 """Memory order and scope. The simulator runs one step after another, so all of them hold; observers see them."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from simulator.float8 import FLOATS8
-from simulator.ir import Instruction
 from simulator.isa.atomic import serve
 from simulator.isa.memory import ORDER, address_reader, check_order, element_type, extend, rows_of, slots_of
 from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, UnknownInstruction, operation
 from simulator.isa.switch import INTEGER, add_once, combine, element_of
+from simulator.number.float8 import FLOATS8
+from simulator.ptx.ir import Instruction
 
 FP8_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
 """The .target lines under which multimem has 8-bit floats."""

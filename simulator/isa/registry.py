@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from memory.fabric import DeviceFault
-from simulator.ir import Instruction, Operand
-from simulator.space import View
+from simulator.memory.space import View
+from simulator.ptx.ir import Instruction, Operand
 
 Lanes = npt.NDArray[Any]
 Run = Callable[["Frame"], None]

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator import numbers
-from simulator.float8 import FLOATS8, Float8
 from simulator.isa.floats import INFINITY
 from simulator.isa.registry import DTYPES, Lanes
+from simulator.number import numbers
+from simulator.number.float8 import FLOATS8, Float8
 
 INTEGER: dict[str, Any] = {
     "add": np.add,

@@ -35,14 +35,14 @@ def first_captures() -> list[float]:
 
 def parts() -> dict[str, float]:
     """Median milliseconds of each part."""
-    from runner import gpus, machine, packages, repository
+    from runner.environment import gpus, host, packages, repository
 
     calls = {
         "git": lambda: repository.git(ROOT, {}),
         "digests of sources": lambda: repository.source_digests(ROOT),
         "packages": packages.installed,
         "torch's build": lambda: packages.torch_build({}),
-        "host": lambda: machine.host({}),
+        "host": lambda: host.host({}),
         "GPUs": lambda: gpus.gpus({}),
     }
     found = {}

@@ -22,8 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from reports import bundle, html  # noqa: E402
-from reports.record import Record  # noqa: E402
+from reports import html  # noqa: E402
+from reports.record import bundle  # noqa: E402
+from reports.record.record import Record  # noqa: E402
 from tests.reports.synthetic import KIB, record  # noqa: E402
 
 COUNT = 10_000

@@ -32,9 +32,9 @@ def simulated(size_bytes: int) -> tuple[float, int]:
     from kernels.catalogue import find
     from kernels.compile import executable
     from kernels.spec import Case
-    from runner.program import Plan, run_case
-    from runner.threads import ThreadWorld
-    from simulator import schedule
+    from runner.case.program import Plan, run_case
+    from runner.world.threads import ThreadWorld
+    from simulator.run import schedule
 
     spent: list[float] = []
     original = schedule.Scheduler.run

@@ -18,9 +18,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reports import tracked
-from reports.record import Record
-from runner.entries import Kept, metrics_of, parameters_of, series_tags
-from runner.track import CommandRun
+from reports.record.record import Record
+from runner.track.names import Kept, metrics_of, parameters_of, series_tags
+from runner.track.send import CommandRun
 from tests.reports.synthetic import KIB, record
 
 SERIES, SIZES = 100, tuple(KIB << power for power in range(0, 12, 2))

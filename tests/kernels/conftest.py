@@ -12,7 +12,7 @@ import pytest
 
 from kernels.catalogue import collective
 from kernels.compile import executable
-from kernels.dtypes import NONE
+from kernels.numeric.dtypes import NONE
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
 

@@ -20,11 +20,11 @@ import numpy.typing as npt
 import torch
 
 from kernels import catalogue
-from kernels.dtypes import DTYPES, FLOATS
+from kernels.numeric.dtypes import DTYPES, FLOATS
 from kernels.spec import Case, Collective, KernelSpec, Parameter
 from memory.fabric import Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
-from simulator.space import MULTICAST, TAG, Access, Space
+from simulator.memory.space import MULTICAST, TAG, Access, Space
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 GUARD_BYTES = 256

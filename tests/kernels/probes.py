@@ -16,14 +16,14 @@ import numpy.typing as npt
 import torch
 from kernels_launching import StoreCounts, pattern
 
-from kernels import device
-from kernels.arithmetic import Reduction
-from kernels.dtypes import ACCUMULATORS, ARITHMETIC, accumulators_of, reductions_of
+from kernels.dsl import device
+from kernels.dsl.arithmetic import Reduction
+from kernels.dsl.frame import Frame
+from kernels.dsl.peers import reduced
+from kernels.dsl.status import STATUS_WORDS
 from kernels.family import address, spec_with
-from kernels.frame import Frame
-from kernels.peers import reduced
+from kernels.numeric.dtypes import ACCUMULATORS, ARITHMETIC, accumulators_of, reductions_of
 from kernels.spec import Case, KernelSpec
-from kernels.status import STATUS_WORDS
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from simulator.world import SimulatedWorld, SimulatorOptions

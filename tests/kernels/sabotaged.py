@@ -62,7 +62,7 @@ KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
 """All of the catalogue, and the pushed two_shot, with small launches: what loses barriers, and is right with them."""
 
 POLLED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/two_shot_lamport")
-"""Kernels that poll inboxes instead; tests/kernels/test_inbox.py has what else can be wrong with them."""
+"""Kernels that poll inboxes instead; tests/kernels/dsl/test_inbox.py has what else can be wrong with them."""
 
 OTHER_BARRIERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(POLLED, ()),

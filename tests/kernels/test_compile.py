@@ -81,7 +81,9 @@ def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> Non
     assert found.name == "all_reduce/one_shot"
     assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', found.ptx, flags=re.MULTILINE)
-    assert {"kernels/work.py", "kernels/peers.py", "kernels/frame.py", "kernels/signals.py"} <= set(files)
+    assert {"kernels/dsl/work.py", "kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/signals.py"} <= set(
+        files
+    )
     assert set(files) <= set(one_shot.SPEC.sources)
     assert ".loc\t" in found.ptx
 
@@ -140,7 +142,7 @@ def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
     executable(spec, case_of(world_size=2), "sm_90a", cache)
     edited = tmp_path / "kernels" / "arithmetic.py"
     edited.write_text(edited.read_text() + "# edited\n")
-    with pytest.raises(RuntimeError, match="kernels/arithmetic.py changed while this process was running"):
+    with pytest.raises(RuntimeError, match="kernels/dsl/arithmetic.py changed while this process was running"):
         executable(spec, case_of(world_size=3), "sm_90a", cache)
     assert len(list(cache.iterdir())) == 1
 
@@ -231,5 +233,5 @@ def test_paths_become_relative() -> None:
         '\t.file\t3 "/home/somebody/kernel.py"',
     ]
     assert with_relative_paths("\n".join(lines)) == "\n".join(
-        ['\t.file\t1 "kernels/device.py"', '\t.file\t2 "cutlass/cute/arch/x.py"', '\t.file\t3 "kernel.py"']
+        ['\t.file\t1 "kernels/dsl/device.py"', '\t.file\t2 "cutlass/cute/arch/x.py"', '\t.file\t3 "kernel.py"']
     )

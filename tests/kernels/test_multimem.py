@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kernels.catalogue import SPECS
-from kernels.dtypes import ALL, ARITHMETIC, FLOAT8, accumulators_of, reductions_of
 from kernels.multimem import (
     ACTIONS,
     BITS,
@@ -24,6 +23,7 @@ from kernels.multimem import (
     refuses_multimem,
     store_form,
 )
+from kernels.numeric.dtypes import ALL, ARITHMETIC, FLOAT8, accumulators_of, reductions_of
 from kernels.spec import Case
 
 OPERATIONS = ("add", "min", "max", "and", "or", "xor")

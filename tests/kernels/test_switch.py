@@ -8,8 +8,8 @@ import pytest
 from kernels_launching import count_opcodes
 
 from kernels.catalogue import SPECS, collective, find
-from kernels.dtypes import ARITHMETIC, FLOAT8, accumulators_of, reductions_of
 from kernels.multimem import SIGNAL, refuses_multimem
+from kernels.numeric.dtypes import ARITHMETIC, FLOAT8, accumulators_of, reductions_of
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Executable, Traits
 

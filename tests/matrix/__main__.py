@@ -19,7 +19,7 @@ from rich.table import Table
 
 from kernels import catalogue
 from kernels.compile import source_digest
-from kernels.proofs import SIMULATOR, Proof, Tally, written
+from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, sample
 from tests.matrix.running import ROOT, Outcome, cores, in_processes
 

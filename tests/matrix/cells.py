@@ -1,7 +1,7 @@
 """The matrix of all that the catalogue could be asked, as cases: whole, or a sample that covers every pair of its axes.
 
-A cell is a kernel with a dtype, an accumulator and a reduction that belong together (kernels/dtypes.py); each is run on
-every world size with every kind of input, placement, shape and root. What a kernel refuses is a cell, too.
+A cell is a kernel with a dtype, an accumulator and a reduction that belong together (kernels/numeric/dtypes.py); each
+is run on every world size with every kind of input, placement, shape and root. What a kernel refuses is a cell, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 
 from kernels import catalogue
-from kernels.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
+from kernels.numeric.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kernels import catalogue
 from kernels.compile import executable
-from runner.fabrics import NvshmemOpener
-from runner.processes import ProcessWorld
+from runner.world.fabrics import NvshmemOpener
+from runner.world.processes import ProcessWorld
 from tests.matrix.cells import Row, case_of, refusal
 from tests.matrix.running import HEAP_BYTES, Outcome, run_rows
 

@@ -14,18 +14,18 @@ from pathlib import Path
 import kernels
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.dtypes import ALL
+from kernels.numeric.dtypes import ALL
 from kernels.spec import Case
-from runner.check import merge
-from runner.program import Plan, run_case
-from runner.world import World, WorldFailure
+from runner.case.check import merge
+from runner.case.program import Plan, run_case
+from runner.world.world import World, WorldFailure
 from tests.matrix.cells import Cell, Row, arch_of, case_of, refusal
 
 HEAP_BYTES = 1 << 26
 DEADLINE_S = 600.0
 LARGEST_REPEATED_WORLD = 16
-"""Up to here a cell's first row is launched again, with launches on other data between (runner/program.py), so that
-what a launch leaves behind is found; beyond, only of the kernels' first data type."""
+"""Up to here a cell's first row is launched again, with launches on other data between (runner/case/program.py), so
+that what a launch leaves behind is found; beyond, only of the kernels' first data type."""
 
 ROOT = Path(kernels.__file__).resolve().parent.parent
 
@@ -87,7 +87,7 @@ class SimulatedWorlds:
         self._kept: dict[tuple[int, str], World] = {}
 
     def __call__(self, world_size: int, arch: str) -> World:
-        from runner.threads import ThreadWorld
+        from runner.world.threads import ThreadWorld
         from simulator.world import SimulatorOptions
 
         key = (world_size, arch)

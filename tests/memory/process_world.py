@@ -17,8 +17,8 @@ import cloudpickle
 import torch
 
 from memory.fabric import Region
-from runner.processes import ProcessWorld
-from runner.world import WorldFailure
+from runner.world.processes import ProcessWorld
+from runner.world.world import WorldFailure
 
 TESTS = Path(__file__).resolve().parent.parent
 DEADLINE_S = 30.0

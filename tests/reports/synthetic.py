@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from reports.record import Check, FabricInfo, LinkLimit, Record, Status, Timing
+from reports.record.record import Check, FabricInfo, LinkLimit, Record, Status, Timing
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reports import bundle, publish
+from reports import publish
 from reports.__main__ import main
+from reports.record import bundle
 from tests.reports.synthetic import KIB, MIB, study
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from reports import bundle
 from reports.__main__ import main
 from reports.html import figures_of
-from reports.table import json_text, plain
+from reports.record import bundle
+from reports.table.table import json_text, plain
 from tests.reports.synthetic import KIB, MIB, study
 
 ROOT = Path(__file__).parents[2]
@@ -191,6 +191,6 @@ def test_ctrl_c_is_one_line(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reports.bundle.read", interrupted)
+    monkeypatch.setattr("reports.record.bundle.read", interrupted)
     assert main(arguments) == 130
     assert capsys.readouterr().err == "symlab: interrupted\n"

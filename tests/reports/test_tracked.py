@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from reports.__main__ import main
-from reports.bundle import line_of, merged
-from reports.record import Record
-from reports.table import plain
+from reports.record.bundle import line_of, merged
+from reports.record.record import Record
+from reports.table.table import plain
 from reports.tracked import fetch
-from runner.track import main as send
+from runner.track.send import main as send
 from tests.reports.synthetic import KIB, record, refused
 
 EXPERIMENT = "read back"

@@ -17,14 +17,14 @@ from hydra.core.global_hydra import GlobalHydra
 
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
-from reports.record import Check, Mismatch
+from reports.record.record import Check, Mismatch
 from runner.__main__ import main
-from runner.config import FabricRequest, Request
-from runner.job import Means
-from runner.manifest import MANIFEST_NAME
-from runner.mirror import Connection, follow
-from runner.session import Tools
-from runner.world import WorldFailure
+from runner.command.job import Means
+from runner.command.session import Tools
+from runner.records.command_json import MANIFEST_NAME
+from runner.request.validate import FabricRequest, Request
+from runner.track.background import Connection, follow
+from runner.world.world import WorldFailure
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
 

@@ -12,7 +12,7 @@ import torch
 
 from memory.fabric import Executable
 from memory.pool import SymmetricPool
-from runner.program import Plan, run_case
+from runner.case.program import Plan, run_case
 
 FAULTY_RANK = 1
 NOBODYS_ADDRESS = 0x7000_0000_0000

@@ -16,9 +16,9 @@ from kernels import catalogue
 from kernels.compile import executable
 from kernels.spec import Case
 from memory.fabric import Traits
-from runner.config import TimingRequest
-from runner.threads import ThreadWorld
-from runner.timing import Entrant, MeasurePlan, RankMeasurement, measure
+from runner.request.validate import TimingRequest
+from runner.timing.measure import Entrant, MeasurePlan, RankMeasurement, measure
+from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 
 TIMING = TimingRequest("graph", "kernel", "rotate", warmup=2, samples=3, calls=4, limit="none")

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 
 from kernels.catalogue import collective
-from kernels.numerics import fold
+from kernels.numeric.numerics import fold
 from kernels.spec import Case, Fold, KernelSpec, Launch
-from runner.inputs import make_inputs
+from runner.case.inputs import make_inputs
 
 
 def owner(case: Case, rank: int) -> torch.Tensor:

@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 import runner
-from reports.record import load
-from runner.console import Console
+from reports.record.record import load
+from runner.command.console import Console
 from runner.interrupt import Interrupted
-from runner.world import WorldFailure
+from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files
 
 ROOT = Path(runner.__file__).parent.parent
@@ -130,7 +130,7 @@ def test_a_second_interrupt_that_overtakes_the_first_quits_at_once(
         left.append(code)
         raise SystemExit(code)
 
-    monkeypatch.setattr("runner.session.os._exit", leave)
+    monkeypatch.setattr("runner.command.session.os._exit", leave)
     script.outcomes = {"two_shot": Interrupted(signal.SIGINT, times=2)}
     with pytest.raises(SystemExit):
         symlab("sizes=[8]")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import runner
-from runner.store import Store, StoreError
+from runner.records.store import Store, StoreError
 from tests.runner.conftest import Outcome, Script
 
 ROOT = Path(runner.__file__).parent.parent

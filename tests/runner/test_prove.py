@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.proofs import Tally, read
-from reports.record import FabricInfo, KernelInfo, Record, Status
+from kernels.matrix.proofs import Tally, read
+from reports.record.record import FabricInfo, KernelInfo, Record, Status
 from runner.prove import main, proof_of
 from tests.reports.synthetic import record, refused
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from simulator_harness import executable, make_world, module, put, run
 
 from simulator.fabric import SimulatorFabric
-from simulator.ir import Instruction
 from simulator.isa.registry import canonical, key_of
-from simulator.parse import parse_kernel
+from simulator.ptx.ir import Instruction
+from simulator.ptx.parse import parse_kernel
 
 Array = npt.NDArray[Any]
 SAMPLES = 1024

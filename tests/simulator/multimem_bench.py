@@ -12,7 +12,7 @@ from simulator_vectors_multimem import COUNT, Array, MultimemVector
 
 from simulator.fabric import SimulatorFabric
 from simulator.isa.registry import canonical, key_of
-from simulator.parse import parse_kernel
+from simulator.ptx.parse import parse_kernel
 
 ARCH = "sm_100a"
 """The first that has all forms."""

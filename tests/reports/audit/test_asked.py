@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reports.audit.items import Outcome
-from reports.bundle import read
-from reports.record import Status
+from reports.record.bundle import read
+from reports.record.record import Status
 from tests.reports.audit.sets import broken
 from tests.reports.audit.whole import audited, evidence, kept, outcomes, records, with_request
 

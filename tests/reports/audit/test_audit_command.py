@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reports import bundle
 from reports.__main__ import main
 from reports.audit import command, worker
+from reports.record import bundle
 from tests.reports.audit.sets import check, one, worlds
 from tests.reports.audit.whole import answer, kept, records
 
@@ -151,5 +151,5 @@ def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: P
 
 
 def test_the_usual_worker_is_the_runners() -> None:
-    assert worker.MODULE == "runner.again"
+    assert worker.MODULE == "runner.audit_worker"
     assert (ROOT / "runner" / "again.py").is_file()

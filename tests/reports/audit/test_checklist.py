@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reports import sheet
 from reports.audit.checklist import check
 from reports.audit.items import Item, Outcome, Point
-from reports.bundle import read
-from reports.record import CHECK_WAS_OFF, Record, load
+from reports.record.bundle import read
+from reports.record.record import CHECK_WAS_OFF, Record, load
+from reports.table import sheet
 from tests.reports.audit.sets import simulated
 from tests.reports.audit.whole import answer, audited, evidence, item, kept, outcomes, records, without
 from tests.reports.synthetic import study

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from reports import sheet
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from reports.audit.data import Data
 from reports.audit.statistics import Speed
-from reports.record import CHECK_WAS_OFF, Check, Record, Status
+from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
+from reports.table import sheet
 from tests.reports.audit.sets import broken, check, kernel, one, simulated, worlds, wrong
 from tests.reports.synthetic import KIB, MIB, refused
 

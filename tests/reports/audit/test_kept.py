@@ -10,9 +10,9 @@ import pytest
 from reports.audit.items import Outcome
 from reports.audit.kept import whole
 from reports.audit.material import Material
-from reports.bundle import read
-from reports.record import Status
-from reports.seal import MANIFEST, seal
+from reports.record.bundle import read
+from reports.record.record import Status
+from reports.record.seal import MANIFEST, seal
 from tests.reports.audit.sets import broken
 from tests.reports.audit.whole import audited, evidence, item, kept, outcomes, records, with_request, without
 

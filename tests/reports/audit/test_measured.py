@@ -11,7 +11,7 @@ import pytest
 
 from reports.audit.items import Outcome
 from reports.html import page
-from reports.record import CHECK_WAS_OFF, LinkLimit, Record
+from reports.record.record import CHECK_WAS_OFF, LinkLimit, Record
 from tests.reports.audit.sets import check, digest, wrong
 from tests.reports.audit.whole import (
     ENVIRONMENT,

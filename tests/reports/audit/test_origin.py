@@ -10,7 +10,7 @@ import pytest
 
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
-from reports.bundle import read
+from reports.record.bundle import read
 from tests.reports.audit.sets import digest
 from tests.reports.audit.whole import (
     ENVIRONMENT,

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from reports import bundle, publish
+from reports import publish
 from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.published import audit_published
-from reports.seal import MANIFEST
+from reports.record import bundle
+from reports.record.seal import MANIFEST
 from tests.reports.audit.whole import answer, records
 
 MACHINE = "invented-x4"
@@ -96,7 +97,7 @@ def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.Captu
 
 
 def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from reports.seal import seal
+    from reports.record.seal import seal
 
     path = project / publish.PLACE / MACHINE / "table.md"
     path.write_text(path.read_text().replace("10.1", "9.1"), encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 from reports.audit import worker
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
-from reports.bundle import read
+from reports.record.bundle import read
 from tests.reports.audit.whole import evidence, records
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"

@@ -11,8 +11,8 @@ from typing import Any
 
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Item, Outcome
-from reports.record import KernelInfo, Record
-from reports.seal import seal
+from reports.record.record import KernelInfo, Record
+from reports.record.seal import seal
 from tests.reports.audit.sets import digest, one
 from tests.reports.synthetic import KIB
 
@@ -134,7 +134,7 @@ def kept(folder: Path, members: list[Record] | None = None) -> Path:
 
 def audited(members: list[Record] | None = None, place: Path | None = None, **changes: Any) -> Audit:
     """The checklist of a set (or of what a folder holds), with a worker that says what is expected of it."""
-    from reports.bundle import read
+    from reports.record.bundle import read
 
     found = members if members is not None else read([place]) if place else records()
     return check(found, [place] if place else [], ask=lambda *_: (answer(**changes), ""))

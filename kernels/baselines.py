@@ -1,0 +1,255 @@
+"""Libraries' own collectives, beside ours: what there is, what each can't do, and why. runner/case/libraries.py runs
+them.
+
+The table is data and imports nothing heavy. A baseline runs through its library's own interface and on memory that the
+library wants: what it does inside (algorithm, order, precision of its sums) is its own matter, so results are held to
+the bound of sums in the data's own type. Each has the placements that its interface has; asked for another one, it
+runs in the one it has, and its case says so.
+
+NCCL is used through torch.distributed, which decides what it takes: no unsigned integers but of 8 bits, no bitwise
+reductions, and 8-bit floats only in some versions, so that here they are moved (as bytes, as all data that only moves)
+and not added. NVSHMEM's host interface has sum, min and max.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kernels.catalogue import collective
+from kernels.numeric.dtypes import ALL, INTEGERS, NONE
+from kernels.spec import Case, Fold
+from memory.fabric import Traits
+
+if TYPE_CHECKING:
+    import torch
+
+ACCUMULATOR = "library"
+"""The accumulator that a baseline's case names: nobody here chooses it."""
+
+TORCH_ALIGNMENT_BYTES = 4
+"""PyTorch's symmetric memory kernels take sizes and offsets that are multiples of this, and no others."""
+
+TORCH_CHUNK_BYTES = 16
+"""And chunks of whole vectors, where a rank's chunk begins in the middle of a buffer."""
+
+_IN, _OUT = ("in_place",), ("out_of_place",)
+_HALVES = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One op that a library does: call is what does it, by the library's name.
+
+    size_multiple_bytes is what Case.size_bytes has to be a multiple of, chunk_multiple_bytes what a rank's chunk has
+    to; world_sizes are all it runs on, none: no limit of its own.
+    """
+
+    op: str
+    call: str
+    dtypes: tuple[str, ...]
+    reductions: tuple[str, ...] = (NONE,)
+    placements: tuple[str, ...] = _OUT
+    needs_multicast: bool = False
+    size_multiple_bytes: int = 1
+    chunk_multiple_bytes: int = 1
+    world_sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One library's ways to do ops. fold and what follows are what a check asks of any algorithm.
+
+    uses_heap: its buffers lie in the fabric's symmetric heap.
+    """
+
+    algorithm: str
+    offers: tuple[Offer, ...]
+    max_world_size: int = 72
+    uses_heap: bool = False
+    fold: Fold = "unordered"
+    owner: Callable[[Case, int], torch.Tensor] | None = None
+    one_owner: bool = False
+    same_order: bool = True
+    positive_zero: Literal["", "inputs", "results"] = ""
+
+    @property
+    def name(self) -> str:
+        return self.algorithm
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        return tuple(offer.op for offer in self.offers)
+
+    def offer(self, op: str) -> Offer:
+        """What it does of an op; ValueError where it does nothing."""
+        for offer in self.offers:
+            if offer.op == op:
+                return offer
+        raise ValueError(f"{self.name} does not do {op}: it does {', '.join(self.ops)}")
+
+    def placement(self, op: str, wanted: str) -> str:
+        """The placement that a request for `wanted` runs in: that one, or the only one there is."""
+        placements = self.offer(op).placements
+        return wanted if wanted in placements else placements[0]
+
+
+_NCCL_DTYPES = ("float64", "float32", *_HALVES, "int32", "int64")
+_NCCL_REDUCTIONS = ("sum", "min", "max", "avg")
+_TORCH_DTYPES = ("float32", "bfloat16")
+_NVSHMEM_DTYPES = ("float64", "float32", *_HALVES, *INTEGERS)
+_NVSHMEM_REDUCTIONS = ("sum", "min", "max")
+
+BASELINES: tuple[Baseline, ...] = (
+    Baseline(
+        "nccl",
+        (
+            Offer("all_reduce", "torch.distributed.all_reduce", _NCCL_DTYPES, _NCCL_REDUCTIONS, _IN),
+            Offer("reduce_scatter", "torch.distributed.reduce_scatter_tensor", _NCCL_DTYPES, _NCCL_REDUCTIONS),
+            Offer("all_gather", "torch.distributed.all_gather_into_tensor", ALL),
+            Offer("broadcast", "torch.distributed.broadcast", ALL, placements=_IN),
+            Offer("reduce", "torch.distributed.reduce", _NCCL_DTYPES, _NCCL_REDUCTIONS, _IN),
+            Offer("all_to_all", "torch.distributed.all_to_all_single", ALL),
+            Offer("send_recv", "torch.distributed.batch_isend_irecv", ALL),
+        ),
+    ),
+    Baseline(
+        "torch/one_shot",
+        (
+            Offer(
+                "all_reduce",
+                "torch.ops.symm_mem.one_shot_all_reduce_out",
+                _TORCH_DTYPES,
+                ("sum",),
+                size_multiple_bytes=TORCH_ALIGNMENT_BYTES,
+            ),
+        ),
+    ),
+    Baseline(
+        "torch/two_shot",
+        (
+            Offer(
+                "all_reduce",
+                "torch.ops.symm_mem.two_shot_all_reduce_",
+                _TORCH_DTYPES,
+                ("sum",),
+                _IN,
+                size_multiple_bytes=TORCH_ALIGNMENT_BYTES,
+            ),
+            Offer(
+                "reduce_scatter",
+                "torch.ops.symm_mem.reduce_scatter_out",
+                _TORCH_DTYPES,
+                ("sum",),
+                chunk_multiple_bytes=TORCH_CHUNK_BYTES,
+                world_sizes=(2, 4, 8),
+            ),
+        ),
+    ),
+    Baseline(
+        "torch/multimem",
+        (
+            Offer(
+                "all_reduce",
+                "torch.ops.symm_mem.multimem_all_reduce_",
+                _TORCH_DTYPES,
+                ("sum",),
+                _IN,
+                needs_multicast=True,
+                size_multiple_bytes=TORCH_ALIGNMENT_BYTES,
+            ),
+            Offer(
+                "all_gather",
+                "torch.ops.symm_mem.multimem_all_gather_out",
+                ALL,
+                needs_multicast=True,
+                chunk_multiple_bytes=TORCH_CHUNK_BYTES,
+            ),
+        ),
+    ),
+    Baseline(
+        "nvshmem",
+        (
+            Offer("all_reduce", "reduce", _NVSHMEM_DTYPES, _NVSHMEM_REDUCTIONS, ("out_of_place", "in_place")),
+            Offer("reduce_scatter", "reducescatter", _NVSHMEM_DTYPES, _NVSHMEM_REDUCTIONS),
+            Offer("all_gather", "fcollect", ALL),
+            Offer("broadcast", "broadcast", ALL),
+            Offer("all_to_all", "alltoall", ALL),
+        ),
+        uses_heap=True,
+    ),
+)
+
+
+def find_baseline(algorithm: str) -> Baseline | None:
+    """The baseline of that name; None for a kernel's name."""
+    return next((baseline for baseline in BASELINES if baseline.algorithm == algorithm), None)
+
+
+def names_for(op: str) -> tuple[str, ...]:
+    """All baselines that do an op, in the table's order."""
+    return tuple(baseline.algorithm for baseline in BASELINES if op in baseline.ops)
+
+
+def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> str | None:
+    """Why the library can't run the case on a fabric with these traits; None when it can."""
+    if traits.simulated:
+        return f"{baseline.name} needs GPUs: the fabric {traits.name} has none"
+    if case.op not in baseline.ops:
+        return f"{baseline.name} does not do {case.op}: it does {', '.join(baseline.ops)}"
+    offer = baseline.offer(case.op)
+    for what, value, allowed in (
+        ("dtype", case.dtype, offer.dtypes),
+        ("reduction", case.reduction, offer.reductions),
+        ("placement", case.placement, offer.placements),
+    ):
+        if value not in allowed:
+            return f"{baseline.name} has no {what} {value!r} for {case.op}: it has {', '.join(allowed)}"
+    return _refuses_size(baseline, offer, case) or _refuses_world(baseline, offer, case, traits)
+
+
+def _refuses_size(baseline: Baseline, offer: Offer, case: Case) -> str | None:
+    if case.size_bytes < case.itemsize or case.size_bytes % case.itemsize:
+        return f"{case.size_bytes} bytes are no whole number of {case.dtype} elements of {case.itemsize} bytes"
+    if case.size_bytes % offer.size_multiple_bytes:
+        return f"{baseline.name} takes multiples of {offer.size_multiple_bytes} bytes, not {case.size_bytes}"
+    if collective(case.op).chunked:
+        chunk_bytes, rest = divmod(case.size_bytes, case.world_size)
+        if rest or chunk_bytes % case.itemsize:
+            return f"{case.op} divides its elements evenly: {case.numel} are no multiple of {case.world_size} ranks"
+        if chunk_bytes % offer.chunk_multiple_bytes:
+            return f"{baseline.name} takes chunks of whole {offer.chunk_multiple_bytes} bytes, not of {chunk_bytes}"
+    if case.offset and not baseline.uses_heap:
+        return f"{baseline.name} is run on buffers of its own, which begin at a boundary: give offset=0"
+    return None
+
+
+def _refuses_world(baseline: Baseline, offer: Offer, case: Case, traits: Traits) -> str | None:
+    if traits.world_size != case.world_size:
+        return f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
+    if not 2 <= case.world_size <= baseline.max_world_size:
+        return f"{baseline.name} is compared on 2 to {baseline.max_world_size} ranks, not on {case.world_size}"
+    if offer.world_sizes and case.world_size not in offer.world_sizes:
+        sizes = ", ".join(map(str, offer.world_sizes))
+        return f"{baseline.name} does {case.op} on {sizes} ranks, not on {case.world_size}"
+    if baseline.algorithm.startswith("torch/") and traits.unmapped:
+        return f"{baseline.name} needs every rank's memory mapped on every other: {traits.unmapped}"
+    if offer.needs_multicast and not traits.multicast:
+        reason = traits.multicast_reason or "no reason given"
+        return f"{baseline.name} needs multicast addresses, and the fabric {traits.name} has none: {reason}"
+    return None
+
+
+def library_of(algorithm: str, traits: Traits) -> str:
+    """What a record calls the library behind a baseline, with the version that was loaded: "NCCL 2.28.9"."""
+    import torch
+
+    if algorithm == "nccl":
+        if not hasattr(torch._C, "_nccl_version"):
+            return "NCCL (not in this torch)"
+        version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+        return f"NCCL {'.'.join(str(part) for part in version)}"
+    if algorithm.startswith("torch/"):
+        return f"PyTorch {torch.__version__.partition('+')[0]} symmetric memory"
+    return traits.library

@@ -1,0 +1,1 @@
+"""What device halves are written with: frame, memory, signals, arithmetic, messages."""

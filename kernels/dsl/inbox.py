@@ -1,0 +1,339 @@
+"""Inboxes: memory that peers store into and its owner polls, so that data needs no barrier to be seen.
+
+A message is cut into units of 16 bytes of payload, the last one filled up with zeros. An inbox has a row for each
+sender, and banks that launches take in turn. A unit lies in one or two slots of 16 bytes, and every aligned 8 bytes of
+a slot, its halves, say by themselves whether they have arrived. Forms:
+
+- Sentinel: one slot; a half that has not arrived is -0.0 in all its elements, and no payload has a -0.0, because it is
+  made +0.0 before it is stored (positive_zero in the spec). Who has read a bank sets it back one launch later, while it
+  waits for that launch's data. So three banks: one is written and read, one is set back, and one is clear for peers
+  that are a launch ahead.
+- Flagged: two slots; each half is 4 bytes of payload and the launch's epoch. Nothing is set back; two banks.
+
+Why that is sound in the PTX model. A slot is stored and loaded by relaxed accesses at system scope of two 64-bit
+elements, each of which is single-copy atomic: a half holds what it held before or what it is to hold, and is looked at
+on its own. The two halves may come apart, and so may the slots; nothing else is read on the strength of having seen
+one, so no order between accesses is needed.
+
+That a bank is free again is another matter, and needs order: what this rank read there and set back in an earlier
+launch comes before what peers store there next. A launch begins with a release to all peers, the all-clear, which
+covers all that this rank did in launches before; it ends with acquiring theirs, which came when their data came. So
+nobody waits for it in practice, and it is off the way of the data: the last threads of the first block do it, which
+small messages leave idle. (The data alone would bring about the same order in any hardware that ends a kernel with its
+stores done; PTX promises it only for releases that are acquired. And launches without elements have no data.)
+
+A unit's place depends on neither the message's size nor the grid, and a block's state, bank and size of the last
+launch, is kept for all blocks that there may be: so launches of different sizes can follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from kernels.dsl import device
+from kernels.dsl.arithmetic import join, split
+from kernels.dsl.messages import Message
+from kernels.dsl.peers import Peers, accumulate, reduced
+from kernels.dsl.signals import LOOK_EVERY, report
+from kernels.dsl.slots import TILE_BYTES, UNIT_BYTES, sentinel
+from kernels.dsl.status import ENTRY, EXIT
+from kernels.dsl.traverse import each_vector, when
+from kernels.tuning import BATCH
+
+if TYPE_CHECKING:
+    from kernels.dsl.frame import Frame
+
+
+class Sentinel:
+    """A unit as it is, but with +0.0 for each -0.0."""
+
+    slots = 1
+
+    def __init__(self, itemsize: int, safe: bool = True) -> None:
+        self.bits = int.from_bytes(sentinel(itemsize), "little", signed=True)
+        self.safe = safe
+
+    def without(self, half: Any) -> Any:
+        """A half with +0.0 for each -0.0 in it: a sign bit goes where adding all ones below it carries nothing in."""
+        sign = Int64(self.bits)
+        return half ^ (sign & half & ~((half & ~sign) + ~sign)) if self.safe else half
+
+    def sealed(self, words: Sequence[Any]) -> list[Any]:
+        """The unit's halves, from its four words."""
+        return [self.without(join(words[i], words[i + 1])) for i in (0, 2)]
+
+    def opened(self, halves: Sequence[Any]) -> list[Any]:
+        """The unit's four words."""
+        return [word for half in halves for word in split(half)]
+
+    def safe_words(self, words: Sequence[Any]) -> list[Any]:
+        """The words as they come out of an inbox, for a unit that does not go through one."""
+        return self.opened(self.sealed(words))
+
+    def absent(self, half: Any) -> Any:
+        """Whether it is still to come."""
+        return half == Int64(self.bits)
+
+
+class Flagged:
+    """Each word of a unit beside a flag, a word that no other of the last 2^31 launches has, and never zero."""
+
+    slots = 2
+
+    def __init__(self, epoch: Any) -> None:
+        self.flag = epoch * 2 + 1
+
+    def sealed(self, words: Sequence[Any]) -> list[Any]:
+        return [join(word, self.flag) for word in words]
+
+    def opened(self, halves: Sequence[Any]) -> list[Any]:
+        return [split(half)[0] for half in halves]
+
+    def absent(self, half: Any) -> Any:
+        return split(half)[1] != self.flag
+
+
+class Turn:
+    """Which bank a launch takes, and its all-clear. Made while a kernel is traced, before anything is stored.
+
+    The workspace "turns" has a word for each block that there may be: bank + 4 * units of the last launch.
+    """
+
+    def __init__(self, frame: Frame, banks: int) -> None:
+        self.frame = frame
+        self.banks = banks
+        self.clears = frame.choice("all_clear", True)
+        self.address = frame.address("turns")
+        frame.epoch += 1
+        if self.clears:
+            when(frame.block == 0, partial(frame.barrier.arrive, frame.epoch, ENTRY))
+        last = device.load_word(self.address + Int64(frame.block) * 4)
+        self.last_bank = last & 3
+        self.last_units = Int64(last >> 2)
+        self.bank = cutlass.select_(self.last_bank >= banks - 1, Int32(0), self.last_bank + 1)
+
+    def keep(self, units: Any) -> None:
+        """Write down bank, epoch and the message's units for the next launch; all threads have read the last ones."""
+        frame = self.frame
+        cute.arch.sync_threads()
+        word = Int32(units) * 4 + self.bank
+        keep_for_all(
+            frame.thread, frame.block, frame.blocks, self.address, word, frame.address("epochs"), frame.epoch,
+            frame.choice("max_blocks"), frame.threads,
+        )  # fmt: skip
+
+    def end(self) -> None:
+        """Wait for the peers' all-clears: what they did in earlier launches is over."""
+        if self.clears:
+            frame = self.frame
+            when(frame.block == 0, partial(frame.barrier.wait, frame.epoch, EXIT))
+
+
+@cute.jit
+def keep_for_all(
+    thread: cutlass.Int32,
+    block: cutlass.Int32,
+    blocks: cutlass.Int32,
+    turns: cutlass.Int64,
+    turn: cutlass.Int32,
+    epochs: cutlass.Int64,
+    epoch: cutlass.Int32,
+    max_blocks: cutlass.Constexpr,
+    threads: cutlass.Constexpr,
+) -> None:
+    """Block b writes what belongs to blocks b, b + blocks, ..: those from blocks on don't run."""
+    for i in cutlass.range_constexpr(-(-max_blocks // threads)):
+        other = block + (thread + i * threads) * blocks
+        if other < max_blocks:
+            device.store_word(turns + Int64(other) * 4, turn)
+            device.store_word(epochs + Int64(other) * 4, epoch)
+
+
+class Inbox:
+    """An inbox by its workspace's name, of so many rows, in a launch's turn. Made while a kernel is traced.
+
+    sender(row) is the rank whose row it is; phase says in a report what did not come.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        of: str,
+        rows: int,
+        turn: Turn,
+        form: Sentinel | Flagged,
+        phase: int,
+        sender: Callable[[Any], Any] = lambda row: row,
+    ) -> None:
+        self.frame, self.of, self.rows, self.turn = frame, of, rows, turn
+        self.form, self.phase, self.sender = form, phase, sender
+        self.row_bytes = TILE_BYTES * form.slots
+        self.bank_bytes = self.row_bytes * rows
+        self.tile_bytes = self.bank_bytes * turn.banks
+        self.own = frame.address(of) + Int64(turn.bank) * self.bank_bytes
+
+    def place(self, at: Any, row: Any) -> Any:
+        """Where byte at, a multiple of 16, of the message in a row begins, after the beginning of the bank."""
+        return (at >> 9) * self.tile_bytes + (at & (TILE_BYTES - 1)) + Int64(row) * self.row_bytes
+
+    def at_peers(self, peers: Peers, words: Sequence[Any], at: Any, row: Any) -> None:
+        """Store a unit into a row of peers' inboxes; their table is of this workspace."""
+        offset = Int64(self.turn.bank) * self.bank_bytes + self.place(at, row)
+        peers.store(offset, self.form.sealed(words), self.store)
+
+    def at_peer(self, address: Any, words: Sequence[Any], at: Any, row: Any) -> None:
+        """Store a unit into a row of the inbox that begins at an address."""
+        self.store(address + Int64(self.turn.bank) * self.bank_bytes + self.place(at, row), self.form.sealed(words))
+
+    def store(self, address: Any, halves: Sequence[Any]) -> None:
+        for slot in range(self.form.slots):
+            device.store_halves(address + TILE_BYTES * slot, halves[2 * slot : 2 * slot + 2])
+
+    def take(
+        self, offsets: Sequence[Any], first: Any, rows: int, sender: Callable[[Any], Any] | None = None
+    ) -> list[list[list[Any]]]:
+        """The units at byte offsets of so many rows from the first on, words by [offset][row]: wait for them all."""
+        bases = [self.own + self.place(at, Int64(first) + row) for at in offsets for row in range(rows)]
+        addresses = [base + TILE_BYTES * slot for base in bases for slot in range(self.form.slots)]
+        notice = partial(self.give_up, offsets, first, rows, sender or self.sender)
+        halves = received(partial(look, addresses), self.absent, self.frame.watch, notice)
+        per_unit = 2 * self.form.slots
+        units = [self.form.opened(halves[i : i + per_unit]) for i in range(0, len(halves), per_unit)]
+        return [units[i : i + rows] for i in range(0, len(units), rows)]
+
+    def absent(self, halves: Sequence[Any]) -> Any:
+        """Whether any of them is still to come."""
+        missing = self.form.absent(halves[0])
+        for half in halves[1:]:
+            missing = missing | self.form.absent(half)
+        return missing
+
+    def give_up(
+        self,
+        offsets: Sequence[Any],
+        first: Any,
+        rows: int,
+        sender: Callable[[Any], Any],
+        halves: Sequence[Any],
+        waited: Any,
+    ) -> None:
+        """Report the first unit that did not come."""
+        per_unit = 2 * self.form.slots
+        rank, byte = Int32(0), Int32(0)
+        for number in reversed(range(len(offsets) * rows)):
+            missing = self.absent(halves[number * per_unit : (number + 1) * per_unit])
+            rank = cutlass.select_(missing, Int32(sender(first + number % rows)), rank)
+            byte = cutlass.select_(missing, Int32(offsets[number // rows]), byte)
+        watch, epoch = self.frame.watch, self.frame.epoch
+        report(watch.status, watch.rank, watch.block, self.phase, rank, epoch, byte, waited)
+
+    def fold(self, offsets: Sequence[Any], last: Sequence[list[Any]] = ()) -> list[list[Any]]:
+        """For each byte offset the reduction of all rows in their order; last, where given, comes after them."""
+        total = self.frame.reduction
+        after = [[words] for words in last] or [[] for _ in offsets]
+        if self.rows > BATCH:
+            pairs = zip(offsets, after, strict=True)
+            return [fold_in_batches(self.rows, total, partial(self.batch, at), words) for at, words in pairs]
+        taken = self.take(offsets, 0, self.rows)
+        return [reduced(total, [*rows, *words]) for rows, words in zip(taken, after, strict=True)]
+
+    def batch(self, at: Any, first: Any, rows: int) -> list[list[Any]]:
+        return self.take([at], first, rows)[0]
+
+    def clear(self, used_bytes: Any) -> None:
+        """Set back what the launch before this one used of its bank: used_bytes of each row, in whole tiles."""
+        frame = self.frame
+        if not isinstance(self.form, Sentinel) or not frame.choice("clears", True):
+            return
+        tiles = (used_bytes + (TILE_BYTES - 1)) >> 9
+        base = frame.address(self.of) + Int64(self.turn.last_bank) * self.bank_bytes
+        each_vector(
+            frame.index * UNIT_BYTES,
+            tiles * self.bank_bytes,
+            frame.lanes * UNIT_BYTES,
+            4,
+            partial(self._clear_slots, base),
+        )
+
+    def _clear_slots(self, base: Any, offsets: Sequence[Any]) -> None:
+        assert isinstance(self.form, Sentinel)
+        for at in offsets:
+            tile = Int64(cutlass.Uint32(at) // self.bank_bytes)
+            device.store_halves(base + at + tile * (self.tile_bytes - self.bank_bytes), [self.form.bits] * 2)
+
+
+def exchange(frame: Frame, inbox: Inbox) -> None:
+    """The whole of a one-shot reduction: each rank's row of inbox is for its whole input, on all ranks."""
+    source, output = Message(frame, frame.address("input")), Message(frame, frame.address("output"))
+    peers = frame.peers(inbox.of, frame.after(frame.rank))
+    turn = inbox.turn
+
+    def push(offsets: Sequence[Any], whole: bool) -> None:
+        for at, words in zip(offsets, [source.load(at, whole) for at in offsets], strict=True):
+            inbox.at_peers(peers, words, at, frame.rank)
+
+    def reduce(offsets: Sequence[Any], whole: bool) -> None:
+        for at, words in zip(offsets, inbox.fold(offsets), strict=True):
+            output.store(at, words, whole)
+
+    end = source.count * UNIT_BYTES
+    source.units(Int64(0), end, frame.index, frame.lanes, push)
+    inbox.clear(turn.last_units * UNIT_BYTES)
+    turn.keep(source.count)
+    output.units(Int64(0), end, frame.index, frame.lanes, reduce)
+    turn.end()
+
+
+def look(addresses: Sequence[Any]) -> list[Any]:
+    """All halves of the slots at addresses."""
+    return [half for address in addresses for half in device.load_halves(address)]
+
+
+@cute.jit
+def received(
+    look: cutlass.Constexpr, absent: cutlass.Constexpr, watch: cutlass.Constexpr, give_up: cutlass.Constexpr
+) -> list[cutlass.Int64]:
+    """Look until nothing is absent, or patience is over. As in kernels/dsl/signals.py: no state but what is looked
+    at."""
+    patience, status = watch.patience, watch.status
+    halves = look()
+    waiting = absent(halves) & (patience == 0)
+    while waiting:
+        halves = look()
+        waiting = absent(halves)
+    looks = cutlass.Int32(0)
+    since = cutlass.Int64(0)
+    waited = cutlass.Int64(0)
+    while absent(halves) & (waited < patience):
+        halves = look()
+        looks += 1
+        if looks & (LOOK_EVERY - 1) == 0:
+            now = device.clock_ns()
+            if since == 0:
+                since = now
+            waited = now - since
+            if device.observe(status) != 0:
+                waited = patience
+    if absent(halves):
+        give_up(halves, waited)
+    return halves
+
+
+@cute.jit
+def fold_in_batches(
+    count: cutlass.Constexpr, total: cutlass.Constexpr, batch: cutlass.Constexpr, last: cutlass.Constexpr
+) -> list[cutlass.Int32]:
+    """Inbox.fold of one offset over more rows than a batch: a loop over full batches, then the rest."""
+    first = batch(0, BATCH)
+    state = accumulate(total, total.start(first[0]), first[1:])
+    batches = count // BATCH
+    for number in cutlass.range(1, batches, unroll=1):
+        state = accumulate(total, state, batch(number * BATCH, BATCH))
+    rest = batch(batches * BATCH, count - batches * BATCH) if count % BATCH else []
+    return total.finish(accumulate(total, state, [*rest, *last]))

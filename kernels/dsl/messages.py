@@ -1,0 +1,105 @@
+"""Messages: buffers as units of 16 bytes that travel together, wherever the buffer begins and ends.
+
+Units are counted from the buffer's first byte, so they are the same on all ranks; the last one may be cut short. Where
+the buffer begins at a 16-byte boundary they are vectors, else they are loaded and stored by elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from kernels.dsl import device
+from kernels.dsl.slots import UNIT_BYTES
+from kernels.dsl.traverse import each_vector, slice_of, when
+
+if TYPE_CHECKING:
+    from kernels.dsl.frame import Frame
+
+
+class Message:
+    """A rank's input or output as units, the last of which may be cut short. Made while a kernel is traced."""
+
+    def __init__(self, frame: Frame, address: Any) -> None:
+        self.frame = frame
+        self.address = address
+        self.aligned = (address & (UNIT_BYTES - 1)) == 0
+        self.count = (frame.size + (UNIT_BYTES - 1)) >> 4
+
+    def load(self, at: Any, whole: bool) -> list[Any]:
+        """The words of the unit at a byte offset. whole: it is not cut short, and the message aligned to 16 bytes."""
+        if whole:
+            return list(device.load_vector(self.address + at))
+        return load_part(self.address + at, self.frame.size - at, self.frame.itemsize)
+
+    def store(self, at: Any, words: Sequence[Any], whole: bool) -> None:
+        """The other way."""
+        if whole:
+            device.store_vector(self.address + at, (words[0], words[1], words[2], words[3]))
+        else:
+            store_part(self.address + at, words, self.frame.size - at, self.frame.itemsize)
+
+    def slice(self, rank: Any) -> tuple[Any, Any]:
+        """The byte range of a rank's slice of the units; the last one's end is where the last unit would end."""
+        return slice_of(Int64(0), self.count * UNIT_BYTES, rank, self.frame.world_size)
+
+    def units(
+        self,
+        begin: Any,
+        end: Any,
+        index: Any,
+        lanes: Any,
+        body: Callable[[Sequence[Any], bool], None],
+        beside: Message | None = None,
+    ) -> None:
+        """Call body with byte offsets of units in [begin, end), for lane index of lanes, and whether they are whole.
+
+        Where the message, or the one beside it, is not aligned, they come one by one and none is called whole.
+        """
+        aligned = self.aligned if beside is None else self.aligned & beside.aligned
+        size, step = self.frame.size, lanes * UNIT_BYTES
+        full = cutlass.select_(end > size, size & -UNIT_BYTES, end)
+        fast = cutlass.select_(aligned, full, begin)
+        each_vector(begin + index * UNIT_BYTES, fast, step, self.frame.unroll, lambda offsets: body(offsets, True))
+        free = (full - begin) >> 4  # the first lane without a whole unit, where there is one
+        rest = cutlass.select_(index == cutlass.select_(free < lanes, free, Int64(0)), full, end)
+        slow = cutlass.select_(aligned, rest, begin + index * UNIT_BYTES)
+        each_vector(slow, end, step, 1, lambda offsets: body(offsets, False))
+
+
+def load_part(address: Any, present_bytes: Any, itemsize: int) -> list[Any]:
+    """A unit's words by elements, of which only the first bytes may be there; zeros for the others."""
+    words = [Int32(0)] * 4
+    for at in range(0, UNIT_BYTES, itemsize):
+        lower, upper = element_or_zero(address + at, at < present_bytes, itemsize)
+        words[at // 4] = words[at // 4] | (lower << (8 * (at % 4)) if at % 4 else lower)
+        if itemsize == 8:
+            words[at // 4 + 1] = upper
+    return words
+
+
+@cute.jit
+def element_or_zero(
+    address: cutlass.Int64, there: cutlass.Boolean, itemsize: cutlass.Constexpr
+) -> tuple[cutlass.Int32, cutlass.Int32]:
+    lower, upper = cutlass.Int32(0), cutlass.Int32(0)
+    if there:
+        if cutlass.const_expr(itemsize == 8):
+            lower, upper = device.load_pair(address)
+        else:
+            lower = device.load_element(address, itemsize)[0]
+    return lower, upper
+
+
+def store_part(address: Any, words: Sequence[Any], present_bytes: Any, itemsize: int) -> None:
+    """The other way: the elements that are there."""
+    for at in range(0, UNIT_BYTES, itemsize):
+        shift = 8 * (at % 4)
+        first = words[at // 4]
+        element = [first, words[at // 4 + 1]] if itemsize == 8 else [first >> shift if shift else first]
+        when(at < present_bytes, partial(device.store_element, address + at, element, itemsize))

@@ -1,0 +1,1 @@
+"""The matrix of kernels: what each takes, and where it is proven."""

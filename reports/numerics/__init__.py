@@ -1,0 +1,1 @@
+"""What records say of errors: accuracy over sizes, studies over ranks."""

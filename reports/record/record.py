@@ -1,0 +1,395 @@
+"""The Record: how every case ends, as one versioned JSON document, and the rules that no record can break.
+
+The rules are kept at construction (ValueError), so that whatever reads records (tables, MLflow, audits) can rely on
+them:
+
+- A timing exists only beside PASSED with a check, and never on a simulated fabric. It has a row of samples for every
+  rank.
+- A case was run by a kernel of ours or by a library, never by both.
+- Any status but PASSED says why: REFUSED, FAILED, DEADLOCK and TIMEOUT in `reason`, WRONG in its check (and
+  `reason`).
+- PASSED has a check without a fault. The one exception is declared, not implied: `check: false` in the request gives
+  PASSED with no check and the reason CHECK_WAS_OFF. Such a record is not `verified`, is never shown as such, and has
+  no timing.
+- WRONG has a check that found a fault.
+
+JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
+strings. Free-form parts (case, counters, environment, request, settings) hold plain JSON values, finite numbers only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from reports.record.codec import LATER, decoded, encoded, plain
+from reports.record.timing import LinkLimit as LinkLimit
+from reports.record.timing import Timing as Timing
+
+SCHEMA_VERSION = 3
+"""What is written today. Raised when records have something that a reader of before would not know. A reader refuses
+what is newer than itself, and reads what is older:
+
+- 1 had another Timing, of which no record was ever made, and no library: it is read as 2.
+- 2 has all but the digests of inputs and outputs in its check.
+- 3 is this one.
+
+A record that was read says which it is, and is written again as that: the same to the byte."""
+
+_WRITTEN = (2, SCHEMA_VERSION)
+"""The schemas that a Record can be of."""
+
+CHECK_WAS_OFF = "check was off"
+"""The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+METHODS = ("bytes", "bitwise", "bitwise_fold", "bound")
+"""How outputs were compared. bytes: the raw bits that were moved. bitwise: the bits that any order gives (integers,
+exact inputs, minima and maxima). bitwise_fold: against the accumulator's own fold in the algorithm's order. bound:
+within a derived error bound of the exact result, where no order is promised."""
+
+
+class Status(StrEnum):
+    """How a case ended."""
+
+    PASSED = "PASSED"
+    """It ran, and the check found nothing (or was off, see CHECK_WAS_OFF)."""
+    WRONG = "WRONG"
+    """It ran, and the check found a fault."""
+    REFUSED = "REFUSED"
+    """It was not run, because the algorithm or the fabric can't do it."""
+    FAILED = "FAILED"
+    """It broke: a device fault, a lost rank, an error in our own code."""
+    DEADLOCK = "DEADLOCK"
+    """Every thread waited and nothing could change any more."""
+    TIMEOUT = "TIMEOUT"
+    """The time or the step budget ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One wrong element: where it is, and both values, as numbers and as bits ("0x3f80", of the dtype's width).
+
+    With method "bound", expected is the exact sum (float64) and expected_bits that sum rounded to the dtype.
+    """
+
+    rank: int
+    launch: int
+    index: int
+    expected: float
+    actual: float
+    expected_bits: str
+    actual_bits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What the check of a case found, over all ranks and launches.
+
+    elements were compared (ranks x launches x output elements; 0 of an empty message), wrong of them missed. Errors
+    are distances to R, the float64 reference (the exact result of the inputs, rounded to float64) rounded once to the
+    output's dtype: an exact, rounded-once result has error 0. max_absolute_error is in the data's units (NaN or
+    infinity where outputs hold them and R does not); max_ulp_error and rms_ulp_error count representable numbers of the
+    dtype between the two (at most 2**63 - 1; of integers, the difference).
+
+    bound (method "bound" only) says the formula; bound_value is the largest error it permitted to any element, and
+    bound_used the largest share of its own bound that an element used up: above 1 is wrong. There, errors are
+    measured against the exact sum before it is rounded.
+
+    ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
+    guard_faults has one sentence for every guard zone that was written to.
+
+    Relative errors, the largest and the root mean square, are shares of the root mean square of R, over the elements
+    where all is finite; None for integers and where nothing is reduced. results says how many different results the
+    ranks had in all, where all should have the same; else None.
+
+    input_digests are of the bytes that each rank put in, output_digests of what each launch gave each rank (none for a
+    rank that the op gives nothing): SHA-256 in hexadecimal. None in records of schema 2.
+    """
+
+    method: str
+    elements: int
+    wrong: int
+    max_absolute_error: float
+    max_ulp_error: int
+    rms_ulp_error: float
+    ranks_equal: bool
+    launches: int
+    launches_equal: bool
+    ranks_equal_promised: bool = True
+    launches_equal_promised: bool = True
+    first_mismatch: Mismatch | None = None
+    bound: str = ""
+    bound_value: float | None = None
+    bound_used: float | None = None
+    guard_faults: tuple[str, ...] = ()
+    max_relative_error: float | None = field(default=None, metadata=LATER)
+    rms_relative_error: float | None = field(default=None, metadata=LATER)
+    results: int | None = field(default=None, metadata=LATER)
+    input_digests: tuple[str, ...] | None = field(default=None, metadata=LATER)
+    output_digests: tuple[tuple[str, ...], ...] | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"check.method: '{self.method}' is none of {', '.join(METHODS)}")
+        if not 0 <= self.wrong <= self.elements:
+            raise ValueError(f"check: {self.wrong} wrong of {self.elements} elements; at most all of them are wrong")
+        if (self.wrong > 0) != (self.first_mismatch is not None):
+            raise ValueError(f"check: {self.wrong} wrong elements, first_mismatch says where, just when there are any")
+        if self.launches < 1:
+            raise ValueError(f"check.launches: {self.launches}; at least one launch is compared")
+        if (self.method == "bound") != (self.bound_value is not None and self.bound != ""):
+            raise ValueError("check: bound and bound_value belong to the method 'bound', and to no other")
+        if self.bound_used is not None and self.wrong == 0 and not self.bound_used <= 1:
+            raise ValueError(f"check: {self.bound_used} of the bound was used, which is wrong, and no element is")
+        if problem := self._broken_digest():
+            raise ValueError(problem)
+
+    def _broken_digest(self) -> str:
+        """What is wrong with the digests, or contradicts them; "" when nothing does."""
+        inputs, outputs = self.input_digests, self.output_digests
+        if (inputs is None) != (outputs is None):
+            return "check: input_digests and output_digests come together"
+        if inputs is None or outputs is None:
+            return ""
+        if not all(_DIGEST.fullmatch(one) for one in (*inputs, *(one for row in outputs for one in row))):
+            return "check: a digest is 64 hexadecimal digits"
+        if len(inputs) != len(outputs):
+            return f"check: {len(inputs)} ranks have input_digests, {len(outputs)} output_digests"
+        if any(len(row) not in (0, self.launches) for row in outputs):
+            return f"check.output_digests: a rank has one for each of {self.launches} launches, or none"
+        if self.launches_equal != all(len(set(row)) <= 1 for row in outputs):
+            return f"check: launches_equal is {self.launches_equal}, the digests say otherwise"
+        return ""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What speaks against the result, one sentence each; empty when it is right."""
+        found = []
+        if self.first_mismatch is not None:
+            at = self.first_mismatch
+            found.append(
+                f"{self.wrong} of {self.elements} elements are wrong; first at rank {at.rank}, index {at.index}, "
+                f"launch {at.launch}: expected {at.expected!r} ({at.expected_bits}), got {at.actual!r} "
+                f"({at.actual_bits})"
+            )
+        if self.ranks_equal_promised and not self.ranks_equal:
+            found.append("the ranks' results differ in bits although the algorithm promises the same on all")
+        if self.launches_equal_promised and not self.launches_equal:
+            found.append("repeated launches gave different bits although the algorithm promises the same each time")
+        return (*found, *self.guard_faults)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """The code that ran: name is the catalogue's, digests are "sha256:<hex>" ("" where there is no such artefact).
+
+    source_digest is over the kernel's source files, compiler the version of what compiled it. multimem lists the
+    multimem instructions in the PTX. grid and block are the launch.
+    """
+
+    name: str
+    entry: str
+    arch: str
+    ptx_digest: str
+    cubin_digest: str
+    source_digest: str
+    compiler: str
+    grid: int
+    block: int
+    multimem: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FabricInfo:
+    """The machine it ran on, as the fabric's traits say, and the fabric's settings (multimem model, schedule,
+    seed)."""
+
+    name: str
+    arch: str
+    world_size: int
+    heap_bytes: int
+    multicast: bool
+    multicast_reason: str
+    simulated: bool
+    description: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", plain(self.settings, "fabric.settings"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
+
+    id is the case's id; case has all fields of the Case (without root and offset, which came later, both are 0).
+    library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel describes.
+    counters holds the fabric's counts of executed instructions and bytes by kind. request holds the command line, the
+    overrides, the configuration, and the names of what that left open. started and ended are ISO 8601 in UTC, by the
+    wall clock; duration_s is by a monotonic one.
+    """
+
+    id: str
+    status: Status
+    case: dict[str, Any]
+    started: str
+    ended: str
+    duration_s: float
+    reason: str = ""
+    fabric: FabricInfo | None = None
+    kernel: KernelInfo | None = None
+    library: str = ""
+    check: Check | None = None
+    counters: dict[str, Any] = field(default_factory=dict)
+    timing: Timing | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        for name in ("case", "counters", "environment", "request"):
+            object.__setattr__(self, name, plain(getattr(self, name), name))
+        problem = self._broken_rule() or self._broken_outcome()
+        if problem:
+            raise ValueError(f"record {self.id or '(no id)'}: {problem}")
+
+    @property
+    def verified(self) -> bool:
+        """The result was looked at and found right: PASSED alone does not say so."""
+        return self.status is Status.PASSED and self.check is not None
+
+    def _broken_rule(self) -> str:
+        """What is wrong with the parts that every record has; "" when nothing is."""
+        if not isinstance(self.status, Status):
+            return f"status {self.status!r} is no Status"
+        if self.schema not in _WRITTEN:
+            return f"schema {self.schema} can't be written; this program writes {SCHEMA_VERSION}"
+        if not self.id:
+            return "a record needs the id of its case"
+        missing = [key for key in ("op", "algorithm", "dtype", "size_bytes", "world_size") if key not in self.case]
+        if missing:
+            return f"case lacks {', '.join(missing)}; give all fields of the Case"
+        for key, least in (("size_bytes", 0), ("world_size", 1)):
+            if type(self.case[key]) is not int or self.case[key] < least:
+                return f"case.{key} is {self.case[key]!r}; it is a whole number from {least}"
+        for key in ("job", "jobs"):
+            if key in self.request and type(self.request[key]) is not int:
+                return f"request.{key} is {self.request[key]!r}; it is a whole number"
+        if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
+            return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
+        for name, text in (("started", self.started), ("ended", self.ended)):
+            if not _is_utc(text):
+                return f"{name} is '{text}'; give ISO 8601 in UTC, such as 2026-11-20T12:00:00.000+00:00"
+        if self.kernel is not None and self.kernel.name != f"{self.case['op']}/{self.case['algorithm']}":
+            return (
+                f"kernel {self.kernel.name} is not what the case asked for, {self.case['op']}/{self.case['algorithm']}"
+            )
+        if self.kernel is not None and self.fabric is not None and self.kernel.arch != self.fabric.arch:
+            return f"the kernel was compiled for {self.kernel.arch}, the fabric is {self.fabric.arch}"
+        if self.kernel is not None and self.library:
+            return f"it can't have been run by the kernel {self.kernel.name} and by {self.library}"
+        return ""
+
+    def _broken_outcome(self) -> str:
+        """What contradicts the status; "" when nothing does."""
+        if self.timing is not None and not self.verified:
+            return (
+                f"timing needs PASSED with a check, the status is {self.status}{'' if self.check else ' without one'}"
+            )
+        if self.timing is not None and (self.fabric is None or self.fabric.simulated):
+            return "a simulated fabric has no clock of real hardware, so there is no timing"
+        if self.timing is not None and len(self.timing.samples_us) != self.case["world_size"]:
+            return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case['world_size']}"
+        if (digests := self.check and self.check.input_digests) and len(digests) != self.case["world_size"]:
+            return f"check has digests of {len(digests)} ranks, the case has {self.case['world_size']}"
+        if self.check is not None and not self.check.elements and self.case["size_bytes"]:
+            return f"the check compared nothing, and the case has {self.case['size_bytes']} bytes"
+        if self.status is Status.PASSED:
+            if self.fabric is None or self.fabric.world_size != self.case["world_size"]:
+                return "PASSED needs the fabric it ran on, of the case's world size"
+            if self.check is None and self.reason != CHECK_WAS_OFF:
+                return f"PASSED needs a check, or the reason '{CHECK_WAS_OFF}'"
+            if self.check is not None and self.check.faults:
+                return f"PASSED, but the check says: {self.check.faults[0]}"
+        elif self.status is Status.WRONG:
+            if self.check is None or not self.check.faults:
+                return "WRONG needs a check that found a fault"
+        else:
+            if self.check is not None:
+                return f"{self.status} can't have a check, which says that it ran to its end"
+            if not self.reason.strip():
+                return f"{self.status} needs a reason"
+        return ""
+
+    def to_json(self) -> str:
+        """The record as JSON text, ending in a newline; from_json gives an equal record back."""
+        return (
+            json.dumps({"schema": self.schema, **encoded(self)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        )
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def from_json(text: str, where: str = "record") -> Record:
+    """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
+    try:
+        document = _JSON.decode(text)
+    except RecursionError:
+        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON ({error})") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise ValueError(f"{where}: not a record (it has no schema number)")
+    if schema < 1:
+        raise ValueError(f"{where}: not a record (schemas are numbered from 1, not {schema})")
+    if schema > SCHEMA_VERSION:
+        raise ValueError(
+            f"{where}: written with schema {schema}, but this program reads up to schema {SCHEMA_VERSION}; "
+            "use a newer symlab"
+        )
+    try:
+        record = decoded(Record, _as_of_today(document), "record")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    assert isinstance(record, Record)
+    return record
+
+
+def _as_of_today(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of the first schema as the next one says the same. ValueError where it can't."""
+    if document["schema"] == 1 and document.get("timing") is not None:
+        raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
+    return document | {"schema": max(document["schema"], min(_WRITTEN))}
+
+
+def load(path: Path | str) -> Record:
+    """The record in a file. ValueError naming the file when it can't be read or is no record."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: can't be read as text, so it is no record") from None
+    except OSError as error:
+        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+    return from_json(text, str(path))
+
+
+def _is_utc(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except ValueError:
+        return False

@@ -1,0 +1,276 @@
+"""Records side by side: whose cases belong in one section, worlds of one case as one row, who is best at a size.
+
+A case that was run several times, by new worlds each time, is one Row: its figures are the median over its worlds.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.record.record import Record, Status
+from reports.record.timing import LinkLimit, Timing
+
+LIMIT_LABEL = "limit of the link (peer copy, measured)"
+"""What the line of the measured limit is called in legends."""
+
+LIBRARY = "library"
+"""The accumulator of a baseline's case: what a library does inside is its own matter."""
+
+_SHOWN = (
+    *("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs"),
+    *("root", "offset"),
+)
+"""Keys whose values a heading or a line says anyway."""
+
+_NO_BEARING = (
+    "exp",
+    "baselines",
+    "deadline_s",
+    "fabric",
+    "isolation",
+    "launches",
+    "records",
+    "cache_dir",
+    "timing",
+    "track",
+)
+"""Keys that tell no timings apart, beyond what headings and captions say of them."""
+
+_TELLING = ("timing.calls", "timing.samples", "timing.warmup")
+"""Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
+
+
+class _Judged:
+    """What rows has found, once, and is no field of a section."""
+
+    __slots__ = ("_rows",)
+
+    _rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section(_Judged):
+    """A job's part of a table, or that of several jobs that ran the same: its heading and its records."""
+
+    heading: str
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case of a section, as all its worlds ran it: at least one record, of one status.
+
+    best: nobody was quicker at its size. ratio: on the row of our best algorithm at a size only, its time over that of
+    the best baseline, so below 1 is faster; None elsewhere, and where no baseline was measured.
+    """
+
+    records: tuple[Record, ...]
+    best: bool = False
+    ratio: float | None = None
+
+    @property
+    def algorithm(self) -> str:
+        return str(self.records[0].case["algorithm"])
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.records[0].case["size_bytes"])
+
+    @property
+    def count(self) -> int:
+        """Elements, as nccl-tests counts them: the size over the dtype's."""
+        return self.size_bytes // itemsize(str(self.records[0].case["dtype"]))
+
+    @property
+    def status(self) -> Status:
+        return self.records[0].status
+
+    @property
+    def is_ours(self) -> bool:
+        return not is_baseline(self.records[0])
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """One a world; none where nothing was measured."""
+        return tuple(record.timing for record in self.records if record.timing is not None)
+
+    @property
+    def times_us(self) -> tuple[float, ...]:
+        """The median time of each world."""
+        return tuple(timing.median_us for timing in self.timings)
+
+    def figure(self, name: str) -> float | None:
+        """The median over worlds of a figure of Timing: min_us, median_us, p95_us, p99_us, max_us, algbw_gbps,
+        busbw_gbps, of_limit. None where no world has it."""
+        values = [getattr(timing, name) for timing in self.timings]
+        values = [value(self.size_bytes) if callable(value) else value for value in values]
+        known = [value for value in values if value is not None]
+        return statistics.median(known) if known else None
+
+    @property
+    def wrong(self) -> int | None:
+        """Wrong elements in all worlds; None where nobody looked."""
+        checks = [record.check for record in self.records if record.check is not None]
+        return sum(check.wrong for check in checks) if checks else None
+
+
+def rows(section: Section) -> tuple[Row, ...]:
+    """The rows of a section, by size, ours first, then in order of appearance; best and ratio are set."""
+    try:
+        return section._rows
+    except AttributeError:  # asked for the first time
+        object.__setattr__(section, "_rows", _rows(section))
+        return section._rows
+
+
+def _rows(section: Section) -> tuple[Row, ...]:
+    cases: dict[tuple[str, Status, bool], list[Record]] = {}
+    for record in section.records:
+        cases.setdefault((record.id, record.status, record.timing is None), []).append(record)
+    found = sorted(
+        (Row(tuple(records)) for records in cases.values()), key=lambda row: (row.size_bytes, not row.is_ours)
+    )
+    judged: list[Row] = []
+    for size_bytes in dict.fromkeys(row.size_bytes for row in found):
+        judged += _judged([row for row in found if row.size_bytes == size_bytes])
+    return tuple(judged)
+
+
+def _judged(contenders: Sequence[Row]) -> list[Row]:
+    """The rows of one size, with the best marked and the ratio on ours."""
+    times = [row.figure("median_us") for row in contenders]
+    timed = [(time, row.is_ours) for time, row in zip(times, contenders, strict=True) if time is not None]
+    ours = min((time for time, is_ours in timed if is_ours), default=None)
+    theirs = min((time for time, is_ours in timed if not is_ours), default=None)
+    best = min((time for time, _ in timed), default=None)
+    judged = []
+    for time, row in zip(times, contenders, strict=True):
+        ratio = time / theirs if time is not None and row.is_ours and time == ours and theirs is not None else None
+        judged.append(Row(row.records, best=time is not None and time == best, ratio=ratio))
+    return judged
+
+
+def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
+    """Records in sections of which something was timed, in order of appearance; and all others.
+
+    A section is what can be compared: op, dtype, accumulator, reduction, world size, inputs, device, and how it was
+    timed. A heading names the last two only where the records differ in them.
+    """
+    differing = varying([record.request.get("overrides", ()) for record in records])
+    setups = {setup for record in records if record.timing is not None and (setup := setup_text(record))}
+    devices = {device_text(record) for record in records if record.fabric is not None}
+    found: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        told = [one for one in record.request.get("overrides", ()) if one in differing and _tells(one)]
+        parts = [heading(record)]
+        parts += [device_text(record)] if len(devices) > 1 else []
+        parts += [setup_text(record)] if len(setups) > 1 and setup_text(record) else []
+        found.setdefault((*parts, *told), []).append(record)
+    timed = {key for key, members in found.items() if any(record.timing is not None for record in members)}
+    sections = [Section(", ".join(key), tuple(found[key])) for key in found if key in timed]
+    return sections, [record for key, members in found.items() if key not in timed for record in members]
+
+
+def varying(overrides: Iterable[Sequence[str]]) -> frozenset[str]:
+    """The overrides that some jobs have and others have not: what tells the jobs of a sweep apart."""
+    jobs = {frozenset(one) for one in overrides}
+    return frozenset().union(*jobs) - frozenset.intersection(*jobs) if jobs else frozenset()
+
+
+def is_shown(override: str) -> bool:
+    """A heading or a line says it anyway."""
+    return _key(override) in _SHOWN
+
+
+def _tells(override: str) -> bool:
+    return _key(override) not in (*_SHOWN, *_NO_BEARING) or override.lstrip("+").partition("=")[0] in _TELLING
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+").partition("=")[0].partition(".")[0]
+
+
+def is_simulated(record: Record) -> bool:
+    """A simulator ran it. What ended before there was a fabric was run by nobody."""
+    return record.fabric is not None and record.fabric.simulated
+
+
+def is_baseline(record: Record) -> bool:
+    """A library ran it, or would have: it is not ours."""
+    return bool(record.library) or record.case.get("accumulator") == LIBRARY
+
+
+def accumulator(record: Record) -> str:
+    """The accumulator that the job asked for: a baseline's own is "library", and it stands beside ours. "" when nobody
+    says."""
+    if is_baseline(record):
+        for part in ("resolved", "configuration"):  # records of before had nothing that was left open
+            said = record.request.get(part)
+            if isinstance(said, dict) and "accumulator" in said:
+                return str(said["accumulator"])
+    return str(record.case.get("accumulator", ""))
+
+
+def heading(record: Record) -> str:
+    """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
+    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root and offset where there are any."""
+    case = record.case
+    size = case["world_size"]
+    parts = [f"{case['op']} {case['dtype']}"]
+    if case.get("reduction") == "none":
+        parts += ["moves data"]
+    else:
+        parts += [f"accumulator {accumulator(record)}"] if accumulator(record) else []
+        parts += [str(case["reduction"])] if "reduction" in case else []
+    parts += [f"{size} rank{'' if size == 1 else 's'}"]
+    parts += [f"{name} {case[name]}" for name in ("root", "offset") if case.get(name)]
+    parts += [f"{case['inputs']} inputs"] if "inputs" in case else []
+    return ", ".join(parts)
+
+
+def setup_text(record: Record) -> str:
+    """How it was timed, or was to be: "graph, window kernel, L2 rotate"; "" where nobody says."""
+    if record.timing is not None:
+        mode, window, l2 = record.timing.mode, record.timing.window, record.timing.l2
+    else:
+        asked: Any = record.request.get("configuration", {})
+        asked = asked.get("timing") if isinstance(asked, dict) else None
+        if not isinstance(asked, dict) or not {"mode", "window", "l2"} <= set(asked):
+            return ""
+        mode, window, l2 = asked["mode"], asked["window"], asked["l2"]
+    return f"{mode}, window {window}, L2 {l2}"
+
+
+def device_text(record: Record) -> str:
+    """The GPUs' model as the driver says it, else what the fabric says of itself."""
+    gpus = record.environment.get("gpus")
+    models = {str(gpu.get("model", "")) for gpu in gpus} if isinstance(gpus, list) else set()
+    if record.fabric is not None and record.fabric.simulated:
+        models = set()
+    if models - {""}:
+        return " and ".join(sorted(models - {""}))
+    return record.fabric.description or record.fabric.name if record.fabric is not None else ""
+
+
+def limits(records: Iterable[Record]) -> list[LinkLimit]:
+    """All measured limits, each once."""
+    timings = [record.timing for record in records if record.timing is not None]
+    return list(dict.fromkeys(timing.limit for timing in timings if timing.limit is not None))
+
+
+def limit_gbps(records: Iterable[Record]) -> float | None:
+    """The better direction's measured limit, the middle one of several, in GB/s; None where none was measured."""
+    found = sorted(one.gbps for one in limits(records))
+    return found[len(found) // 2] if found else None
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element, by the dtype's name: bfloat16 2, float32 4, float8_e4m3fn 1."""
+    bits = re.search(r"\d+", dtype)
+    if bits is None:
+        raise ValueError(f"dtype '{dtype}' does not say how wide it is; names end in bits, such as float32")
+    return max(int(bits[0]) // 8, 1)

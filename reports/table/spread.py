@@ -1,0 +1,51 @@
+"""How far samples lie apart: percentiles of every contender at every size, over the samples of all its worlds."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from reports.record.timing import percentile
+from reports.table.compare import Row, Section, rows
+from reports.table.sheet import Line, Sheet
+from reports.table.text import size_text
+from reports.table.timed_table import time_text
+
+PERCENTS = (5, 25, 50, 75, 95, 99)
+
+_COLUMNS = ("size", "algorithm", "samples", "min", *(f"p{percent}" for percent in PERCENTS), "max", "p95/p50")
+_NUMERIC = frozenset(_COLUMNS) - {"algorithm"}
+
+CAPTION = (
+    "microseconds a call, of each sample the maximum over ranks; percentiles by nearest rank, over the samples of all "
+    "worlds together (the table above has the median over worlds of each world's own)"
+)
+
+
+def samples_us(row: Row) -> tuple[float, ...]:
+    """The samples of all worlds of a row, in ascending order: microseconds a call, the maximum over ranks."""
+    return tuple(sorted(chain.from_iterable(timing.ordered_us() for timing in row.timings)))
+
+
+def sheet(section: Section) -> Sheet:
+    """A line for each row that was timed."""
+    groups: dict[int, list[Line]] = {}
+    for row in rows(section):
+        if row.timings:
+            groups.setdefault(row.size_bytes, []).append(_line(row))
+    return Sheet(section.heading, _COLUMNS, tuple(map(tuple, groups.values())), _NUMERIC)
+
+
+def _line(row: Row) -> Line:
+    ordered = samples_us(row)
+    values = {f"p{percent}": percentile(ordered, percent, is_sorted=True) for percent in PERCENTS}
+    values |= {"min": ordered[0], "max": ordered[-1]}
+    ratio = values["p95"] / values["p50"]
+    cells = {
+        "size": size_text(row.size_bytes),
+        "algorithm": row.algorithm,
+        "samples": str(len(ordered)),
+        "p95/p50": f"{ratio:.3f}",
+        **{name: time_text(value) for name, value in values.items()},
+    }
+    raw = {"size": row.size_bytes, "samples": len(ordered), "p95/p50": ratio, **values}
+    return Line(cells, {"algorithm": "bold"} if row.is_ours else {}, raw)

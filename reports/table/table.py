@@ -1,0 +1,178 @@
+"""The table at the end of a command, and of `python -m reports table`.
+
+What was timed is shown in nccl-tests' columns, all contenders of a size together (see timed). All other cases have a
+line each, in the order of the records, under a heading for each job. On a terminal it is drawn by rich; everywhere
+else, and for tests, it is aligned plain text. A case that ran without a check is shown as unchecked. A simulated fabric
+is named below the table, which holds no times and no bandwidths.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from reports.record.record import Record, Status
+from reports.table import sheet, timed_table
+from reports.table.compare import Section, heading, is_shown, split
+from reports.table.compare import varying as varying
+from reports.table.sheet import Line, Sheet
+from reports.table.text import number, reason_of
+from reports.table.text import size_text as size_text
+
+_NUMERIC = frozenset({"size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
+_STYLES = {Status.PASSED: "green", Status.REFUSED: "yellow"}
+
+
+def console_table(records: Sequence[Record], styled: bool | None = None) -> str:
+    """The table as text to be printed. styled: drawn by rich with colours; left out, that is so on a terminal only."""
+    if styled is None:
+        styled = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return _rendered(records, sheet.drawn if styled else sheet.text)
+
+
+def plain(records: Sequence[Record], is_wide: bool = False) -> str:
+    """The table as aligned text without any control characters. is_wide: a line a size, a column a contender."""
+    return _rendered(records, sheet.text, is_wide)
+
+
+def markdown(records: Sequence[Record], is_wide: bool = False) -> str:
+    """The table as Markdown, the best of each size in bold, ending in a newline."""
+    return _rendered(records, sheet.markdown, is_wide) + "\n"
+
+
+def csv_text(records: Sequence[Record]) -> str:
+    """Raw values with a line of names first; worlds of one case are one line; what does not exist is empty."""
+    lines = values(records)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+def json_text(records: Sequence[Record]) -> str:
+    """The same values as a JSON list of objects."""
+    return json.dumps(values(records), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def values(records: Sequence[Record]) -> list[dict[str, object]]:
+    """Raw values: a dict for each case, worlds of one case together, refused ones as well."""
+    found, others = split(records)
+    return timed_table.flat(others, found)
+
+
+def _rendered(
+    records: Sequence[Record], render: Callable[[Sequence[Sheet], Sequence[str]], str], is_wide: bool = False
+) -> str:
+    """Timed sections with their captions, then everything else with its own."""
+    found, others = split(records)
+    parts = []
+    if found:
+        numbers = notes([record for one in found for record in one.records if record.status is not Status.REFUSED])
+        sheets = timed_table.wide(found, numbers) if is_wide else timed_table.long(found, numbers)
+        said = [f"[{index}] {reason}" for reason, index in numbers.items()]
+        parts.append(render(sheets, [*said, *timed_table.refusals(found), *timed_table.captions(found, is_wide)]))
+    if others:
+        parts.append(render(sheets_of(others), captions(others)))
+    return "\n\n".join(parts)
+
+
+def sections(records: Sequence[Record]) -> list[Section]:
+    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance."""
+    differing = varying([record.request.get("overrides", ()) for record in records])
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        overrides = [one for one in record.request.get("overrides", ()) if one in differing and not is_shown(one)]
+        found.setdefault(", ".join([heading(record), *overrides]), []).append(record)
+    return [Section(heading, tuple(members)) for heading, members in found.items()]
+
+
+def notes(records: Sequence[Record]) -> dict[str, int]:
+    """The reasons of cases that did not pass, each once, numbered from 1 in order of appearance."""
+    reasons = dict.fromkeys(filter(None, map(reason_of, records)))
+    return {reason: number for number, reason in enumerate(reasons, start=1)}
+
+
+def captions(records: Sequence[Record]) -> list[str]:
+    """What must be said below the table: why cases did not pass, what was counted, and which fabric ran it."""
+    lines = [f"[{number}] {reason}" for reason, number in notes(records).items()]
+    if any(instruction_count(record) is not None for record in records):
+        lines.append("PTX instr: instructions times threads, summed over all ranks and all launches, in millions (M)")
+    fabrics = {record.fabric.name: record.fabric for record in records if record.fabric is not None}
+    for fabric in fabrics.values():
+        if fabric.simulated:
+            lines.append(
+                f"fabric: {fabric.name} ({fabric.arch}), simulated: results and counts of executed instructions are "
+                "those of the PTX; times and bandwidths do not exist"
+            )
+        else:
+            lines.append(f"fabric: {fabric.name} ({fabric.arch})")
+    if any(record.status is Status.PASSED and not record.verified for record in records):
+        lines.append("unchecked: ran to its end, and nobody looked at the result")
+    return lines
+
+
+def instruction_count(record: Record) -> int | None:
+    """PTX instructions executed, all lanes of all ranks, as the fabric counted them; None where nobody counted."""
+    count = record.counters.get("instructions")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+def _columns(records: Sequence[Record]) -> list[str]:
+    """The columns that say something: placement only where it differs."""
+    columns = ["algorithm", "size", "status", "wrong", "max abs error", "max ulp", "check", "PTX instr (M)"]
+    if len({record.case.get("placement") for record in records}) > 1:
+        columns.insert(1, "placement")
+    return columns
+
+
+def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
+    check, count = record.check, instruction_count(record)
+    unchecked = record.status is Status.PASSED and not record.verified
+    remark = " (unchecked)" if unchecked else ""
+    if reason := reason_of(record):
+        remark = f" [{numbers[reason]}]"
+    return {
+        "algorithm": str(record.case["algorithm"]),
+        "placement": str(record.case.get("placement", "")),
+        "size": size_text(int(record.case["size_bytes"])),
+        "status": f"{record.status}{remark}",
+        "wrong": str(check.wrong) if check else "-",
+        "max abs error": number(check.max_absolute_error) if check else "-",
+        "max ulp": str(check.max_ulp_error) if check else "-",
+        "check": check.method if check else "-",
+        "PTX instr (M)": f"{count / 1e6:.3f}" if count else "-",
+    }
+
+
+def sheets_of(records: Sequence[Record]) -> list[Sheet]:
+    """A sheet for each job, a line for each record."""
+    columns = tuple(_columns(records))
+    numbers = notes(records)
+    found = []
+    for section in sections(records):
+        lines = [Line(_cells(record, numbers), {"status": _style(record)}, _raw(record)) for record in section.records]
+        found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC))
+    return found
+
+
+def _raw(record: Record) -> dict[str, float]:
+    """The figures of a line, unrounded; those that do not exist are left out."""
+    check, count = record.check, instruction_count(record)
+    values: dict[str, float | None] = {"size": int(record.case["size_bytes"]), "PTX instr (M)": count}
+    if check is not None:
+        error = check.max_absolute_error
+        values |= {"wrong": check.wrong, "max ulp": check.max_ulp_error}
+        values |= {"max abs error": error if math.isfinite(error) else None}
+    return {column: value for column, value in values.items() if value is not None}
+
+
+def _style(record: Record) -> str:
+    if record.status is Status.PASSED and not record.verified:
+        return "yellow"
+    return _STYLES.get(record.status, "bold red")

@@ -1,0 +1,31 @@
+"""How figures, sizes and reasons are written down, the same in every table and picture."""
+
+from __future__ import annotations
+
+import math
+
+from reports.record.record import Record, Status
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(size_bytes: int) -> str:
+    """A size in the largest binary unit that says it exactly with at most one decimal: 1.5 KiB, 1 MiB, 1001 B."""
+    for power in range(len(_UNITS) - 1, 0, -1):
+        unit = 1024**power
+        if size_bytes >= unit and size_bytes * 10 % unit == 0:
+            return f"{size_bytes / unit:.10g} {_UNITS[power]}"
+    return f"{size_bytes} B"
+
+
+def number(value: float) -> str:
+    """Three digits; NaN and infinity by their names."""
+    return f"{value:.3g}" if math.isfinite(value) else str(value)
+
+
+def reason_of(record: Record) -> str:
+    """Why it did not pass, on one line; "" where it did."""
+    if record.status is Status.PASSED:
+        return ""
+    text = record.reason or "; ".join(record.check.faults if record.check else ())
+    return " ".join(text.split())

@@ -1,0 +1,346 @@
+"""Tables of what was timed: nccl-tests' columns for all contenders of a size, and what has to be said below them.
+
+long: a line a contender, grouped by size. wide: a line a size, a column a contender. flat: raw values, for programs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from reports.record.record import Record, Status
+from reports.record.timing import Timing
+from reports.table.compare import Row, Section, accumulator, device_text, limits, rows, setup_text
+from reports.table.sheet import Line, Sheet
+from reports.table.text import reason_of, size_text
+
+BEST = "*"
+"""The sign of the best at a size, for where there is no colour."""
+
+_SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
+"""Beginnings of the names of variables by which libraries take or leave a way, such as multicast."""
+
+_COLUMNS = (
+    *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
+    *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"),
+)
+_TEXTUAL = frozenset({"type", "redop", "algorithm", "place", "status", "worlds"})
+_FIGURES = {"time (us)": "median_us", "min": "min_us", "p95": "p95_us", "p99": "p99_us"}
+_FIGURES |= {"algbw (GB/s)": "algbw_gbps", "busbw (GB/s)": "busbw_gbps"}
+_OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
+"""Columns that are there only where they say something."""
+
+
+def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
+    """A sheet a section, a line for each row but the refused ones, which refusals tells. numbers: of the reasons."""
+    judged = [[row for row in rows(section) if row.status is not Status.REFUSED] for section in sections]
+    cells = [[_cells(row, numbers) for row in some] for some in judged]
+    said = _said([one for some in judged for one in some])
+    columns = tuple(column for column in _COLUMNS if column not in _OPTIONAL or column in said)
+    sheets = []
+    for section, some, lines in zip(sections, judged, cells, strict=True):
+        groups: dict[int, list[Line]] = {}
+        for row, line in zip(some, lines, strict=True):
+            groups.setdefault(row.size_bytes, []).append(Line(line, _styles(row), _raw(row)))
+        sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns)))
+    return sheets
+
+
+def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
+    """A sheet a section, a line a size, a column for each contender that was timed anywhere in it: time and busbw."""
+    sheets = []
+    for section in sections:
+        judged = [row for row in rows(section) if row.status is not Status.REFUSED]
+        names = dict.fromkeys(_name(row, judged) for row in sorted(judged, key=lambda row: not row.is_ours))
+        ratios = any(row.ratio is not None for row in judged)
+        columns = ("size", *names, *(["ours/base"] if ratios else []))
+        lines = []
+        for size_bytes in dict.fromkeys(row.size_bytes for row in judged):
+            cells = dict.fromkeys(columns, "-") | {"size": size_text(size_bytes)}
+            styles: dict[str, str] = {}
+            for row in (row for row in judged if row.size_bytes == size_bytes):
+                name = _name(row, judged)
+                cells[name] = _wide_cell(row, numbers)
+                styles |= {name: "bold"} if row.best else {}
+                cells |= {"ours/base": f"{row.ratio:.2f}"} if row.ratio is not None else {}
+            lines.append(Line(cells, styles))
+        sheets.append(Sheet(section.heading, columns, (tuple(lines),), frozenset(columns)))
+    return sheets
+
+
+def flat(records: Sequence[Record], sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """A dict of raw values for each row of the sections, refused ones as well; then one for each other record."""
+    known = [(section, row) for section in sections for row in rows(section)]
+    lone = [(None, Row((record,))) for record in records]
+    return [_flat(section, row) for section, row in [*known, *lone]]
+
+
+def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
+    """What the figures are: how they were taken, in what state, against what limit, by which code."""
+    records = [record for section in sections for record in section.records]
+    timings = [record.timing for record in records if record.timing is not None]
+    judged = [row for section in sections for row in rows(section)]
+    placed = len({row.records[0].case.get("placement") for row in judged if row.timings}) > 1
+    setups = dict.fromkeys(setup_text(record) for record in records if record.timing is not None)
+    shown = "time (busbw)" if is_wide else "time (median), min, p95 and p99 (nearest rank)"
+    lines = [
+        f"{shown}: microseconds a call, over the samples' maxima over all ranks{', median' if is_wide else ''}",
+        f"timed: {'; '.join(setups)}; {_span(timing.slots for timing in timings)} slots of "
+        f"{_span((timing.slot_bytes for timing in timings), size_text)}, "
+        f"{_span(timing.calls_per_sample for timing in timings)} calls a sample, "
+        f"{_span(len(timing.samples_us[0]) for timing in timings)} samples; data checked before and after",
+        f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
+        "1 GB = 10^9 bytes, as in nccl-tests",
+        *_rotation(timings),
+    ]
+    lines += _cached(records)
+    worlds = [len(row.records) for row in judged if row.timings]
+    if max(worlds, default=0) > 1:
+        lines.append(
+            f"worlds: {_span(worlds)} {_ran_in(judged)}; every figure is the median over them, and their times lie "
+            f"up to {max(map(_spread, judged)):.1%} apart (highest minus lowest, over the median)"
+        )
+    if found := limits(records):
+        measured = f"peer copies in the same runs, {_limit_text(found)}"
+        lines.append(f"link's limit: {measured}" if is_wide else f"link %: busbw over the better of {measured}")
+    else:
+        lines.append("the link's limit was not measured")
+    lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
+    if placed:
+        lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contender was called")
+    return lines + _origins(records)
+
+
+def _rotation(timings: Sequence[Timing]) -> list[str]:
+    """What L2 rotate comes to: where all slots of a contender are smaller than the cache, it holds them all."""
+    together = [timing.slots * timing.slot_bytes for timing in timings if timing.l2 == "rotate"]
+    if not together:
+        return []
+    return [
+        f"L2 rotate: each call takes the next slot; a contender's slots are {_span(together, size_text)} together, and "
+        "the cache may keep what is smaller than it"
+    ]
+
+
+_OWN_SIZE = re.compile(r", not [0-9]+(?=;|$)")
+"""What tells reasons apart that are one: the case's own size, which the sizes beside the name say."""
+
+
+def refusals(sections: Sequence[Section]) -> list[str]:
+    """A line for each reason for which cases were refused: who, at which sizes, why."""
+    refused: dict[str, dict[str, set[tuple[int, int]]]] = {}
+    asked: dict[str, set[tuple[int, int]]] = {}
+    for number_, section in enumerate(sections):
+        for record in section.records:
+            name, place = str(record.case["algorithm"]), (number_, int(record.case["size_bytes"]))
+            asked.setdefault(name, set()).add(place)
+            if record.status is Status.REFUSED:
+                reason = _OWN_SIZE.sub("", reason_of(record))
+                refused.setdefault(reason, {}).setdefault(name, set()).add(place)
+    lines = []
+    for reason, places in refused.items():
+        who = []
+        for name, some in places.items():
+            sizes = sorted({size_bytes for _, size_bytes in some})
+            shown = ", ".join(map(size_text, sizes)) if len(sizes) <= 3 else f"{len(sizes)} sizes"
+            who.append(name if some == asked[name] else f"{name} ({shown})")
+        lines.append(f"refused: {', '.join(who)}: {reason}")
+    return lines
+
+
+def limit_range(found: Sequence[Any]) -> str:
+    """ "push 386.1, pull 369.0 GB/s", or from the lowest to the highest of several runs."""
+    push = _span((limit.push_gbps for limit in found), lambda one: f"{one:.1f}")
+    return f"push {push}, pull {_span((limit.pull_gbps for limit in found), lambda one: f'{one:.1f}')} GB/s"
+
+
+def _places(judged: Sequence[Row]) -> str:
+    """Who was called in place and who out of place, where no column says it."""
+    names: dict[str, dict[str, None]] = {}
+    for row in judged:
+        if row.timings:
+            place = str(row.records[0].case.get("placement", "")).replace("_", " ")
+            names.setdefault(place, {})[row.algorithm] = None
+    return "; ".join(f"{place}: {', '.join(some)}" for place, some in sorted(names.items()))
+
+
+def _cached(records: Sequence[Record]) -> list[str]:
+    """What has to be said of the sizes at which rotating slots still fit in the L2 cache."""
+    found = [(record, record.timing) for record in records if record.timing is not None]
+    cached = [(record, timing) for record, timing in found if timing.l2 == "rotate" and timing.fits_l2]
+    if not cached:
+        return []
+    largest = max(int(record.case["size_bytes"]) for record, _ in cached)
+    return [
+        f"L2 rotate: up to {size_text(largest)} a contender's slots fit in the L2 cache "
+        f"({_span((timing.l2_bytes for _, timing in cached), size_text)}) together: calls may find their data there"
+    ]
+
+
+def _limit_text(found: Sequence[Any]) -> str:
+    size = _span((limit.size_bytes for limit in found), size_text)
+    return f"{limit_range(found)} ({size}, one direction, all GPUs at once)"
+
+
+def _ratio_text(judged: Sequence[Row]) -> str:
+    if all(row.ratio is None for row in judged):
+        return ""
+    return "; ours/base: the time of our best over that of the best baseline at this size, below 1 ours is faster"
+
+
+def _origins(records: Sequence[Record]) -> list[str]:
+    """Which machine, libraries and commits: so far as the records say it."""
+    lines = []
+    if devices := dict.fromkeys(filter(None, map(device_text, records))):
+        fabrics = dict.fromkeys(record.fabric.name for record in records if record.fabric is not None)
+        lines.append(f"device: {', '.join(devices)}; fabric: {', '.join(fabrics)}")
+    if libraries := sorted({record.library for record in records} - {""}):
+        lines.append(f"libraries: {', '.join(libraries)}")
+    if chosen := sorted(set().union(*map(_settings, records))):
+        lines.append(f"set in the environment: {', '.join(chosen)}")
+    gits = [git for record in records if isinstance(git := record.environment.get("git"), dict) and git.get("commit")]
+    if gits:
+        commits = sorted({str(git["commit"])[:12] + ("+changes" if git.get("dirty") else "") for git in gits})
+        lines.append(f"symlab: {', '.join(commits)}")
+    return lines
+
+
+def _settings(record: Record) -> set[str]:
+    """The variables that tell the libraries what to do, and were set when it ran: ["NCCL_NVLS_ENABLE=0"]."""
+    variables = record.environment.get("variables")
+    allowed = variables.get("allowed") if isinstance(variables, dict) else None
+    if not isinstance(allowed, dict):
+        return set()
+    return {
+        f"{name}={value}"
+        for name, value in allowed.items()
+        if name.startswith(_SETTINGS) and not name.endswith("_VERSION")  # what an image says that it holds
+    }
+
+
+def _span(values: Iterable[Any], text: Any = str) -> str:
+    """One value, or "lowest to highest"."""
+    known = sorted(set(values))
+    if not known:
+        return "-"
+    return str(text(known[0])) if len(known) == 1 else f"{text(known[0])} to {text(known[-1])}"
+
+
+def _ran_in(rows: Sequence[Row]) -> str:
+    """What several records of a case are: each command starts a world; within one, it may have been the same."""
+    own = all(len({one.request.get("command") for one in row.records}) == len(row.records) for row in rows)
+    return "new worlds a case" if own else "runs a case, not each in a world of its own"
+
+
+def _spread(row: Row) -> float:
+    """How far its worlds' times lie apart, as a share of their median."""
+    middle = row.figure("median_us")
+    return (max(row.times_us) - min(row.times_us)) / middle if middle else 0.0
+
+
+def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
+    case, record = row.records[0].case, row.records[0]
+    share = row.figure("of_limit")
+    remark = f" [{numbers[reason_of(record)]}]" if reason_of(record) in numbers else ""
+    unchecked = " (unchecked)" if row.status is Status.PASSED and not record.verified else ""
+    times = row.times_us
+    spread = (
+        f"{len(times)}: {time_text(min(times))}..{time_text(max(times))}" if len(times) > 1 else str(len(times) or "-")
+    )
+    cells = {
+        "size (B)": str(row.size_bytes),
+        "count": str(row.count),
+        "type": str(case["dtype"]),
+        "redop": str(case.get("reduction", "none")),
+        "algorithm": row.algorithm,
+        "place": str(case.get("placement", "")).removesuffix("_of_place").removesuffix("_place"),
+        "status": f"{row.status}{unchecked}{remark}",
+        "#wrong": str(row.wrong) if row.wrong is not None else "N/A",
+        "link %": f"{share * 100:.1f}" if share is not None else "-",
+        "ours/base": f"{row.ratio:.2f}" if row.ratio is not None else "",
+        "worlds": spread,
+    }
+    for column, name in _FIGURES.items():
+        value = row.figure(name)
+        cells[column] = "-" if value is None else time_text(value) if name.endswith("_us") else f"{value:.2f}"
+    cells["time (us)"] += f" {BEST}" if row.best else "  "
+    return cells
+
+
+def _raw(row: Row) -> dict[str, float]:
+    """The figures of a line, unrounded; those that do not exist are left out."""
+    values: dict[str, float | None] = {column: row.figure(name) for column, name in _FIGURES.items()}
+    values |= {"size (B)": row.size_bytes, "count": row.count, "#wrong": row.wrong, "link %": row.figure("of_limit")}
+    values |= {"ours/base": row.ratio, "worlds": len(row.times_us)}
+    return {column: value for column, value in values.items() if value is not None}
+
+
+def _styles(row: Row) -> dict[str, str]:
+    styles = dict.fromkeys(("algorithm", "time (us)"), "bold green") if row.best else {}
+    if row.ratio is not None:
+        styles["ours/base"] = "green" if row.ratio <= 1 else "yellow"
+    if row.status is not Status.PASSED:
+        styles["status"] = "bold red"
+    return styles | ({"#wrong": "bold red"} if row.wrong else {})
+
+
+def _said(judged: Sequence[Row]) -> frozenset[str]:
+    """Which of the optional columns say something."""
+    told = {
+        "place": len({row.records[0].case.get("placement") for row in judged}) > 1,
+        "status": any(row.status is not Status.PASSED or not row.records[0].verified for row in judged),
+        "link %": any(row.figure("of_limit") is not None for row in judged),
+        "ours/base": any(row.ratio is not None for row in judged),
+        "worlds": any(len(row.times_us) > 1 for row in judged),
+    }
+    assert set(told) == _OPTIONAL
+    return frozenset(column for column, says in told.items() if says)
+
+
+def _numeric(columns: Sequence[str]) -> frozenset[str]:
+    return frozenset(columns) - _TEXTUAL
+
+
+def _name(row: Row, judged: Sequence[Row]) -> str:
+    """A contender's column: its algorithm, with the placement where the section has several of them."""
+    placements = {one.records[0].case.get("placement") for one in judged if one.algorithm == row.algorithm}
+    return f"{row.algorithm} {row.records[0].case.get('placement')}" if len(placements) > 1 else row.algorithm
+
+
+def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
+    time, bandwidth = row.figure("median_us"), row.figure("busbw_gbps")
+    if time is None or bandwidth is None:
+        reason = reason_of(row.records[0])
+        return f"{row.status} [{numbers[reason]}]" if reason in numbers else str(row.status)
+    return f"{time_text(time)} ({bandwidth:.1f}){BEST if row.best else ' '}"
+
+
+def _factor(bus_factor: float) -> str:
+    return f"{bus_factor:.4g}"
+
+
+def time_text(time_us: float) -> str:
+    """Microseconds with about four digits."""
+    return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.1f}" if time_us < 10000 else f"{time_us:.0f}"
+
+
+def _flat(section: Section | None, row: Row) -> dict[str, Any]:
+    record, times = row.records[0], row.times_us
+    case, check, timing = record.case, record.check, record.timing
+    values: dict[str, Any] = {key: case.get(key) for key in ("op", "dtype", "reduction", "world_size", "size_bytes")}
+    values |= {"root": case.get("root", 0), "offset": case.get("offset", 0)}
+    values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.get("inputs")}
+    values |= {"algorithm": row.algorithm, "placement": case.get("placement"), "library": record.library}
+    values |= {"status": str(row.status), "reason": reason_of(record), "verified": record.verified}
+    values |= {"fabric": record.fabric.name if record.fabric else None, "device": device_text(record)}
+    values |= {name: getattr(timing, name) if timing else None for name in ("mode", "window", "l2")}
+    names = ("median_us", "min_us", "p95_us", "p99_us", "max_us", "algbw_gbps", "busbw_gbps", "of_limit")
+    values |= {name: row.figure(name) for name in names}
+    values |= {"best": row.best if timing else None, "ours_over_baseline": row.ratio, "worlds": len(row.records)}
+    values |= {"median_us_lowest": min(times, default=None), "median_us_highest": max(times, default=None)}
+    values |= {"wrong": row.wrong, "max_ulp_error": check.max_ulp_error if check else None}
+    error = check.max_absolute_error if check else None
+    values |= {"max_absolute_error": str(error) if error is not None and not math.isfinite(error) else error}
+    return values | {"section": section.heading if section else None}

@@ -1,0 +1,385 @@
+"""python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
+
+The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
+{"records": [..], "inputs_up_to_bytes": n}, and writes JSON, one document a line: {"progress": ".."} now and then, and
+last {"configurations": .., "cases": .., "inputs": .., "sources": .., "secrets": .., "malformed": ..}, see the functions
+of these names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from reports.record.codec import decoded
+from reports.record.record import Record
+from runner.environment.repository import source_digests
+from runner.records.scrub import scrubbed_values
+from runner.request.compose import composed, hydra_over
+from runner.request.schema import Schema
+from runner.request.validate import CONF, Request, validate
+from runner.request_error import RequestError, first_line
+
+Say = Callable[[str], None]
+Job = tuple[str, int]
+"""A command, and the number of one of its jobs."""
+
+_ELSEWHERE = ("records", "cache_dir", "track")
+"""Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
+
+
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
+"""What a record that holds something strange may raise: it is named, and the others are looked at."""
+
+_SHAPES = (
+    ("environment.git", "environment", "git", dict),
+    ("environment.sources", "environment", "sources", dict),
+    ("request.job", "request", "job", int),
+    ("request.overrides", "request", "overrides", list),
+)
+"""What is looked into here, and what it has to be where it is there."""
+
+_KINDS: dict[type, str] = {dict: "a dictionary", int: "a number", list: "a list"}
+
+
+def main() -> int:
+    """The worker: standard input to standard output."""
+    asked = json.load(sys.stdin)
+    last_s = time.monotonic() - 1.0
+
+    def say(text: str) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s > 0.5:
+            last_s = time.monotonic()
+            print(json.dumps({"progress": text}), flush=True)
+
+    records = [decoded(Record, document, "record") for document in asked["records"]]
+    strange = malformed(records)
+    jobs = jobs_of(record for record in map(readable, records) if _job_number(record) is not None)
+    recomposed, found = configurations(jobs, say)
+    answer = {
+        "configurations": found,
+        "cases": cases(jobs, recomposed),
+        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
+        "sources": sources(records),
+        "secrets": secrets(records),
+        "malformed": strange,
+    }
+    print(json.dumps(answer), flush=True)
+    return 0
+
+
+def malformed(records: Iterable[Record]) -> list[list[str]]:
+    """What no command writes, and would keep the other records from being looked at: [[case id, what], ..]."""
+    found = []
+    for record in records:
+        for where, part, key, kind in _SHAPES:
+            value = getattr(record, part).get(key)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                found.append([record.id, f"{where} is {json.dumps(value)[:40]}, not {_KINDS[kind]}"])
+    return found
+
+
+def readable(record: Record) -> Record:
+    """The record without the parts of its environment and its request that are malformed, but for its job."""
+    environment, request = dict(record.environment), dict(record.request)
+    for _, part, key, kind in _SHAPES:
+        values = environment if part == "environment" else request
+        if key != "job" and not isinstance(values.get(key), kind):
+            values.pop(key, None)
+    return dataclasses.replace(record, environment=environment, request=request)
+
+
+def _job_number(record: Record) -> int | None:
+    """None where it is no number."""
+    number = record.request.get("job", 0)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def secrets(records: Iterable[Record]) -> dict[str, Any]:
+    """What looks like a secret or a home folder in environments, requests and reasons.
+
+    {"looked_at": so many different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
+    """
+    looked_at: set[str] = set()
+    found: list[list[str]] = []
+    for record in records:
+        for part in ("environment", "request", "reason"):
+            value = getattr(record, part)
+            text = f"{part} {json.dumps(value, sort_keys=True)}"
+            if not value or text in looked_at:
+                continue
+            looked_at.add(text)
+            there, here = _leaves(value, part), _leaves(scrubbed_values(value), part)
+            found += [[record.id, where] for where in there if there[where] != here[where]]
+    return {"looked_at": len(looked_at), "found": found}
+
+
+def _leaves(value: Any, path: str) -> dict[str, Any]:
+    """All that is no list and no dictionary, by its dotted path."""
+    if not isinstance(value, (dict, list)):
+        return {path: value}
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
+
+
+def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
+    """The records by command and job, in order of appearance."""
+    jobs: dict[Job, list[Record]] = {}
+    for record in records:
+        job = (str(record.request.get("command", "")), int(record.request.get("job", 0)))
+        jobs.setdefault(job, []).append(record)
+    return jobs
+
+
+def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
+    """Every job's configuration composed again from its overrides, and what came of it.
+
+    {"verified": so many jobs, "different": [[command, job, what], ..], "not_comparable": [[command, job, reason], ..]}.
+    conf/ is that of the record's commit where it has changed since and the repository has it. A key that was not there
+    then, and that stands at its default, makes no difference.
+    """
+    recomposed: dict[Job, dict[str, Any]] = {}
+    found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
+    by_commit: dict[str, list[Job]] = {}
+    for job, members in jobs.items():
+        by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
+    for commit, some in by_commit.items():
+        with _configurations_of(commit) as (folder, problem), hydra_over(folder):
+            for job in some:
+                say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
+                record = jobs[job][0]
+                outcome, what = _recomposed(record, problem, job, recomposed)
+                if apart := _apart(jobs[job]):
+                    outcome, what = "different", apart
+                if outcome == "verified":
+                    found["verified"] += 1
+                else:
+                    found[outcome].append([*job, what])
+    return recomposed, found
+
+
+def _apart(members: Sequence[Record]) -> str:
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
+    parts: dict[str, list[Any]] = {
+        "request": [{key: value for key, value in one.request.items() if key != "kernel"} for one in members],
+        "commit or sources": [[one.environment.get(key) for key in ("git", "sources")] for one in members],
+    }
+    for what, values in parts.items():
+        texts = [json.dumps(value, sort_keys=True) for value in values]
+        usual = max(set(texts), key=texts.count)
+        odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+        if odd:
+            return f"the records of the job have not one {what}: {odd[0]} differs" + (
+                f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+            )
+    return ""
+
+
+def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:
+    """Compose one job again, into recomposed. Gives the outcome, and what is to be said of it."""
+    recorded = record.request.get("configuration")
+    if not isinstance(recorded, dict):
+        return "not_comparable", "the record holds no configuration"
+    if "replays" in record.request:
+        return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
+    try:
+        config = composed(list(map(str, record.request.get("overrides", []))))
+        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True)
+    except RequestError as error:
+        return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
+    again = scrubbed_values(again)
+    differs = _differing(_flat(recorded), _flat(again))
+    if not differs:
+        recomposed[job] = again
+        return "verified", ""
+    if problem:
+        return "not_comparable", f"{problem}; {differs}"
+    return "different", differs
+
+
+def _without_hydra(config: Any) -> Any:
+    return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+
+
+def _commit_to_ask(record: Record) -> str:
+    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be asked."""
+    digest = (record.environment.get("sources") or {}).get("conf")
+    if digest and digest == source_digests(CONF.parent)["conf"]:
+        return ""
+    git = record.environment.get("git")
+    return str(git.get("commit") or "unknown") if isinstance(git, dict) else "unknown"
+
+
+@contextmanager
+def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
+    """conf/ as it was at a commit, in a folder; where that can't be had the present one, and why."""
+    if not commit:
+        yield CONF, ""
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if not re.fullmatch("[0-9a-f]{7,64}", commit):
+                raise OSError("the record does not name its commit")
+            archive = subprocess.run(
+                ["git", "archive", "--format=tar", commit, CONF.name],
+                cwd=CONF.parent,
+                check=True,
+                capture_output=True,
+                timeout=20,
+            ).stdout
+            subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=20)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", b"") or str(error).encode()
+            reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
+            yield CONF, f"conf/ of commit {commit[:12]} is not to be had here ({reason}), and may have been another"
+            return
+        yield Path(folder) / CONF.name, ""
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """A configuration with one key for each value: {"timing.mode": "graph"}."""
+    if not isinstance(values, dict) or not values:
+        return {prefix: values}
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return found
+
+
+def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
+    """Which values are not the same, in words; "" when all are."""
+    defaults = _flat(OmegaConf.to_container(OmegaConf.structured(Schema)))
+    missing = object()
+    lines = []
+    for key in dict.fromkeys([*recorded, *again]):
+        there, here = recorded.get(key, missing), again.get(key, missing)
+        came_later = there is missing and here == defaults.get(key, missing)
+        if there == here or came_later or key.partition(".")[0] in _ELSEWHERE:
+            continue
+        texts = ["nothing" if one is missing else json.dumps(one) for one in (there, here)]
+        lines.append(f"{key}: recorded {texts[0]}, composed {texts[1]}")
+    return "; ".join(lines)
+
+
+def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
+    """The cases that each job asked for, against those that there are.
+
+    {"expected": so many, "missing": [[command, job, case id], ..], "unexpected": [..],
+    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto") those count that
+    any of its records has, at every size: what "auto" means is the catalogue's matter, and that changes.
+    """
+    found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
+    for job, members in jobs.items():
+        configuration = recomposed.get(job) or members[0].request.get("configuration")
+        try:
+            expected = _expected(members, configuration)
+        except _MALFORMED as error:
+            found["not_comparable"].append([*job, first_line(error)])
+            continue
+        there = {record.id for record in members}
+        found["expected"] += len(expected)
+        found["missing"] += [[*job, case] for case in expected if case not in there]
+        found["unexpected"] += [[*job, case] for case in sorted(there - set(expected))]
+    return found
+
+
+def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
+    """The ids of a job's cases: its sizes times its algorithms and baselines."""
+    from reports.table.compare import is_baseline
+    from runner.case.cases import cases_of, resolved
+
+    if not isinstance(configuration, dict):
+        raise ValueError("the record holds no configuration")
+    config = OmegaConf.merge(OmegaConf.structured(Schema), {**configuration, "records": ".", "cache_dir": "."})
+    request: Request = validate(config)  # type: ignore[arg-type]
+    info = next((record.fabric for record in members if record.fabric is not None), None)
+    if info is not None:
+        request = dataclasses.replace(request, fabric=dataclasses.replace(request.fabric, name=info.name))
+    ours = dict.fromkeys(str(one.case["algorithm"]) for one in members if not is_baseline(one))
+    theirs = dict.fromkeys(str(one.case["algorithm"]) for one in members if is_baseline(one))
+    if isinstance(request.algorithms, str):
+        request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
+    if request.baselines == "auto":
+        request = dataclasses.replace(request, baselines=tuple(theirs))
+    request = resolved(request)
+    return [case.id for case in cases_of(request)]
+
+
+def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, Any]:
+    """Every rank's input made again from its seed, and its digest compared with the recorded one.
+
+    {"made": so many ranks' inputs, "cases": of so many cases, "different": [[case id, rank], ..], "too_large": so many
+    cases, "not_recorded": so many, "not_comparable": [[case id, reason], ..]}. Cases of more than up_to_bytes are left
+    out: it takes seconds each.
+    """
+    found: dict[str, Any] = {
+        "made": 0, "cases": 0, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": [],
+    }  # fmt: skip
+    for number, record in enumerate(records):
+        if record.check is None:
+            continue
+        if record.check.input_digests is None:
+            found["not_recorded"] += 1
+            continue
+        say(f"making inputs again: case {number} of {len(records)}")
+        try:
+            if int(record.case["size_bytes"]) > up_to_bytes:
+                found["too_large"] += 1
+                continue
+            again = _input_digests(record)
+            if len(again) != len(record.check.input_digests):
+                raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
+        except _MALFORMED as error:
+            found["not_comparable"].append([record.id, first_line(error)])
+            continue
+        pairs = enumerate(zip(record.check.input_digests, again, strict=True))
+        found["different"] += [[record.id, rank] for rank, (there, here) in pairs if there != here]
+        found["made"] += len(again)
+        found["cases"] += 1
+    return found
+
+
+def _input_digests(record: Record) -> list[str]:
+    """The digests of what all ranks of a case put in."""
+    from kernels.catalogue import collective
+    from kernels.spec import Case
+    from runner.case.inputs import digest_of, make_input
+
+    known = {member.name for member in dataclasses.fields(Case)}
+    case = Case(**{key: value for key, value in record.case.items() if key in known})
+    count = collective(case.op).counts(case.numel, case.world_size)[0]
+    return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
+
+
+def sources(records: Iterable[Record]) -> dict[str, list[str]]:
+    """The recorded kernels by whether their sources are today's: {"same": names, "changed": names, "gone": names}."""
+    from kernels.catalogue import NAMES, find
+    from kernels.compile import source_digest
+
+    found: dict[str, list[str]] = {"same": [], "changed": [], "gone": []}
+    recorded: dict[str, set[str]] = {}
+    for record in records:
+        if record.kernel is not None:
+            recorded.setdefault(record.kernel.name, set()).add(record.kernel.source_digest)
+    for name, digests in sorted(recorded.items()):
+        if name not in NAMES:
+            found["gone"].append(name)
+        else:
+            found["same" if digests == {f"sha256:{source_digest(find(name))}"} else "changed"].append(name)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""A case's buffers in symmetric memory, with guards around them, and what was changed of them that was not to be.
+
+Every payload lies between two guard zones that are exact to the byte: the one before it ends where it begins, also
+where it does not begin at a boundary of 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from memory.fabric import Fabric
+from memory.pool import SymmetricPool
+from memory.tensor import SymmetricTensor
+from runner.case.layout import Layout, Piece
+
+POISON = 0xFF
+"""What fresh memory reads as; outputs are filled with it again before later launches."""
+
+GUARD_PATTERN = 0xA5
+"""What guards hold in later launches: a kernel that writes poison there is seen, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """size_bytes of a symmetric tensor of bytes, from offset_bytes on; what lies around them are guards.
+
+    peer_offsets are each rank's offset_bytes, by rank, where they differ; empty: all have this one's.
+    """
+
+    name: str
+    tensor: SymmetricTensor
+    offset_bytes: int
+    size_bytes: int
+    peer_offsets: tuple[int, ...] = ()
+
+    @property
+    def address(self) -> int:
+        return self.tensor.address + self.offset_bytes
+
+    def part(self, starts: Sequence[int], rank: int, size_bytes: int) -> Buffer:
+        """size_bytes of it that begin, on each rank, at that rank's start (bytes)."""
+        offsets = tuple(self.offset_bytes + start for start in starts)
+        return Buffer(self.name, self.tensor, offsets[rank], size_bytes, offsets if len(set(offsets)) > 1 else ())
+
+    def peer_addresses(self) -> tuple[int, ...]:
+        """Where this rank sees the first byte of each rank's, by rank."""
+        addresses = self.tensor.peer_addresses()
+        offsets = self.peer_offsets or (self.offset_bytes,) * len(addresses)
+        return tuple(address + offset for address, offset in zip(addresses, offsets, strict=True))
+
+    def multicast_address(self) -> int:
+        """Of the first byte; only where it is at the same place on all ranks."""
+        assert not self.peer_offsets, f"{self.name} begins at another place on every rank: there is no multicast of it"
+        return self.tensor.multicast().address + self.offset_bytes
+
+    def write(self, fabric: Fabric, data: torch.Tensor) -> None:
+        """Copy a tensor of size_bytes into it."""
+        assert data.nbytes == self.size_bytes, f"{self.name}: {data.nbytes} bytes for {self.size_bytes}"
+        if self.size_bytes:
+            fabric.write(self.tensor.region, self.offset_bytes, data.view(torch.uint8))
+
+    def fill(self, fabric: Fabric, byte: int, device: torch.device) -> None:
+        """Set every byte of it; device is where the memory is, so that nothing travels."""
+        self.write(fabric, torch.full((self.size_bytes,), byte, dtype=torch.uint8, device=device))
+
+    def fill_guards(self, fabric: Fabric, device: torch.device) -> None:
+        """Set what lies before and after it to the guards' pattern."""
+        end = self.offset_bytes + self.size_bytes
+        for start, size_bytes in ((0, self.offset_bytes), (end, self.tensor.size_bytes - end)):
+            Buffer(self.name, self.tensor, start, size_bytes).fill(fabric, GUARD_PATTERN, device)
+
+    def inspect(self, fabric: Fabric) -> torch.Tensor:
+        """Its bytes (flat uint8) after all launches so far, to be looked at: see Fabric.inspect."""
+        return fabric.inspect(self.tensor.region)[self.offset_bytes :][: self.size_bytes]
+
+
+def guarded(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int, offset_bytes: int = 0) -> Buffer:
+    """Collective: a new buffer with guard_bytes on either side, offset_bytes after a boundary of guard_bytes."""
+    tensor = pool.tensor(size_bytes + offset_bytes + 2 * guard_bytes, torch.uint8, name=name)
+    return Buffer(name, tensor, guard_bytes + offset_bytes, size_bytes)
+
+
+def halves(layout: Layout, payloads: Sequence[Buffer], rank: int) -> tuple[Buffer, Buffer]:
+    """A rank's input and output in the payloads of a layout."""
+    source = payloads[0].part(layout.input_starts, rank, layout.input_bytes)
+    return source, payloads[-1].part(layout.output_starts, rank, layout.output_bytes)
+
+
+def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch.Tensor) -> None:
+    """Write the input, and poison into all else of the payloads."""
+    for payload in payloads:
+        if payload != source:
+            payload.fill(fabric, POISON, data.device)
+    source.write(fabric, data)
+
+
+def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int) -> list[str]:
+    """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words."""
+    content = fabric.inspect(buffer.tensor.region)
+    start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes
+    byte = GUARD_PATTERN if launch else POISON
+    return [
+        *changes(f"{where}'s guard before the buffer", content[:start], byte, -start, launch),
+        *changes(f"{where}'s guard after the buffer", content[end:], byte, buffer.size_bytes, launch),
+    ]
+
+
+def changed_pieces(
+    fabric: Fabric, payload: Buffer, pieces: Sequence[Piece], data: torch.Tensor, where: str, launch: int
+) -> list[str]:
+    """A line for each piece of a payload that is not the input, or the poison, that it was before a launch."""
+    content, given = payload.inspect(fabric), data.view(torch.uint8)
+    faults: list[str] = []
+    for piece in pieces:
+        found = content[piece.start : piece.end]
+        expected = POISON if piece.input_start is None else given[piece.input_start :][: found.numel()]
+        faults += changes(where, found, expected, piece.start, launch)
+    return faults
+
+
+def changes(
+    what: str, found: torch.Tensor, expected: torch.Tensor | int, first_byte: int, launch: int
+) -> Iterator[str]:
+    """One line about the bytes that differ, if any do. expected: the bytes, or the one that all of them are.
+
+    first_byte is the offset of found in its buffer.
+    """
+    if isinstance(expected, int):
+        expected = torch.full_like(found, expected)
+    if torch.equal(found, expected):
+        return
+    wrong = (found != expected).nonzero().flatten()
+    if len(wrong):
+        index = int(wrong[0])
+        yield (
+            f"{what} changed at byte {first_byte + index} in launch {launch}: "
+            f"{int(found[index]):#04x}, was {int(expected[index]):#04x} ({len(wrong)} bytes changed)"
+        )

@@ -1,0 +1,311 @@
+"""A request to its cases, in a stable order with stable ids; and the questions that only the catalogue can answer.
+
+Sizes are the outer loop and algorithms the inner one, baselines after them, so that what is compared runs close
+together. What a request leaves open ("auto", "all") is decided here, by the op: see resolved. A request's fabric is
+decided before that: "auto" stands for the simulator here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from kernels.baselines import ACCUMULATOR, Baseline, find_baseline, names_for
+from kernels.catalogue import OPS, SPECS, collective, find
+from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
+from kernels.spec import Case, KernelSpec
+from runner.case.layout import layout_of
+from runner.request.sizes import AUTO, format_bytes
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, check_heap
+from runner.request_error import RequestError, near
+
+USUAL_DTYPE = "float32"
+"""What dtype=auto stands for, where an op has it."""
+
+GUARD_BYTES = 256
+"""What runner.case.program keeps on either side of every buffer and workspace."""
+
+ALIGNMENT_BYTES = 256
+
+GAP_BYTES = 4096
+"""What the simulator leaves free behind every allocation, so that an access beyond its end meets nobody."""
+
+
+def resolved(request: Request) -> Request:
+    """The request with names for all that it left open. A request without anything open comes back equal.
+
+    - algorithms: "all" are the op's in the catalogue's order; "auto" leaves out those that need multicast where the
+      simulated fabric has it switched off. (A real fabric's is only known once it runs: they are refused then.)
+    - dtype: float32, or what the op's kernels have instead.
+    - reduction: sum, or none for an op that only moves data.
+    - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
+    - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
+
+    RequestError for an unknown op.
+    """
+    if request.op not in OPS:
+        raise RequestError(f"unknown op '{request.op}' (op), {near(request.op, OPS)}")
+    specs = [spec for spec in SPECS if spec.op == request.op]
+    reduces = collective(request.op).reduces
+    dtype, reduction, accumulator = request.dtype, request.reduction, request.accumulator
+    if dtype == AUTO:
+        known = _union(spec.dtypes for spec in specs)
+        dtype = known[0] if known and USUAL_DTYPE not in known else USUAL_DTYPE
+    if reduction == AUTO:
+        reduction = "sum" if reduces else NONE
+    if accumulator == AUTO:
+        wide = "float32" in accumulators_of(dtype, reduction)
+        accumulator = ("float32" if wide else "native") if reduces else NONE
+    algorithms = request.algorithms
+    if isinstance(algorithms, str):
+        off = request.fabric.simulated and not request.fabric.multicast
+        left_out = algorithms == AUTO and off
+        algorithms = tuple(spec.algorithm for spec in specs if not (left_out and spec.needs_multicast))
+    named = dataclasses.replace(
+        request, algorithms=algorithms, dtype=dtype, reduction=reduction, accumulator=accumulator
+    )
+    return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
+
+
+def _suitable(request: Request, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
+    """The sizes as given; the usual ones, where none were; for an op that takes none of those, one of one element."""
+    if request.sizes_given or request.dtype not in ITEMSIZES:
+        return request.sizes_bytes
+    one = _step_bytes(request.op, request.dtype, request.world_size)
+    takes_usual = any(_takes(spec, request, size) for spec in specs for size in request.sizes_bytes)
+    return (one,) if not takes_usual and any(_takes(spec, request, one) for spec in specs) else request.sizes_bytes
+
+
+def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
+    """Whether nothing that a kernel says of itself is against a size."""
+    step = _step_bytes(request.op, request.dtype, request.world_size)
+    case = _case(request, spec.algorithm, size_bytes // step * step)
+    return not _is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
+
+
+def _is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
+    """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
+    most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
+    return most is not None and case.size_bytes > most
+
+
+def names_of(request: Request) -> tuple[str, ...]:
+    """The algorithms that a request runs at each size: its own, then its baselines, each once."""
+    algorithms, baselines = resolved(request).algorithms, request.baselines
+    if baselines == "auto":
+        baselines = () if request.fabric.simulated else names_for(request.op)
+    return tuple(dict.fromkeys((*algorithms, *baselines)))
+
+
+def sizes_of(request: Request) -> tuple[int, ...]:
+    """The sizes in bytes that a request runs.
+
+    For an op that divides its elements evenly over the ranks they are rounded down to what it can divide, as in
+    nccl-tests (it may be 0), and what is then equal runs once.
+    """
+    request = resolved(request)
+    if not collective(request.op).chunked:
+        return request.sizes_bytes
+    step = _step_bytes(request.op, request.dtype, request.world_size)
+    return tuple(dict.fromkeys(size_bytes // step * step for size_bytes in request.sizes_bytes))
+
+
+def cases_of(request: Request) -> tuple[Case, ...]:
+    """All cases of a job: sizes outside, algorithms inside, both in the request's order."""
+    request = resolved(request)
+    return tuple(
+        _case(request, algorithm, size_bytes) for size_bytes in sizes_of(request) for algorithm in names_of(request)
+    )
+
+
+def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
+    """One case. A baseline's names what runs: its own placement, and an accumulator that is the library's matter."""
+    baseline = find_baseline(algorithm)
+    return Case(
+        op=request.op,
+        algorithm=algorithm,
+        dtype=request.dtype,
+        accumulator=ACCUMULATOR if baseline else request.accumulator,
+        reduction=request.reduction,
+        size_bytes=size_bytes,
+        world_size=request.world_size,
+        placement=baseline.placement(request.op, request.placement) if baseline else request.placement,
+        inputs=request.inputs,
+        seed=request.seed,
+        root=request.root,
+        offset=request.offset,
+    )
+
+
+def check_against_catalogue(request: Request) -> None:
+    """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
+    run.
+
+    What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
+    """
+    request = resolved(request)
+    specs = {spec.algorithm: spec for spec in SPECS if spec.op == request.op}
+    known_baselines = names_for(request.op)
+    for algorithm in request.algorithms:
+        if algorithm not in specs and algorithm not in known_baselines:
+            known = [*specs, *known_baselines]
+            raise RequestError(
+                f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
+            )
+    for name in () if request.baselines == "auto" else request.baselines:
+        if name not in known_baselines:
+            raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
+    _check_types(request, specs.values())
+    _check_placing(request)
+    archs = _union(spec.archs for spec in specs.values())
+    if request.fabric.simulated and request.fabric.arch not in archs:
+        raise RequestError(
+            f"{request.op} is not built for '{request.fabric.arch}' (fabric.arch), known: {', '.join(archs)}"
+        )
+    check_heap(request.fabric, MAX_HEAP_BYTES if request.fabric.simulated else MAX_DEVICE_HEAP_BYTES)
+    _check_sizes(request, specs)
+
+
+def _check_types(request: Request, specs: Iterable[KernelSpec]) -> None:
+    """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
+    specs = tuple(specs)
+    _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
+    if not collective(request.op).reduces:
+        for key in ("reduction", "accumulator"):
+            value = getattr(request, key)
+            if value != NONE:
+                raise RequestError(f"{request.op} only moves data: no {key} '{value}' ({key}), give none or auto")
+        return
+    _known(request.reduction, "reduction", (spec.reductions for spec in specs))
+    unfit = refuses_types(request.dtype, request.accumulator, request.reduction)
+    if unfit:
+        what, _, hint = unfit.partition(": ")
+        key = "accumulator" if "accumulator" in what else "reduction" if "reduction" in what else "dtype"
+        raise RequestError(f"{what} ({key}), {hint}")
+    fitting = _union(spec.accumulators for spec in specs if request.dtype in spec.dtypes)
+    if request.accumulator not in fitting:
+        raise RequestError(
+            f"no kernel of {request.op} has the accumulator '{request.accumulator}' for {request.dtype} (accumulator), "
+            f"known: {', '.join(fitting)}"
+        )
+
+
+def _check_placing(request: Request) -> None:
+    """RequestError for a root or a placement that the op has not."""
+    op = collective(request.op)
+    if not op.rooted and request.root:
+        raise RequestError(f"{request.op} has no root {request.root} (root), leave it at 0")
+    if request.root >= request.world_size:
+        last = request.world_size - 1
+        raise RequestError(
+            f"there is no rank {request.root} in a world of {request.world_size} (root), "
+            f"give {f'0 to {last}' if last else '0'}"
+        )
+    if op.in_place is None and request.placement == "in_place":
+        raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
+
+
+def heap_bytes_needed(case: Case, spec: KernelSpec | Baseline) -> int:
+    """Symmetric memory of one rank that a case takes: buffers with their guards, workspaces, tables of peers."""
+    if isinstance(spec, Baseline):
+        return _arenas_bytes(case) if spec.uses_heap else 0
+    layout = layout_of(case)
+    sizes = [size_bytes + layout.offset_bytes + 2 * GUARD_BYTES for size_bytes in layout.payloads_bytes]
+    sizes += _overhead(case, spec)
+    return sum(_aligned(size) for size in sizes) + GAP_BYTES * (len(sizes) - 1)
+
+
+def heap_bytes_to_measure(cases: Sequence[Case]) -> int:
+    """Symmetric memory of one rank while cases of one size are timed together, each with its one slot at least."""
+    total = 0
+    for case in cases:
+        known = find_baseline(case.algorithm) or find(case.name)
+        if _is_too_large(case, known):
+            continue
+        if isinstance(known, KernelSpec):
+            total += _arenas_bytes(case) + sum(_aligned(size) + GAP_BYTES for size in _overhead(case, known))
+        elif known.uses_heap:
+            total += _arenas_bytes(case)
+    return total
+
+
+def _overhead(case: Case, spec: KernelSpec) -> list[int]:
+    """The sizes of what a kernel needs beside its input and output."""
+    sizes = []
+    for workspace in spec.workspaces(case):
+        bits = re.search(r"\d+", workspace.dtype)
+        assert bits is not None, f"{spec.name}: {workspace.dtype} does not say how wide it is"
+        sizes.append(workspace.numel * (int(bits[0]) // 8) + 2 * GUARD_BYTES)
+    return sizes + [8 * case.world_size] * len({one.of for one in spec.parameters if one.kind == "peers"})
+
+
+def _arenas_bytes(case: Case) -> int:
+    """One slot's input and output, without guards."""
+    layout = layout_of(case)
+    return sum(max(_aligned(layout.offset_bytes + size), ALIGNMENT_BYTES) for size in layout.payloads_bytes)
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
+    """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
+    cases = cases_of(request)
+    for case in cases:
+        spec = find_baseline(case.algorithm) or specs[case.algorithm]
+        if case.size_bytes % case.itemsize:
+            lower = case.size_bytes // case.itemsize * case.itemsize
+            near_sizes = f"{lower} or {lower + case.itemsize}" if lower else str(case.itemsize)
+            raise RequestError(
+                f"{case.size_bytes} bytes are no whole number of {case.dtype} elements (sizes), "
+                f"give a multiple of {case.itemsize}, such as {near_sizes}"
+            )
+        heap_bytes = request.fabric.heap_bytes
+        if not _is_too_large(case, spec) and heap_bytes_needed(case, spec) > heap_bytes:
+            most = largest_fitting(case, spec, heap_bytes)
+            fits = f"at most {most} bytes fit" if most else "nothing fits"
+            raise RequestError(
+                f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
+                f"fabric.heap_bytes), with input, output and guards {fits}"
+            )
+    if request.fabric.simulated or request.timing.mode == "none" or not request.check:
+        return
+    for size_bytes in sizes_of(request):
+        needed = heap_bytes_to_measure([case for case in cases if case.size_bytes == size_bytes])
+        if needed > request.fabric.heap_bytes:
+            raise RequestError(
+                f"timing {format_bytes(size_bytes)} takes {format_bytes(needed)} a rank, for all algorithms together, "
+                f"beyond the heap of {format_bytes(request.fabric.heap_bytes)} (sizes, fabric.heap_bytes), give more "
+                "heap, fewer algorithms, or timing.mode=none"
+            )
+
+
+def largest_fitting(case: Case, spec: KernelSpec | Baseline, heap_bytes: int) -> int:
+    """The largest of the op's sizes, in bytes, that would fit the heap beside everything else; 0 if none does."""
+    step = _step_bytes(case.op, case.dtype, case.world_size)
+    low, high = 0, heap_bytes * case.world_size // step
+    while low < high:
+        middle = (low + high + 1) // 2
+        if heap_bytes_needed(dataclasses.replace(case, size_bytes=middle * step), spec) <= heap_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low * step
+
+
+def _step_bytes(op: str, dtype: str, world_size: int) -> int:
+    """The bytes of which an op's sizes are multiples: an element's, or those of one element a rank."""
+    return ITEMSIZES[dtype] * (world_size if collective(op).chunked else 1)
+
+
+def _union(groups: Iterable[Sequence[str]]) -> list[str]:
+    """All names of the groups, each once, in the order in which they appear."""
+    return list(dict.fromkeys(name for group in groups for name in group))
+
+
+def _known(value: str, key: str, groups: Iterable[Sequence[str]]) -> None:
+    known = _union(groups)
+    if value not in known:
+        raise RequestError(f"unknown {key} '{value}' ({key}), {near(value, known)}")

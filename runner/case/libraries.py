@@ -1,0 +1,270 @@
+"""How libraries' own collectives are run, on slots of a case like our kernels (runner/case/slots.py). Only on GPUs.
+
+Which there are, and what each refuses, is in kernels/baselines.py. Memory is the library's: torch's allocator for NCCL,
+torch's symmetric memory, the fabric's symmetric heap for NVSHMEM. Every call is queued on torch's current stream, so
+that it can be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from kernels.baselines import find_baseline
+from kernels.catalogue import collective
+from kernels.numeric.dtypes import DTYPES, NONE
+from kernels.spec import Case
+from memory.fabric import DeviceFabric, Fabric, LibraryCall
+
+if TYPE_CHECKING:
+    import torch
+
+    from memory.pool import SymmetricPool
+    from runner.case.slots import Contender
+
+SLOT_ALIGNMENT_BYTES = 256
+"""Slots begin at multiples of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Where slots lie in a buffer: so many elements each, stride apart."""
+
+    numel: int
+    stride: int
+
+    def of(self, buffer: torch.Tensor, slot: int) -> torch.Tensor:
+        return buffer[slot * self.stride : slot * self.stride + self.numel]
+
+
+def slices_of(case: Case) -> tuple[Slices, Slices]:
+    """Of a rank's input and of its output."""
+    counts = collective(case.op).counts(case.numel, case.world_size)
+    source, target = (Slices(count, _stride(count, case.itemsize)) for count in counts)
+    return source, target
+
+
+def _stride(numel: int, itemsize: int) -> int:
+    return -(-numel * itemsize // SLOT_ALIGNMENT_BYTES) * SLOT_ALIGNMENT_BYTES // itemsize
+
+
+class InPlace:
+    """Slots that are both input and output: slices of one buffer of this rank, and a call that takes a slice."""
+
+    def __init__(self, buffer: torch.Tensor, where: Slices, slots: int, call: Callable[[Any], object]) -> None:
+        self.slots = slots
+        self._call = call
+        self._views = [where.of(buffer, slot) for slot in range(slots)]
+
+    def write(self, slot: int, data: torch.Tensor) -> None:
+        self._views[slot].copy_(data)
+
+    def launch(self, slot: int) -> None:
+        self._call(self._views[slot])
+
+    def output(self, slot: int) -> torch.Tensor:
+        return self._views[slot]
+
+    def trouble(self) -> str:
+        return ""
+
+
+class OutOfPlace:
+    """Slots of one input and one output buffer of this rank, and a call that takes a slice of each, input first."""
+
+    def __init__(
+        self,
+        buffers: tuple[torch.Tensor, torch.Tensor],
+        where: tuple[Slices, Slices],
+        slots: int,
+        call: Callable[[Any, Any], object],
+    ) -> None:
+        self.slots = slots
+        self._call = call
+        self._views = [(where[0].of(buffers[0], slot), where[1].of(buffers[1], slot)) for slot in range(slots)]
+
+    def write(self, slot: int, data: torch.Tensor) -> None:
+        import torch
+
+        source, target = self._views[slot]
+        source.copy_(data)
+        target.view(torch.uint8).fill_(0xFF)
+
+    def launch(self, slot: int) -> None:
+        self._call(*self._views[slot])
+
+    def output(self, slot: int) -> torch.Tensor:
+        return self._views[slot][1]
+
+    def trouble(self) -> str:
+        return ""
+
+
+def baseline_contender(
+    name: str, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int
+) -> AbstractContextManager[Contender]:
+    """Collective: the baseline of that name with its memory for `slots` slots of the case. Only on a real fabric."""
+    opened = {
+        "nccl": _nccl,
+        "torch/one_shot": _torch_one_shot,
+        "torch/two_shot": _torch_two_shot,
+        "torch/multimem": _torch_multimem,
+        "nvshmem": _nvshmem,
+    }[name]
+    return opened(cast(DeviceFabric, fabric), pool, case, slots)
+
+
+def _group() -> Any:
+    """torch's process group of all ranks of this world, made on first use."""
+    from runner.world.rank import process_group
+
+    return process_group()
+
+
+@contextlib.contextmanager
+def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+    import torch
+
+    source, target = slices_of(case)
+    dtype = DTYPES[case.dtype]
+    call = nccl_call(case, _group(), fabric.rank)
+    first = torch.zeros(slots * source.stride, dtype=dtype, device=fabric.device)
+    if case.placement == "in_place":
+        yield InPlace(first, source, slots, call)
+        return
+    second = torch.zeros(slots * target.stride, dtype=dtype, device=fabric.device)
+    yield OutOfPlace((first, second), (source, target), slots, call)
+
+
+def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
+    """What runs a case by torch.distributed on a group of all ranks: takes the one buffer, or input and output.
+
+    Data that only moves goes as bytes, which NCCL makes of it anyway: torch knows no unsigned integers of NCCL.
+    """
+    import torch
+    import torch.distributed as distributed
+
+    operations = distributed.ReduceOp
+    reduction = {"sum": operations.SUM, "min": operations.MIN, "max": operations.MAX, "avg": operations.AVG}.get(
+        case.reduction
+    )
+
+    def send_recv(source: torch.Tensor, target: torch.Tensor) -> None:
+        sent, received = source.view(torch.uint8), target.view(torch.uint8)
+        after, before = (rank + 1) % case.world_size, (rank - 1) % case.world_size
+        transfers = [
+            distributed.P2POp(distributed.isend, sent, after, group),
+            distributed.P2POp(distributed.irecv, received, before, group),
+        ]
+        for work in distributed.batch_isend_irecv(transfers):
+            work.wait()  # the stream waits, not the host
+
+    calls: dict[str, Callable[..., object]] = {
+        "all_reduce": lambda data: distributed.all_reduce(data, op=reduction, group=group),
+        "reduce": lambda data: distributed.reduce(data, dst=case.root, op=reduction, group=group),
+        "broadcast": lambda data: distributed.broadcast(data.view(torch.uint8), src=case.root, group=group),
+        "reduce_scatter": lambda source, target: distributed.reduce_scatter_tensor(
+            target, source, op=reduction, group=group
+        ),
+        "all_gather": lambda source, target: distributed.all_gather_into_tensor(
+            target.view(torch.uint8), source.view(torch.uint8), group=group
+        ),
+        "all_to_all": lambda source, target: distributed.all_to_all_single(
+            target.view(torch.uint8), source.view(torch.uint8), group=group
+        ),
+        "send_recv": send_recv,
+    }
+    return calls[case.op]
+
+
+def _symmetric(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tuple[torch.Tensor, str]:
+    """A buffer in torch's symmetric memory, known to all ranks, and the name of the group.
+
+    Taken from the allocator itself and not from torch's pool of such memory, so that it is given back when it goes.
+    """
+    import torch
+    from torch._C._distributed_c10d import _SymmetricMemory
+    from torch.distributed import _symmetric_memory
+
+    group = _group()
+    buffer = _SymmetricMemory.empty_strided_p2p((numel,), (1,), dtype, torch.device(fabric.device))
+    handle = _symmetric_memory.rendezvous(buffer, group)
+    if handle is None:
+        raise RuntimeError("torch's symmetric memory gave no handle for a buffer of its own")
+    return buffer, str(group.group_name)
+
+
+@contextlib.contextmanager
+def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+    import torch
+
+    where = slices_of(case)
+    source, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[0].stride)
+    target = torch.zeros_like(source, memory_format=torch.contiguous_format)
+    call = torch.ops.symm_mem.one_shot_all_reduce_out
+    yield OutOfPlace((source, target), where, slots, lambda one, other: call(one, "sum", group_name, other))
+    fabric.barrier()  # no rank unmaps what a peer may still read
+
+
+@contextlib.contextmanager
+def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+    import torch
+
+    where = slices_of(case)
+    buffer, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[0].stride)
+    if case.op == "all_reduce":
+        call = torch.ops.symm_mem.two_shot_all_reduce_
+        yield InPlace(buffer, where[0], slots, lambda data: call(data, "sum", group_name))
+    else:
+        target = torch.zeros(slots * where[1].stride, dtype=buffer.dtype, device=fabric.device)
+        scatter = torch.ops.symm_mem.reduce_scatter_out
+        # split_last_dim False: a rank's chunk is a piece of the whole, flat input.
+        yield OutOfPlace((buffer, target), where, slots, lambda one, other: scatter(one, group_name, False, other))
+    fabric.barrier()
+
+
+@contextlib.contextmanager
+def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+    import torch
+
+    where = slices_of(case)
+    if case.op == "all_reduce":
+        buffer, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[0].stride)
+        call = torch.ops.symm_mem.multimem_all_reduce_
+        yield InPlace(buffer, where[0], slots, lambda data: call(data, "sum", group_name))
+    else:
+        # The output is what all ranks write to; it alone has to be symmetric.
+        target, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[1].stride)
+        source = torch.zeros(slots * where[0].stride, dtype=target.dtype, device=fabric.device)
+        gather = torch.ops.symm_mem.multimem_all_gather_out
+        yield OutOfPlace((source, target), where, slots, lambda one, other: gather(one, group_name, other))
+    fabric.barrier()
+
+
+@contextlib.contextmanager
+def _nvshmem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+    from runner.case.slots import LibrarySlots
+
+    wanted = nvshmem_call(case)
+    with pool.scope():
+        yield LibrarySlots(
+            fabric, pool, case, slots, lambda target, source: fabric.queue_library(wanted, target, source)
+        )
+
+
+def nvshmem_call(case: Case) -> LibraryCall:
+    """A case in NVSHMEM's words; it has no 8-bit floats, which move as bytes."""
+    baseline = find_baseline("nvshmem")
+    assert baseline is not None
+    meaning = collective(case.op)
+    dtype = "uint8" if case.itemsize == 1 else case.dtype
+    return LibraryCall(
+        collective=baseline.offer(case.op).call,
+        dtype=f"torch.{dtype}",
+        count=case.numel // case.world_size if meaning.chunked else case.numel,
+        reduction="" if case.reduction == NONE else case.reduction,
+        root=case.root,
+    )

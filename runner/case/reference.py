@@ -1,0 +1,320 @@
+"""What a rank's output must be, made from all ranks' inputs, and how an output compares with it.
+
+How outputs are compared, the method, follows from the op, the inputs and what the algorithm promises (spec.fold):
+
+- "bytes": an op that only moves data. Raw bits, NaN payloads and all.
+- "bitwise": whatever the order, the same bits must come out: integers; sums of exact inputs (and averages, where the
+  number of ranks is a power of two); min and max of exact inputs, or where an order is stated. The sign of zero counts:
+  a sum of numbers that are not all zero is +0 when it is zero, in every order and in the switch.
+- "bitwise_fold": floats that round, in a stated order: the accumulator's own fold in that order. Any NaN equals any.
+- "bound": floats in no order (kernels/numeric/bounds.py), by value, so that +0 and -0 are equal.
+
+The rules by which folds treat NaN, zeros, subnormals and overflow are in kernels/numeric/numerics.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import torch
+
+from kernels.numeric.bounds import Bound, bound
+from kernels.numeric.dtypes import DTYPES, FLOATS, SUMS
+from kernels.numeric.exact import ExactSum, exact_average, exact_sum
+from kernels.numeric.formats import bits_of, round_to, same_bits, to_float64, ulp_distance
+from kernels.numeric.numerics import fold
+from kernels.spec import Case, Collective, Fold
+from runner.case.inputs import CPU, make_inputs
+
+KEPT_REFERENCES = 16
+"""References of the latest cases that are kept: the algorithms of a job run one after another on the same data, and
+of some ops every rank of a simulated world has its own."""
+
+KEPT_ELEMENTS = 8 * 1024 * 1024
+"""As many elements as kept references may have together, but for the latest: some 50 bytes each."""
+
+KEPT_DEVICE_ELEMENTS = 512 * 1024 * 1024
+"""The same on a GPU: all references of one size of 256 MiB, which timing looks at again and again."""
+
+KEPT_OUTPUTS = 2
+"""Outputs that a reference keeps, with what was found of them."""
+
+Made = TypeVar("Made")
+
+
+class Promise(Protocol):
+    """What a check must know of an algorithm: in which order it adds (see KernelSpec). Kernels and baselines have
+    it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fold(self) -> Fold: ...
+
+    @property
+    def owner(self) -> Callable[[Case, int], torch.Tensor] | None: ...
+
+    @property
+    def one_owner(self) -> bool: ...
+
+    @property
+    def same_order(self) -> bool: ...
+
+    @property
+    def positive_zero(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What relative errors are made of, over the elements where output and nearest are finite: so many elements, their
+    largest error, the sums of squares of errors and of nearest."""
+
+    elements: int = 0
+    largest: float = 0.0
+    squared_error: float = 0.0
+    squared_result: float = 0.0
+
+    def __add__(self, other: Scale) -> Scale:
+        return Scale(
+            self.elements + other.elements,
+            max(self.largest, other.largest),
+            self.squared_error + other.squared_error,
+            self.squared_result + other.squared_result,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One output against its reference. first_index: of the first wrong element, -1 where there is none. scale: see
+    Scale; None where the op only moves data, and for integers."""
+
+    wrong: int
+    first_index: int
+    max_absolute_error: float
+    max_ulp_error: int
+    squared_ulp_error: float
+    bound_used: float | None
+    digest: str
+    scale: Scale | None = None
+
+
+@dataclass(slots=True)
+class Reference:
+    """What a rank's output must be. nearest is the exact result rounded once to the dtype, from which errors are
+    counted.
+
+    expected holds the bits demanded by all methods but "bound", limit the interval of that one, and exact the exact
+    result in float64. chosen: the result is one of the contributions, so that what is permitted has no error. reduced
+    says that relative errors mean something: floats of an op that reduces.
+    """
+
+    method: str
+    nearest: torch.Tensor
+    expected: torch.Tensor | None
+    limit: Bound | None = None
+    exact: torch.Tensor | None = None
+    bound_value: float | None = None
+    chosen: bool = False
+    reduced: bool = False
+    _seen: list[tuple[torch.Tensor, Comparison]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look_at(self, output: torch.Tensor) -> Comparison:
+        """Compare an output. Ranks and launches mostly bring the same bits, so the latest findings are kept with
+        theirs."""
+        with self._lock:
+            for bits, comparison in self._seen:
+                if torch.equal(bits, bits_of(output)):
+                    return comparison
+            comparison = _compare(self, output)
+            self._seen[KEPT_OUTPUTS - 1 :] = []
+            self._seen.insert(0, (bits_of(output).clone(), comparison))
+            return comparison
+
+
+def method_of(case: Case, spec: Promise, collective: Collective) -> str:
+    """How a case's outputs are compared, see above."""
+    if not collective.reduces:
+        return "bytes"
+    ordered, exact = spec.fold != "unordered", case.inputs == "exact"
+    if case.reduction == "avg":
+        exact = exact and case.world_size & (case.world_size - 1) == 0
+    if case.dtype not in FLOATS or exact or (ordered and case.reduction not in SUMS):
+        return "bitwise"
+    return "bitwise_fold" if ordered else "bound"
+
+
+def reference_of(
+    case: Case,
+    spec: Promise,
+    collective: Collective,
+    rank: int,
+    device: torch.device,
+    inputs: Sequence[torch.Tensor] | None = None,
+) -> Reference:
+    """The reference of a rank that is given an output, on a device: made once a process for all ranks that have the
+    same. inputs (one 1-D tensor a rank) stand in for what make_input gives."""
+    owner = 0 if collective.same_on_all_ranks else rank
+    if inputs is not None:
+        return make_reference(case, spec, collective, rank, [one.to(device) for one in inputs])
+    data = (case.op, case.reduction, case.dtype, case.size_bytes, case.inputs, case.seed, case.root)
+    data_here = (*data, case.world_size, owner, str(device))
+
+    def contributions() -> list[torch.Tensor]:
+        count = collective.counts(case.numel, case.world_size)[0]
+        return make_inputs(case, range(case.world_size), count, device)
+
+    def total() -> ExactSum:
+        return exact_sum(_parts(case, collective, owner, contributions()))
+
+    def make() -> Reference:
+        sums = _totals.get(data_here, total) if case.dtype in FLOATS and case.reduction in SUMS else None
+        return make_reference(case, spec, collective, owner if spec.same_order else rank, contributions(), sums)
+
+    # Where and how a buffer lies may decide who owns which element.
+    order: tuple[Hashable, ...] = (spec.fold,)
+    if spec.fold == "from_next_rank":
+        order = (spec.fold, spec.owner, case.offset, case.placement, None if spec.same_order else rank)
+    return _references.get((*data_here, case.accumulator, spec.positive_zero, *order), make)
+
+
+def make_reference(
+    case: Case,
+    spec: Promise,
+    collective: Collective,
+    rank: int,
+    inputs: Sequence[torch.Tensor],
+    total: ExactSum | None = None,
+) -> Reference:
+    """The reference of a rank from all ranks' inputs. total: the exact sums of that rank's parts, where known."""
+    method = method_of(case, spec, collective)
+    if method == "bytes":
+        (bits,) = _given(collective.outputs([bits_of(one) for one in inputs], rank, case.root))
+        moved = bits.view(DTYPES[case.dtype])
+        return Reference(method, moved, moved)
+    parts = _parts(case, collective, rank, inputs)
+    if case.dtype not in FLOATS or case.reduction not in SUMS:
+        return _exact_reference(case, spec, method, parts)
+    total = total or exact_sum(parts)
+    exact = total.value if case.reduction == "sum" else exact_average(parts, total)
+    nearest = round_to(exact, parts[0].dtype) if len(parts) > 1 else parts[0].clone()
+    if method == "bitwise":
+        assert torch.equal(to_float64(nearest), exact), f"{case.id}: the exact inputs' results are not exact"
+        return Reference(method, nearest, nearest, reduced=True)
+    if method == "bound":
+        limit = bound(parts, case.accumulator, case.reduction, total)
+        return Reference(method, nearest, None, limit, exact, limit.largest_error, reduced=True)
+    first = _first(case, spec, rank, parts[0].device)
+    expected = fold(parts, case.accumulator, case.reduction, first, spec.positive_zero)
+    return Reference(method, nearest, expected, reduced=True)
+
+
+def _exact_reference(case: Case, spec: Promise, method: str, parts: list[torch.Tensor]) -> Reference:
+    """Of a reduction that rounds nothing: the order means nothing."""
+    if method == "bound":
+        limit = bound(parts, "native", case.reduction)
+        nearest = round_to(limit.exact, parts[0].dtype)
+        return Reference(method, nearest, None, limit, limit.exact, limit.largest_error, chosen=True)
+    expected = fold(parts, "native", case.reduction, None, spec.positive_zero)
+    return Reference(method, expected, expected)
+
+
+def _parts(case: Case, collective: Collective, rank: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return _given(collective.outputs(list(inputs), rank, case.root))
+
+
+def _given(parts: list[torch.Tensor] | None) -> list[torch.Tensor]:
+    assert parts is not None, "a rank without an output has no reference"
+    return parts
+
+
+def _first(case: Case, spec: Promise, rank: int, device: torch.device) -> torch.Tensor | None:
+    """The rank whose contribution each element's fold begins with; None: rank 0 everywhere."""
+    if spec.fold != "from_next_rank":
+        return None
+    if spec.owner is None:
+        raise ValueError(f"{spec.name}: fold from_next_rank needs an owner")
+    return (spec.owner(case, rank).to(device).to(torch.int64) + 1) % case.world_size
+
+
+def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
+    digest = hashlib.sha256(bits_of(output).contiguous().cpu().numpy().data).hexdigest()
+    limit, expected, nearest = reference.limit, reference.expected, reference.nearest
+    if not output.numel() or (expected is nearest and torch.equal(bits_of(output), bits_of(nearest))):
+        scale = _scale(torch.zeros((), device=nearest.device), nearest) if reference.reduced else None
+        return Comparison(0, -1, 0.0, 0, 0.0, 0.0 if limit else None, digest, scale)
+    if limit is not None:
+        right = limit.permits(output)
+    else:
+        assert expected is not None
+        bytes_only = reference.method == "bytes"
+        right = bits_of(output) == bits_of(expected) if bytes_only else same_bits(output, expected)
+    wrong = int(right.numel() - right.sum())
+    ulps = ulp_distance(output, nearest)
+    if reference.chosen:
+        ulps[right] = 0
+    error = (to_float64(output) - to_float64(nearest)).abs()
+    error[ulps == 0] = 0.0  # equal infinities and NaN would give NaN
+    return Comparison(
+        wrong=wrong,
+        first_index=int(right.to(torch.uint8).argmin()) if wrong else -1,
+        max_absolute_error=float(error.max()),
+        max_ulp_error=int(ulps.max()),
+        squared_ulp_error=float(ulps.to(torch.float64).square().sum()),
+        bound_used=limit.largest_share(output) if limit else None,
+        digest=digest,
+        scale=_scale(error, nearest) if reference.reduced else None,
+    )
+
+
+def _scale(error: torch.Tensor, nearest: torch.Tensor) -> Scale:
+    result = to_float64(nearest)
+    counts = result.isfinite() & error.to(result.device).isfinite()
+    if not bool(counts.any()):
+        return Scale()
+    error = torch.where(counts, error.to(result.device), 0.0)
+    squares = torch.where(counts, result, 0.0).square().sum()
+    return Scale(int(counts.sum()), float(error.max()), float(error.square().sum()), float(squares))
+
+
+class _Kept(Generic[Made]):
+    """The latest few results by key. What several threads ask for at once is made once: the others wait."""
+
+    def __init__(self, weigh: Callable[[Made], torch.Tensor]) -> None:
+        self._weigh = weigh
+        self._lock = threading.Lock()
+        self._results: OrderedDict[Hashable, Made] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        with self._lock:
+            if key not in self._results:
+                self._results[key] = make()
+            self._results.move_to_end(key)
+            while len(self._results) > 1 and (len(self._results) > KEPT_REFERENCES or self._is_full()):
+                self._results.popitem(last=False)
+            return self._results[key]
+
+    def forget(self) -> None:
+        with self._lock:
+            self._results.clear()
+
+    def _is_full(self) -> bool:
+        weights = [self._weigh(result) for result in self._results.values()]
+        most = KEPT_ELEMENTS if all(weight.device == CPU for weight in weights) else KEPT_DEVICE_ELEMENTS
+        return sum(weight.numel() for weight in weights) > most
+
+
+_totals: _Kept[ExactSum] = _Kept(lambda total: total.value)
+_references: _Kept[Reference] = _Kept(lambda reference: reference.nearest)
+
+
+def forget_references() -> None:
+    """Give all kept references up."""
+    _totals.forget()
+    _references.forget()

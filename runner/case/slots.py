@@ -1,0 +1,171 @@
+"""Contenders: things that do a case and can be launched again and again, on memory for several buffers in turn.
+
+A slot is one input with its output. Slots are rotated so that what is timed doesn't find its data in the cache, as
+far as their number goes. All host work is done when a contender is opened: launch(slot) queues one call on the current
+stream and does nothing else, so that it can be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import torch
+
+from kernels import catalogue
+from kernels.numeric.dtypes import DTYPES
+from kernels.spec import Case
+from memory.fabric import Executable, Fabric
+from memory.pool import SymmetricPool
+from memory.tensor import SymmetricTensor
+from runner.case.buffers import Buffer, fill, halves
+from runner.case.layout import Layout, layout_of
+from runner.case.program import arguments_of, bind_workspaces, peers_of, status_report
+
+SLOT_ALIGNMENT_BYTES = 256
+"""Where slots begin within their arena."""
+
+WORKSPACE_GUARD_BYTES = 256
+
+__all__ = ["Contender", "KernelSlots", "LibrarySlots", "kernel_contender", "slot_bytes"]
+
+
+class Contender(Protocol):
+    """Something that does a case on one of several slots. Reads of outputs come after Fabric.synchronize()."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def write(self, slot: int, data: torch.Tensor) -> None:
+        """Fill a slot's input (1-D, the case's dtype), and poison all else of its buffers."""
+        ...
+
+    def launch(self, slot: int) -> None:
+        """Queue one call on the current stream. Nothing but that: it can be captured."""
+        ...
+
+    def output(self, slot: int) -> torch.Tensor:
+        """A slot's output (1-D, the case's dtype) where it lies; to be looked at."""
+        ...
+
+    def trouble(self) -> str:
+        """What the contender itself reports about its calls so far, such as a wait it gave up; "" for nothing."""
+        ...
+
+
+def slot_bytes(case: Case) -> int:
+    """Input and output of one slot, together; in place they are one buffer."""
+    return sum(layout_of(case).payloads_bytes)
+
+
+class _Arenas:
+    """Slots in symmetric memory: one arena for all inputs and one for all outputs, which in place are the same."""
+
+    def __init__(self, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int) -> None:
+        if slots < 1:
+            raise ValueError(f"{slots} slots for {case.id}: a contender has at least one")
+        self.slots = slots
+        self._fabric = fabric
+        self._dtype = DTYPES[case.dtype]
+        layout = layout_of(case)
+        arenas = [
+            self._arena(pool, f"{case.name} {name}", size_bytes, layout)
+            for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
+        ]
+        self._payloads = list(zip(*arenas, strict=True))
+        both = [halves(layout, payloads, fabric.rank) for payloads in self._payloads]
+        self.inputs = [source for source, _ in both]
+        self.outputs = [target for _, target in both]
+
+    def _arena(self, pool: SymmetricPool, name: str, size_bytes: int, layout: Layout) -> list[Buffer]:
+        """A payload a slot, each as far behind a boundary as the layout says."""
+        stride = max(-(-(layout.offset_bytes + size_bytes) // SLOT_ALIGNMENT_BYTES), 1) * SLOT_ALIGNMENT_BYTES
+        tensor = pool.tensor(stride * self.slots, torch.uint8, name=name, alignment_bytes=SLOT_ALIGNMENT_BYTES)
+        return [Buffer(name, tensor, stride * slot + layout.offset_bytes, size_bytes) for slot in range(self.slots)]
+
+    def write(self, slot: int, data: torch.Tensor) -> None:
+        fill(self._fabric, self._payloads[slot], self.inputs[slot], data)
+
+    def output(self, slot: int) -> torch.Tensor:
+        return self.outputs[slot].inspect(self._fabric).view(self._dtype)
+
+
+class KernelSlots(_Arenas):
+    """A compiled kernel on its slots: one set of workspaces, and each slot's arguments made beforehand."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        pool: SymmetricPool,
+        case: Case,
+        executable: Executable,
+        slots: int,
+        patience_s: float,
+    ) -> None:
+        super().__init__(fabric, pool, case, slots)
+        spec = catalogue.find(case.name)
+        self._executable = executable
+        self._launch = spec.launch(case)
+        self._workspaces = bind_workspaces(fabric, pool, case, spec, WORKSPACE_GUARD_BYTES, prefix=f"{case.name} ")
+        workspaces = {workspace.name: workspace for workspace in self._workspaces}
+        per_slot = [
+            {"input": source, "output": target} | workspaces
+            for source, target in zip(self.inputs, self.outputs, strict=True)
+        ]
+        tables = {name: self._table(pool, case, name, [one[name] for one in per_slot]) for name in peers_of(spec)}
+        row_bytes = 8 * case.world_size
+        self._arguments = [
+            arguments_of(
+                spec,
+                fabric,
+                case,
+                buffers,
+                {name: table.address + row_bytes * slot for name, table in tables.items()},
+                patience_s,
+            )
+            for slot, buffers in enumerate(per_slot)
+        ]
+
+    def _table(self, pool: SymmetricPool, case: Case, name: str, buffers: list[Buffer]) -> SymmetricTensor:
+        """A table of peers a slot, one after another."""
+        table = pool.tensor((self.slots, case.world_size), torch.int64, name=f"{case.name} peers of {name}")
+        table.write(torch.tensor([buffer.peer_addresses() for buffer in buffers], dtype=torch.int64))
+        return table
+
+    def launch(self, slot: int) -> None:
+        self._fabric.launch(self._executable, self._launch.grid, self._launch.block, self._arguments[slot])
+
+    def trouble(self) -> str:
+        return status_report(self._fabric, self._workspaces)
+
+
+class LibrarySlots(_Arenas):
+    """A library's call on symmetric memory; it takes the output's address and the input's."""
+
+    def __init__(
+        self, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int, call: Callable[[int, int], None]
+    ) -> None:
+        super().__init__(fabric, pool, case, slots)
+        self._call = call
+        self._addresses = [
+            (target.address, source.address) for source, target in zip(self.inputs, self.outputs, strict=True)
+        ]
+
+    def launch(self, slot: int) -> None:
+        self._call(*self._addresses[slot])
+
+    def trouble(self) -> str:
+        return ""
+
+
+@contextlib.contextmanager
+def kernel_contender(
+    fabric: Fabric, pool: SymmetricPool, case: Case, executable: Executable, slots: int, patience_s: float
+) -> Iterator[Contender]:
+    """Collective: one of our kernels, with memory for `slots` slots of the case, held until the end of the with block.
+
+    Raises HeapFull when it does not fit, ValueError for a kernel that nobody knows.
+    """
+    with pool.scope():
+        yield KernelSlots(fabric, pool, case, executable, slots, patience_s)

@@ -1,0 +1,390 @@
+"""Runs one job: each of its cases on a world, each ending as one record that is kept at once.
+
+On a real fabric, what passed its check is then timed: all cases of one size together, interleaved, in one program run,
+and their records are kept with that. A case that breaks its world costs that world and nothing more: the next case
+gets a fresh one. Only an interrupt and a full disk get out of here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import re
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kernels.baselines import find_baseline, library_of, refuses_baseline
+from kernels.catalogue import collective, find
+from kernels.spec import Case, Collective, KernelSpec
+from memory.fabric import Executable, Fabric, FabricError, Traits
+from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
+from runner.interrupt import shielded
+from runner.request.validate import Request
+from runner.world.world import World, WorldFailure
+
+if TYPE_CHECKING:
+    from runner.timing.combine import Timed
+
+PATIENCE_S = 10.0
+"""How long a kernel waits for another rank at most, before it reports that; less where the deadline is short."""
+
+SLOWER = 10
+"""How many times its expected time all samples of a size may take, on top of deadline_s for all the rest."""
+
+Entry = tuple[Case, Executable | None]
+"""What is timed: a case, and its kernel; None for a baseline."""
+
+
+class Keeper(Protocol):
+    """What a job needs from the command it belongs to."""
+
+    def world(self) -> World:
+        """A healthy world for this job: the kept one, or a new one after a failure."""
+        ...
+
+    def starting(self, case: Case) -> None:
+        """A case begins; for the progress."""
+        ...
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        """Store a finished case. Raises StoreError, which ends the command."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """How a job does its work; tests put their own in.
+
+    measured times entries of one size together; its last argument is the links' limit if it is known already, and it
+    gives that back beside one Timed an entry. Without it nothing is timed.
+    """
+
+    refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
+    compiled: Callable[[KernelSpec, Case, str, Path], Executable]
+    ran: Callable[[World, Case, Executable | None, Request], Check | None]
+    measured: (
+        Callable[[World, Sequence[Entry], Request, LinkLimit | None], tuple[list[Timed], LinkLimit | None]] | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a command: its cases, and what every record of it says beside the outcome."""
+
+    request: Request
+    cases: tuple[Case, ...]
+    fabric_settings: dict[str, Any]
+    environment: Callable[[], dict[str, Any]]
+    asked: dict[str, Any]
+
+
+def run_job(job: Job, keeper: Keeper, means: Means | None = None) -> None:
+    """Run all cases of a job in order. Raises only what keeper.keep raises, and KeyboardInterrupt."""
+    run = _Run(job, keeper, means or usual_means())
+    for _, cases in itertools.groupby(job.cases, key=lambda case: case.size_bytes):
+        run.one_size(tuple(cases))
+
+
+class _Run:
+    """A job under way: what is known of its world."""
+
+    def __init__(self, job: Job, keeper: Keeper, means: Means) -> None:
+        self._job = job
+        self._keeper = keeper
+        self._means = means
+        self._traits: Traits | None = None
+        self._limit: LinkLimit | None = None
+
+    def one_size(self, cases: Sequence[Case]) -> None:
+        """Run the cases of one size; then time together what passed, and keep what had to wait for that, in order."""
+        waiting: list[_Attempt] = []
+        try:
+            for case in cases:
+                attempt = self._attempted(case)
+                if waiting or self._is_to_be_timed(attempt):
+                    waiting.append(attempt)
+                else:
+                    self._keep(attempt)
+            to_be_timed = [attempt for attempt in waiting if self._is_to_be_timed(attempt)]
+            if to_be_timed:
+                self._time(to_be_timed)
+            self._keep_all(waiting)
+        except KeyboardInterrupt:
+            for attempt in waiting:
+                if attempt.status is Status.PASSED and attempt.timing is None:
+                    attempt.reason = "interrupted before it was timed"
+            self._keep_all(waiting)
+            raise
+
+    def _keep_all(self, waiting: list[_Attempt]) -> None:
+        """Keep them in order, each once: what an interrupt leaves in the list is still to be kept."""
+        while waiting:
+            with shielded():
+                self._keep(waiting[0])
+                del waiting[0]
+
+    def _keep(self, attempt: _Attempt) -> None:
+        self._keeper.keep(attempt.record(), attempt.executable)
+
+    def _attempted(self, case: Case) -> _Attempt:
+        self._keeper.starting(case)
+        attempt = _Attempt(self._job, case)
+        try:
+            world = self._keeper.world()
+            if self._traits is None:
+                self._traits = _traits(world, self._job.request.deadline_s)
+            attempt.traits = self._traits
+            attempt.run(world, self._means)
+        except WorldFailure as failure:
+            attempt.fail(Status(failure.status), _where(failure))
+        except Exception as error:
+            attempt.fail(Status.FAILED, _described(error))
+        return attempt
+
+    def _is_to_be_timed(self, attempt: _Attempt) -> bool:
+        traits = attempt.traits
+        if self._means.measured is None or traits is None or traits.simulated:
+            return False
+        return self._job.request.timing.mode != "none" and attempt.verified
+
+    def _time(self, attempts: Sequence[_Attempt]) -> None:
+        """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
+        assert self._means.measured is not None
+        entries = [(attempt.case, attempt.executable) for attempt in attempts]
+        try:
+            world = self._keeper.world()
+            found, self._limit = self._means.measured(world, entries, self._job.request, self._limit)
+        except WorldFailure as failure:
+            for attempt in attempts:
+                attempt.fail(Status(failure.status), f"while timing: {_where(failure)}")
+        except Exception as error:
+            for attempt in attempts:
+                attempt.fail(Status.FAILED, f"while timing: {_described(error)}")
+        else:
+            for attempt, timed in zip(attempts, found, strict=True):
+                attempt.take(timed)
+
+
+class _Attempt:
+    """One case on its way to a record."""
+
+    def __init__(self, job: Job, case: Case) -> None:
+        self.job = job
+        self.case = case
+        self.status = Status.FAILED
+        self.reason = "it was not run"
+        self.traits: Traits | None = None
+        self.executable: Executable | None = None
+        self.timing: Timing | None = None
+        self.library = ""
+        self._check: Check | None = None
+        self._counters: dict[str, Any] = {}
+        self._started = datetime.now(UTC)
+        self._started_s = time.monotonic()
+
+    def fail(self, status: Status, reason: str) -> None:
+        self.status, self.reason, self._check, self.timing = status, reason, None, None
+
+    @property
+    def verified(self) -> bool:
+        """It ran, it was looked at, and it was right."""
+        return self.status is Status.PASSED and self._check is not None
+
+    def take(self, timed: Timed) -> None:
+        """Let what timing found decide: a time, or no time and no PASSED."""
+        if timed.wrong is not None:
+            self.status, self._check = Status.WRONG, timed.wrong
+            self.reason = f"while timing: {'; '.join(timed.wrong.faults)}"
+        elif timed.timing is None:
+            self.fail(Status.FAILED, f"while timing: {timed.problem}")
+        else:
+            self.timing = timed.timing
+
+    def run(self, world: World, means: Means) -> None:
+        """Refuse, or compile, run and judge. Raises WorldFailure, or whatever our own code gets wrong."""
+        assert self.traits is not None
+        request = self.job.request
+        baseline = find_baseline(self.case.algorithm)
+        if baseline is not None:
+            refusal = refuses_baseline(baseline, self.case, self.traits)
+        else:
+            spec = find(self.case.name)
+            refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
+        if refusal:
+            self.fail(Status.REFUSED, refusal)
+            return
+        if baseline is not None:
+            self.library = library_of(self.case.algorithm, self.traits)
+        else:
+            self.executable = means.compiled(spec, self.case, self.traits.arch, request.cache_dir)
+        try:
+            check = means.ran(world, self.case, self.executable, request)
+        finally:
+            self._counters = world.counters()
+        self._check = check
+        if check is None:
+            self.status, self.reason = Status.PASSED, CHECK_WAS_OFF
+        elif check.faults:
+            self.status, self.reason = Status.WRONG, "; ".join(check.faults)
+        else:
+            self.status, self.reason = Status.PASSED, ""
+
+    def record(self) -> Record:
+        ended = datetime.now(UTC)
+        return Record(
+            id=self.case.id,
+            status=self.status,
+            case=dataclasses.asdict(self.case),
+            started=self._started.isoformat(timespec="milliseconds"),
+            ended=ended.isoformat(timespec="milliseconds"),
+            duration_s=round(time.monotonic() - self._started_s, 6),
+            reason=self.reason,
+            fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
+            kernel=kernel_info(self.case, self.executable) if self.executable else None,
+            check=self._check,
+            counters=self._counters,
+            timing=self.timing,
+            library=self.library,
+            environment=self.job.environment(),
+            request=self.job.asked | self._given(),
+        )
+
+    def _given(self) -> dict[str, Any]:
+        """What our kernel was given that its case does not say: the choices it was compiled with, and its patience."""
+        if self.executable is None:
+            return {}
+        choices = {name: _plain(value) for name, value in find(self.case.name).choices(self.case).items()}
+        return {"kernel": {"choices": choices, "patience_s": _patience_s(self.job.request)}}
+
+
+def usual_means() -> Means:
+    """The catalogue's refusals, the compiler with its cache, the per-rank programs. Imports all of them."""
+    from kernels.compile import executable
+    from kernels.spec import refuses
+    from runner.case.check import merge, promise_of
+    from runner.case.program import BaselinePlan, Plan, run_baseline, run_case
+
+    def ran(world: World, case: Case, compiled: Executable | None, request: Request) -> Check | None:
+        if compiled is None:
+            baseline = BaselinePlan(case, launches=request.launches, check=request.check)
+            outcomes = world.run(run_baseline, baseline, request.deadline_s)
+        else:
+            patience_s = _patience_s(request)
+            plan = Plan(case, compiled, launches=request.launches, check=request.check, patience_s=patience_s)
+            outcomes = world.run(run_case, plan, request.deadline_s)
+        checks = [outcome.check for outcome in outcomes if outcome.check is not None]
+        if not request.check:
+            return None
+        if len(checks) != case.world_size:
+            raise FabricError(f"{len(checks)} of {case.world_size} ranks brought a check home")
+        return merge(case, promise_of(case), checks)
+
+    return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured)
+
+
+def _measured(
+    world: World, entries: Sequence[Entry], request: Request, limit: LinkLimit | None
+) -> tuple[list[Timed], LinkLimit | None]:
+    """Time entries of one size together. The deadline is deadline_s and SLOWER times what the samples should take."""
+    from runner.timing.combine import combine
+    from runner.timing.measure import Entrant, MeasurePlan, expected_s, measure
+
+    plan = MeasurePlan(
+        tuple(Entrant(case, compiled) for case, compiled in entries),
+        request.timing,
+        patience_s=_patience_s(request),
+        link=limit is None and request.timing.limit == "measured",
+    )
+    ranks = world.run(measure, plan, request.deadline_s + SLOWER * expected_s(plan))
+    return combine(plan, ranks, limit)
+
+
+def _patience_s(request: Request) -> float:
+    return min(PATIENCE_S, request.deadline_s / 3)
+
+
+def read_traits(fabric: Fabric, _: object) -> Traits:
+    """The smallest per-rank program: what the fabric can do."""
+    return fabric.traits
+
+
+def _traits(world: World, deadline_s: float) -> Traits:
+    traits = world.run(read_traits, None, deadline_s)[0]
+    assert isinstance(traits, Traits)
+    return traits
+
+
+def _where(failure: WorldFailure) -> str:
+    """A failure's message with its rank, unless the message names it."""
+    message = str(failure.message)
+    if failure.rank is None or re.search(rf"\brank {failure.rank}\b", message):
+        return message
+    return f"rank {failure.rank}: {message}"
+
+
+def _described(error: Exception) -> str:
+    """An error that is not a world's: its message; for a programming error its place, too."""
+    text = str(error).strip() or "no message"
+    if isinstance(error, (ValueError, FabricError, OSError)):
+        return text
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    place = f" ({Path(last.filename).name}:{last.lineno})" if last else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
+    return FabricInfo(
+        name=traits.name,
+        arch=traits.arch,
+        world_size=traits.world_size,
+        heap_bytes=traits.heap_bytes,
+        multicast=traits.multicast,
+        multicast_reason=traits.multicast_reason,
+        simulated=traits.simulated,
+        description=traits.description,
+        settings=settings,
+    )
+
+
+def kernel_info(case: Case, executable: Executable) -> KernelInfo:
+    """What a record says of the code that runs a case."""
+    from kernels.compile import COMPILER, compiler_versions, source_digest
+
+    spec = find(case.name)
+    launch = spec.launch(case)
+    return KernelInfo(
+        name=executable.name,
+        entry=executable.entry,
+        arch=executable.arch,
+        ptx_digest=executable.digest,
+        cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
+        source_digest=f"sha256:{source_digest(spec)}",
+        compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
+        grid=launch.grid,
+        block=launch.block,
+        multimem=_multimem(executable.ptx),
+    )
+
+
+def _tools(executable: Executable) -> list[str]:
+    """The versions of what made PTX of the DSL's code, and machine code of that, as both say themselves."""
+    said = {"NVVM": executable.ptx[:2000], "ptxas": executable.cubin.decode("latin-1")}
+    found = {name: re.search(r"Cuda compilation tools, release [\d.]+, V([\d.]+)", text) for name, text in said.items()}
+    return [f"{name} {match[1]}" for name, match in found.items() if match]
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+@cache
+def _multimem(ptx: str) -> tuple[str, ...]:
+    return tuple(sorted(set(re.findall(r"\bmultimem\.[\w.:]+", ptx))))

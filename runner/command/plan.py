@@ -1,0 +1,106 @@
+"""What a command is to do: its jobs, each found possible before the first runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from runner.request.compose import ComposedJob
+from runner.request.validate import FabricRequest, Request
+from runner.request_error import RequestError
+from runner.world.fabrics import Machine, look, resolve
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+    from runner.world.launcher import Outer
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJob:
+    """A composed job that was found possible: its request with nothing left open, its cases."""
+
+    composed: ComposedJob
+    request: Request
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is to be done: the command line and its jobs. fabric_lines say which fabric was taken and why.
+
+    origin stands in the request of every record beside the rest: of a replay, what it repeats.
+    """
+
+    arguments: tuple[str, ...]
+    jobs: tuple[PreparedJob, ...]
+    fabric_lines: tuple[str, ...]
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """A name for people: the experiments', or the ops'."""
+        return "+".join(dict.fromkeys(job.composed.experiment or job.request.op for job in self.jobs))
+
+    @property
+    def case_count(self) -> int:
+        return sum(len(job.cases) for job in self.jobs)
+
+
+def prepare(
+    arguments: Sequence[str],
+    composed: Sequence[ComposedJob],
+    outer: Outer | None = None,
+    machine: Callable[[], Machine] | None = None,
+) -> Command:
+    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
+
+    outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
+    runner.world.fabrics.look does.
+    """
+    from runner.case.cases import cases_of, check_against_catalogue, resolved
+
+    decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
+    jobs: list[PreparedJob] = []
+    for job in composed:
+        with _naming(job, len(composed)):
+            wanted = (job.request.fabric, job.request.world_size)
+            if wanted not in decided:
+                decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
+            request = resolved(replace(job.request, fabric=decided[wanted][0]))
+            check_against_catalogue(request)
+            if outer is not None:
+                _check_joined(request, jobs[0].request if jobs else request, outer)
+            jobs.append(PreparedJob(job, request, cases_of(request)))
+    for key in ("records", "track"):
+        if len({getattr(job.request, key) for job in jobs}) > 1:
+            raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
+    lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
+    return Command(tuple(arguments), tuple(jobs), tuple(lines))
+
+
+def _check_joined(request: Request, first: Request, outer: Outer) -> None:
+    """RequestError for what a launcher's world, of which there is only one, can't give."""
+    if request.fabric.name == "nvshmem" and is_isolated(request):
+        raise RequestError(
+            f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
+        )
+    if request.fabric != first.fabric:
+        raise RequestError(f"{outer.launcher}'s world has one fabric for all jobs (fabric), leave it out of the sweep")
+
+
+def is_isolated(request: Request) -> bool:
+    """Whether the job wants a world of its own."""
+    return request.isolation == "process"
+
+
+@contextlib.contextmanager
+def _naming(job: ComposedJob, jobs: int) -> Iterator[None]:
+    """Within a sweep, say which job's request is wrong."""
+    try:
+        yield
+    except RequestError as error:
+        if jobs == 1:
+            raise
+        raise RequestError(f"{error}; in job {job.number} of {jobs}: {' '.join(job.overrides)}") from error

@@ -1,0 +1,323 @@
+"""One command: its jobs, the world that is kept between them, its records, its mirror, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf
+
+from runner.command.console import Console, failures, summary
+from runner.command.plan import Command, PreparedJob, is_isolated
+from runner.environment.capture import capture
+from runner.environment.host import load
+from runner.environment.of_command import Surroundings
+from runner.interrupt import exit_code_of, is_first, name_of, shielded
+from runner.records.command_json import AskedJob, Manifest
+from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
+from runner.records.store import Store, StoreError
+from runner.request.options import program
+from runner.request.validate import FabricRequest
+from runner.request_error import RequestError
+from runner.track.dashboard import open_command
+from runner.world.fabrics import WorldMaker, make_world, settings
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+    from memory.fabric import Executable
+    from reports.record.record import Record
+    from runner.command.job import Means
+    from runner.track.background import Connection, Mirror
+    from runner.world.world import World, WorldFailure
+
+MAX_FAILED_STARTS = 2
+"""So often a job tries to start a world; what is left of it then fails for the same reason."""
+
+EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a command works with. Tests put their own in; None is the usual: job.usual_means(), mirror.in_process."""
+
+    make_world: WorldMaker = make_world
+    capture: Callable[[Path], dict[str, Any]] = capture
+    means: Means | None = None
+    connect: Callable[[], Connection] | None = None
+
+
+def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
+    """Run all jobs of a command and say how it went. Gives the exit code.
+
+    A first interrupt ends the work and keeps what is finished, in records, table and MLflow; a second one ends the
+    process. RequestError when the records have no place.
+    """
+    try:
+        store = Store.create(command.jobs[0].request.records, command.label)
+    except StoreError as error:
+        raise RequestError(f"{error} (records)") from error
+    session = _Session(command, store, console, tools or Tools())
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        try:
+            with console:
+                session.run()
+        except KeyboardInterrupt as first:
+            if not is_first(first):
+                raise
+            interrupt = first
+            console.say("symlab: interrupted; finishing what is done (once more to quit at once)")
+        return session.conclude(interrupt)
+    except KeyboardInterrupt as again:
+        session.abandon(again)
+        sys.stdout.flush()
+        # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
+        os._exit(exit_code_of(again))
+
+
+class _Session:
+    """The state of a running command. job.Keeper for each of its jobs."""
+
+    def __init__(self, command: Command, store: Store, console: Console, tools: Tools) -> None:
+        self._command = command
+        self._store = store
+        self._console = console
+        self._tools = tools
+        self._surroundings = Surroundings(tools.capture, store)
+        self._records: list[Record] = []
+        self._unsent: list[Path] = []
+        self._job = command.jobs[0]
+        self._world: World | None = None
+        self._world_key: tuple[FabricRequest, int] | None = None
+        self._failed_starts = 0
+        self._start_failure: WorldFailure | None = None
+        self._mirror: Mirror | None = None
+        self._stopped = ""
+        self._manifest: Manifest | None = None
+
+    def run(self) -> None:
+        """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+        try:
+            self._begin_manifest()
+        except StoreError as error:
+            self._stopped = str(error)
+            return
+        self._console.begin(self._command.case_count)
+        self._surroundings.look()
+        self._start_mirror()
+        # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
+        from runner.command.job import run_job
+
+        isolated = False
+        for job in self._command.jobs:
+            self._job = job
+            self._failed_starts = 0
+            if isolated or is_isolated(job.request):
+                self._close_world()
+            isolated = is_isolated(job.request)
+            try:
+                self._write_configuration(job)
+                run_job(self._runnable(job), self, self._tools.means)
+            except StoreError as error:
+                self._stopped = str(error)
+                return
+            self._send()
+
+    def world(self) -> World:
+        """The kept world, if it is healthy and what the job wants; else a new one.
+
+        Raises WorldFailure if none can be started; the third time in a job without trying: a start takes long.
+        """
+        from runner.world.world import WorldFailure
+
+        key = (self._job.request.fabric, self._job.request.world_size)
+        if self._world is None or not self._world.healthy or self._world_key != key:
+            self._close_world()
+            if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
+                raise self._start_failure
+            try:
+                self._world = self._tools.make_world(*key, self._console.say)
+            except WorldFailure as failure:
+                self._failed_starts += 1
+                self._start_failure = failure
+                raise
+            self._failed_starts = 0
+            self._world_key = key
+            if not key[0].simulated and not self._surroundings.ask(self._world):
+                return self.world()
+        return self._world
+
+    def starting(self, case: Case) -> None:
+        self._console.starting(case)
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
+        record = scrubbed_record(record)
+        if executable is not None:
+            self._store.write_ptx(executable.digest, executable.ptx)
+        number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
+        with shielded():  # a record on disk, and in the table and in MLflow: all or none
+            path = self._store.write(record, number)
+            self._records.append(record)
+            self._unsent.append(path)
+        self._console.finished(record)
+
+    def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
+        """Close everything, show what was done, and give the exit code."""
+        self._close_world()
+        code = self._exit_code(interrupt)
+        self._end_manifest(code, interrupt)
+        self._send()
+        self._report()
+        self._finish_mirror()
+        return code
+
+    def _exit_code(self, interrupt: KeyboardInterrupt | None) -> int:
+        if interrupt is not None:
+            return exit_code_of(interrupt)
+        statuses = {str(record.status) for record in self._records}
+        if self._stopped or not statuses <= {"PASSED", "REFUSED"} or "PASSED" not in statuses:
+            return EXIT_FAILED
+        return EXIT_PASSED
+
+    def abandon(self, interrupt: KeyboardInterrupt) -> None:
+        """The quick way out: no table, no waiting, but no run left RUNNING."""
+        with contextlib.suppress(BaseException):
+            self._end_manifest(exit_code_of(interrupt), interrupt)
+        with contextlib.suppress(BaseException):
+            if self._mirror is not None:
+                self._mirror.abandon()
+
+    def _runnable(self, job: PreparedJob) -> Any:
+        from runner.command.job import Job
+
+        return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, self._asked(job))
+
+    def _asked(self, job: PreparedJob) -> dict[str, Any]:
+        """The request part of a job's records: with it, a record can be understood, sent and run again."""
+        return scrubbed_values(
+            {
+                "command": self._store.folder.name,
+                "command_line": [*program(sys.argv[0]), *self._command.arguments],
+                "experiment": job.composed.experiment,
+                "job": job.composed.number,
+                "jobs": len(self._command.jobs),
+                "overrides": list(job.composed.overrides),
+                "configuration": job.composed.configuration,
+                "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+                **self._command.origin,
+            }
+        )
+
+    def _write_configuration(self, job: PreparedJob) -> None:
+        name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
+        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job)["configuration"])), name)
+
+    def _begin_manifest(self) -> None:
+        """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
+        first = self._asked(self._command.jobs[0])
+        self._manifest = Manifest(
+            command=first["command"],
+            command_line=tuple(first["command_line"]),
+            working_folder=Path(scrubbed(str(Path.cwd()))).name,
+            started=_now(),
+            jobs=tuple(
+                AskedJob(
+                    job.composed.number,
+                    tuple(self._asked(job)["overrides"]),
+                    tuple(case.id for case in job.cases),
+                )
+                for job in self._command.jobs
+            ),
+        )
+        self._store.write_manifest(self._manifest)
+
+    def _end_manifest(self, exit_code: int, interrupt: KeyboardInterrupt | None) -> None:
+        """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
+        if self._manifest is None:
+            return
+        signal = name_of(interrupt) if interrupt is not None else ""
+        ended = self._manifest.ending(
+            self._records,
+            ended=_now(),
+            exit_code=exit_code,
+            signal=signal,
+            stopped=scrubbed(self._stopped),
+            load=load() or (),
+        )
+        try:
+            self._store.write_manifest(ended)
+            self._store.seal()
+        except StoreError as error:
+            if not self._stopped:
+                self._console.say(f"symlab: warning: {error}")
+
+    def _start_mirror(self) -> None:
+        track = self._command.jobs[0].request.track
+        if track.name == "none":
+            return
+        from runner.track.background import Mirror
+
+        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._store.folder, self._tools.connect)
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._mirror is not None and unsent:
+            self._mirror.send(unsent)
+
+    def _finish_mirror(self) -> None:
+        if self._mirror is None:
+            return
+        uri = without_secrets(self._command.jobs[0].request.track.uri)
+
+        def waiting() -> None:
+            self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
+
+        if problem := self._mirror.finish(waiting):
+            self._console.say(
+                f"symlab: warning: {problem}; the results are in {self._folder}; "
+                f"send them later with: python -m runner.track {self._folder} --uri {uri}"
+            )
+        else:
+            for remark in self._mirror.remarks:
+                self._console.say(f"symlab: warning: not attached in MLflow: {remark}")
+            self._console.say(f"dashboard: {open_command(uri)}")
+
+    def _report(self) -> None:
+        """The table of what was done, what went wrong, and where the records lie."""
+        if self._records:
+            from reports.numerics.study import console_report
+
+            self._console.say(console_report(self._records))
+        self._console.say(summary(self._records, self._command.case_count))
+        failed = failures(self._records)
+        if failed:
+            self._console.say("\n".join(["failed:", *failed]))
+        if self._records and all(str(record.status) == "REFUSED" for record in self._records):
+            self._console.say("symlab: every case was refused: nothing ran")
+        if self._stopped:
+            self._console.say(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
+        self._console.say(f"records: {self._folder}")
+
+    @property
+    def _folder(self) -> str:
+        """The folder of records, as short as the working folder allows."""
+        folder = self._store.folder
+        with contextlib.suppress(ValueError):
+            return str(folder.relative_to(Path.cwd()))
+        return str(folder)
+
+    def _close_world(self) -> None:
+        world, self._world = self._world, None
+        if world is not None:
+            world.close()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

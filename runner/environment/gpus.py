@@ -1,0 +1,348 @@
+"""The GPUs of this machine: what the driver's files and its library NVML tell of them, and what a rank has of them.
+
+NVML is asked, never told. What it does not answer is named with the reason, in a GPU's "not_captured" or in the
+capture's; nothing here raises. Clocks, temperatures and power of the moment belong to what is timed:
+runner.timing.gpu_state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+DRIVER = Path("/proc/driver/nvidia")
+"""Where the NVIDIA driver tells of itself."""
+
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+LIBRARY, CUDA_LIBRARY = "libnvidia-ml.so.1", "libcuda.so.1"
+
+ANCESTORS = {
+    0: "one board",
+    10: "one PCIe switch",
+    20: "PCIe switches",
+    30: "host bridge",
+    40: "NUMA node",
+    50: "system",
+}
+"""NVML's levels of what two GPUs have in common."""
+
+COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+REMOTES = {0: "GPU", 1: "NPU", 2: "switch"}
+FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
+P2P_STATES = {0: "ok", 1: "chipset", 2: "GPU", 3: "topology", 4: "switched off", 5: "not supported"}
+"""NVML's answers to whether GPUs reach each other: ok, or what stands against it."""
+
+P2P = ("read", "write", "nvlink", "atomics")
+"""What is asked of two GPUs, in the order of NVML's numbers."""
+
+
+def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY) -> dict[str, Any]:
+    """{"gpus": one dict each, "gpu_pairs": how any two are connected, "cuda_driver": "13.0"}, each None where unknown.
+
+    All of this machine's GPUs are listed; which of them a rank had, world.ranks and timing.devices say. No driver is no
+    proof of no GPU.
+    """
+    found: dict[str, Any] = {"gpus": None, "gpu_pairs": None, "cuda_driver": None}
+    has_driver = driver.is_dir()
+    if not has_driver and not _is_loadable(library):
+        missing["gpus"] = "no driver"
+        return found
+    found["gpus"] = _listed(missing, driver) if has_driver else []
+    missing["gpu_clocks"] = "read where something is timed: timing.devices"
+    try:
+        with _nvml() as nvml:
+            _ask(nvml, found, missing)
+    except Exception as error:
+        for name in ("gpu_links", "gpu_pairs", "gpu_settings", "cuda_driver"):
+            missing[name] = reason(error)
+    return found
+
+
+def rank_facts(fabric: Any, _: object) -> dict[str, Any]:
+    """A per-rank program that never fails: the rank's device, and the libraries as they are loaded in its process."""
+    found: dict[str, Any] = {"rank": getattr(fabric, "rank", None), "process": os.getpid()}
+    missing: dict[str, str] = {}
+    for name, read in _RANK_FACTS.items():
+        try:
+            found[name] = read()
+        except Exception as error:
+            missing[name] = reason(error)
+    return {**found, "not_captured": missing} if missing else found
+
+
+def reason(error: Exception) -> str:
+    """Why something of NVML is missing, for people."""
+    if isinstance(error, ModuleNotFoundError):
+        return "nvidia-ml-py is not installed (it belongs to the gpu extra)"
+    return str(error) or type(error).__name__
+
+
+def _is_loadable(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _listed(missing: dict[str, str], driver: Path) -> list[dict[str, Any]]:
+    """GPUs as the driver lists them in its files."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(driver.glob("gpus/*/information")):
+        try:
+            pairs = (line.partition(":") for line in path.read_text(encoding="utf-8").splitlines())
+            fields = {key.strip(): value.strip() for key, _, value in pairs}
+        except (OSError, UnicodeDecodeError) as error:
+            missing[f"gpus/{path.parent.name}"] = str(error)
+            continue
+        found.append({"bus": path.parent.name, "model": fields.get("Model", ""), "uuid": fields.get("GPU UUID", "")})
+    try:
+        version = (driver / "version").read_text(encoding="utf-8").splitlines()[0]
+        found = [{**gpu, "driver": " ".join(version.split())} for gpu in found]
+    except (OSError, IndexError):
+        missing["gpu_driver_version"] = "the driver does not say"
+    return found
+
+
+def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
+    """Complete what the files say by what NVML says."""
+    version, why = _answers({"driver": nvml.nvmlSystemGetDriverVersion, "cuda": nvml.nvmlSystemGetCudaDriverVersion_v2})
+    missing.update({f"{name}_driver": text for name, text in why.items()})
+    if "cuda" in version:
+        found["cuda_driver"] = _cuda_version(version["cuda"])
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    known = {gpu["uuid"]: gpu for gpu in found["gpus"]}
+    asked = []
+    for handle in handles:
+        identity, why = _answers(_identity(nvml, handle))
+        settings, more = _answers(_settings(nvml, handle))
+        gpu = identity | known.pop(identity.get("uuid", ""), {}) | settings
+        gpu.setdefault("driver", version.get("driver", ""))
+        gpu["numa_node"] = _numa_node(str(gpu.get("bus", "")))
+        asked.append(gpu | ({"not_captured": why | more} if why or more else {}))
+    # The driver's files list GPUs that NVML does not show to a container.
+    found["gpus"] = asked + list(known.values())
+    found["gpu_pairs"] = _pairs(nvml, handles)
+
+
+def _answers(questions: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What each question gives, and why those gave nothing that failed."""
+    found, missing = {}, {}
+    for name, ask in questions.items():
+        try:
+            found[name] = ask()
+        except Exception as error:
+            missing[name] = reason(error)
+    return found, missing
+
+
+def _identity(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+    return {
+        "bus": lambda: str(nvml.nvmlDeviceGetPciInfo(handle).busId).lower(),
+        "model": lambda: str(nvml.nvmlDeviceGetName(handle)),
+        "uuid": lambda: str(nvml.nvmlDeviceGetUUID(handle)),
+    }
+
+
+def _settings(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+    """What can be set on a GPU, and what it is connected by: clocks in MHz, power in W."""
+    return {
+        "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
+        "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
+        "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
+        "compute_mode": lambda: _named(COMPUTE_MODES, nvml.nvmlDeviceGetComputeMode(handle)),
+        "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+        "power_default_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
+        "max_sm_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        "max_memory_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+        "application_sm_mhz": lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)),
+        "application_memory_mhz": lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_MEM)),
+        "pcie": lambda: {
+            "generation": int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+            "width": int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+            "max_generation": int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+            "max_width": int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        },
+        "nvlink": lambda: _links(nvml, handle),
+        "fabric": lambda: _fabric(nvml, handle),
+        # Before a world is started: these processes are others'.
+        "other_processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+    }
+
+
+def _links(nvml: Any, handle: Any) -> dict[str, Any]:
+    """NVLinks: how many there are, how many are up, their versions, at what they end (of GPUs: how many at which bus).
+
+    count 0: none.
+    """
+    found: dict[str, Any] = {"count": 0, "active": 0}
+    versions: set[int] = set()
+    remotes: Counter[str] = Counter()
+    peers: Counter[str] = Counter()
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except Exception:  # this GPU has no such link
+            continue
+        found["count"] += 1
+        if not active:
+            continue
+        found["active"] += 1
+        end = partial(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        version = partial(nvml.nvmlDeviceGetNvLinkVersion, handle, link)
+        more, _ = _answers({"version": version, "remote": partial(_asked, REMOTES, end)})
+        versions |= {int(more["version"])} if "version" in more else set()
+        remotes[more.get("remote", "unknown")] += 1
+        if more.get("remote") == "GPU":
+            with contextlib.suppress(Exception):
+                peers[str(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId).lower()] += 1
+    found |= {
+        "versions": sorted(versions),
+        "remotes": dict(sorted(remotes.items())),
+        "peers": dict(sorted(peers.items())),
+    }
+    with contextlib.suppress(Exception):
+        (speed,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON])
+        if speed.nvmlReturn == 0:
+            found["link_mbps"] = int(speed.value.uiVal)
+    return found
+
+
+def _fabric(nvml: Any, handle: Any) -> dict[str, Any]:
+    """The NVLink domain that a fabric manager has put the GPU in."""
+    try:
+        info = nvml.c_nvmlGpuFabricInfoV_t()
+        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    except Exception:  # an older driver, or an older nvidia-ml-py
+        info = nvml.c_nvmlGpuFabricInfo_t()
+        nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    return {
+        "state": _named(FABRIC_STATES, info.state),
+        "status": int(info.status),
+        "clique": int(info.cliqueId),
+        "cluster": bytes(info.clusterUuid).hex(),
+    }
+
+
+def _pairs(nvml: Any, handles: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """How any two GPUs are connected, by their places in the list: {"0-1": {"ancestor": .., "read": .., ..}}."""
+    found = {}
+    for (one, first), (other, second) in combinations(enumerate(handles), 2):
+        common = partial(nvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
+        questions = {"ancestor": partial(_asked, ANCESTORS, common)}
+        for index, name in enumerate(P2P):
+            reaches = partial(nvml.nvmlDeviceGetP2PStatus, first, second, index)
+            questions[name] = partial(_asked, P2P_STATES, reaches)
+        answers, missing = _answers(questions)
+        found[f"{one}-{other}"] = answers | ({"not_captured": missing} if missing else {})
+    return found
+
+
+def _asked(names: dict[int, str], ask: Callable[[], Any]) -> str:
+    return _named(names, ask())
+
+
+def _named(names: dict[int, str], value: Any) -> str:
+    return names.get(int(value), f"unknown ({int(value)})")
+
+
+def _numa_node(bus: str) -> int | None:
+    """The NUMA node next to a GPU; None where the kernel names none. NVML writes longer domains than the kernel."""
+    domain, _, rest = bus.lower().partition(":")
+    with contextlib.suppress(OSError, ValueError):
+        node = int((PCI_DEVICES / f"{domain[-4:]}:{rest}" / "numa_node").read_text(encoding="ascii"))
+        return node if node >= 0 else None
+    return None
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers as the kernel lists them: "0-3,8"."""
+    known = set(numbers)
+    starts = sorted(one for one in known if one - 1 not in known)
+    ends = sorted(one for one in known if one + 1 not in known)
+    pairs = zip(starts, ends, strict=True)
+    return ",".join(f"{start}" if start == end else f"{start}-{end}" for start, end in pairs)
+
+
+def _device() -> dict[str, Any]:
+    import torch
+
+    device = torch.device("cuda", torch.cuda.current_device())
+    known = torch.cuda.get_device_properties(device)
+    identity = str(known.uuid)
+    return {
+        "index": device.index,
+        "name": known.name,
+        "uuid": identity if identity.startswith(("GPU-", "MIG-")) else f"GPU-{identity}",
+        "capability": f"{known.major}.{known.minor}",
+        "multiprocessors": int(known.multi_processor_count),
+        "memory_bytes": int(known.total_memory),
+        "l2_bytes": int(known.L2_cache_size),
+    }
+
+
+def _torch_cuda() -> str:
+    import torch
+
+    return str(torch.version.cuda)
+
+
+def _nccl() -> str:
+    import torch
+
+    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+
+
+def _cudnn() -> int:
+    import torch
+
+    return int(torch.backends.cudnn.version() or 0)  # type: ignore[no-untyped-call]
+
+
+def _nvshmem() -> str:
+    version = sys.modules["nvshmem.core"].get_version()
+    return f"libnvshmem {version.libnvshmem_version}, nvshmem4py {version.nvshmem4py_version}"
+
+
+def _cuda_driver() -> str:
+    number = ctypes.c_int()
+    code = ctypes.CDLL(CUDA_LIBRARY).cuDriverGetVersion(ctypes.byref(number))
+    if code:
+        raise OSError(f"cuDriverGetVersion gave {code}")
+    return _cuda_version(number.value)
+
+
+_RANK_FACTS: dict[str, Callable[[], Any]] = {
+    "host": lambda: os.uname().nodename,
+    "cores": lambda: _ranges(os.sched_getaffinity(0)),
+    "device": _device,
+    "torch_cuda": _torch_cuda,
+    "cudnn": _cudnn,
+    "nccl": _nccl,
+    "nvshmem": _nvshmem,
+    "cuda_driver": _cuda_driver,
+}

@@ -1,0 +1,1 @@
+"""Records on disk: a folder a command, command.json, and what is scrubbed before anything is written."""

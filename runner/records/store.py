@@ -1,0 +1,174 @@
+"""Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
+
+A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
+<case id>.json for every case, configuration files, source.diff where the sources differ from their commit,
+ptx/<sha256>.ptx for every kernel that ran, and, once the command has ended, manifest.sha256 with the digests of all
+these. Secrets and home folders stay out of all of them (runner/records/scrub.py).
+One process writes (the parent); readers may look at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reports.record.bundle import NOT_RECORDS
+from reports.record.record import Record
+from reports.record.seal import MANIFEST, sealed
+from runner.records.command_json import MANIFEST_NAME, Manifest
+from runner.records.scrub import scrubbed, scrubbed_record
+
+DIFFERENCE_NAME = "source.diff"
+MAX_DIFFERENCE_BYTES = 1 << 20
+
+
+class StoreError(ValueError):
+    """Something could not be kept; the message says what, where, why, and what to do. Nothing half-written is
+    left."""
+
+
+class Store:
+    """One run's folder. Made when it is missing, and tried at once, so that a bad place is known before anything
+    runs."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder).absolute()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            trial = self.folder / f".{secrets.token_hex(4)}.tmp"
+            trial.touch(exist_ok=False)
+            trial.unlink()
+        except OSError as error:
+            raise StoreError(_sentence("records", self.folder, error)) from error
+
+    @classmethod
+    def create(cls, root: Path | str, label: str) -> Store:
+        """A new folder under root that nobody else has, named by the time, the label and four random bytes."""
+        root = Path(root).absolute()
+        label = re.sub(r"[^A-Za-z0-9_.+]+", "-", label).strip("-.")[:60] or "run"
+        while True:
+            now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+            folder = root / f"{now}-{label}-{secrets.token_hex(4)}"
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError as error:
+                if not folder.is_dir():
+                    raise StoreError(_sentence("records", root, error)) from error
+                continue
+            except OSError as error:
+                raise StoreError(_sentence("records", root, error)) from error
+            return cls(folder)
+
+    def write(self, record: Record, job: str = "") -> Path:
+        """Keep a record, without secrets, as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3:
+        nothing is replaced."""
+        stem = re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{record.id}" if job else record.id)
+        path = self.folder / f"{stem}.json"
+        count = 1
+        while path.exists():
+            count += 1
+            path = self.folder / f"{stem}.{count}.json"
+        self._write(path, scrubbed_record(record).to_json(), f"the record of {record.id}")
+        return path
+
+    def write_manifest(self, manifest: Manifest) -> Path:
+        """Keep command.json, in place of an earlier one."""
+        path = self.folder / MANIFEST_NAME
+        self._write(path, manifest.to_json(), f"the command's {MANIFEST_NAME}")
+        return path
+
+    def write_configuration(self, text: str, name: str = "configuration.yaml") -> Path:
+        """Keep the resolved configuration, as the caller has written it down."""
+        return self.write_text(name, text, f"the configuration {name}")
+
+    def write_text(self, name: str, text: str, what: str = "") -> Path:
+        """Keep a text under a name of its own. what: its name in a message."""
+        path = self.folder / name
+        self._write(path, text, what or name)
+        return path
+
+    def write_difference(self, text: str) -> dict[str, Any]:
+        """Keep how the sources differ from their commit, without secrets and home folders. Gives what a record says.
+
+        Beyond MAX_DIFFERENCE_BYTES it is cut at a line's end, and a last line says so.
+        """
+        data = scrubbed(text).encode()
+        kept = data if len(data) <= MAX_DIFFERENCE_BYTES else data[: data.rfind(b"\n", 0, MAX_DIFFERENCE_BYTES) + 1]
+        left_out = len(data) - len(kept)
+        if left_out:
+            kept += f"# cut here: {left_out} more bytes were not kept\n".encode()
+        self._write(self.folder / DIFFERENCE_NAME, kept.decode(), f"the difference {DIFFERENCE_NAME}")
+        digest = f"sha256:{hashlib.sha256(kept).hexdigest()}"
+        return {"file": DIFFERENCE_NAME, "digest": digest, "bytes": len(kept), "left_out_bytes": left_out}
+
+    def write_ptx(self, digest: str, text: str) -> Path:
+        """Keep a kernel's PTX under its digest ("sha256:<hex>"). What is there already is the same text, and is
+        left."""
+        name = digest.removeprefix("sha256:")
+        if hashlib.sha256(text.encode()).hexdigest() != name:
+            raise ValueError(f"PTX: the text is not what its digest {digest} says")
+        path = self.folder / "ptx" / f"{name}.ptx"
+        if not path.exists():
+            self._write(path, text, f"the PTX {digest}")
+        return path
+
+    def seal(self) -> Path:
+        """Write the folder's manifest: the digest of every file that is in it now. The last thing that is written."""
+        path = self.folder / MANIFEST
+        try:
+            text = sealed(self.folder).decode("utf-8")
+        except ValueError as error:
+            raise StoreError(f"the folder's {MANIFEST} can't be made: {error}") from error
+        self._write(path, text, f"the folder's {MANIFEST}")
+        return path
+
+    def _write(self, path: Path, text: str, what: str) -> None:
+        """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
+        unfinished = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with open(unfinished, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+            _flush_folder(path.parent)
+        except BaseException as error:
+            with suppress(OSError):
+                unfinished.unlink()
+            if isinstance(error, OSError):
+                raise StoreError(_sentence(what, path.parent, error)) from error
+            raise
+
+
+def record_paths(places: list[Path]) -> list[Path]:
+    """The record files among places: a file itself, or every .json in a folder and below, sorted, but for those that
+    say what a command was. ValueError if none."""
+    found: list[Path] = []
+    for place in places:
+        here = sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.is_file() else []
+        here = [path for path in here if path.name not in NOT_RECORDS]
+        if not here:
+            raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
+        found += here
+    return list(dict.fromkeys(found))
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the new name last, too, where the file system lets a folder be flushed. The file is whole in any case."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sentence(what: str, folder: Path, error: OSError) -> str:
+    return f"{what}: can't be written in {folder}: {error.strerror or error}; make room there or name another folder"

@@ -1,0 +1,65 @@
+"""Recorded cases as they would be recorded here: with this machine's environment, and kernels compiled now.
+
+So what differs can be said before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reports.record.record import KernelInfo, Record
+from runner.request.validate import CONF
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+    from memory.fabric import Executable
+    from runner.command.plan import Command, PreparedJob
+
+Compiler = Callable[["Case", str, Path], "Executable"]
+"""Compiles the kernel of a case for an architecture; the folder holds what was compiled before."""
+
+
+def as_here(
+    records: Sequence[Record], command: Command, capture: Callable[[Path], dict[str, Any]], compiled: Compiler
+) -> list[Record]:
+    """These records of the command's cases with what is here in place of what was there: environment, fabric, kernel.
+
+    They are no results, only what a record of here would say beside them. A kernel that can't be compiled here has no
+    digests, and the reason for a compiler's version.
+    """
+    from kernels.catalogue import find
+
+    environment = capture(CONF.parent)
+    if isinstance(git := environment.get("git"), dict):
+        environment = {**environment, "git": {key: value for key, value in git.items() if key != "diff"}}
+    known = {case.id: (job, case) for job in command.jobs for case in job.cases}
+    kernels: dict[tuple[str, str], KernelInfo] = {}
+    found = []
+    for record in records:
+        job, case = known[record.id]
+        fabric, kernel = record.fabric, record.kernel
+        if fabric is not None:
+            arch = job.request.fabric.arch if job.request.fabric.simulated else fabric.arch
+            fabric = replace(fabric, name=job.request.fabric.name, arch=arch, simulated=job.request.fabric.simulated)
+        if kernel is not None and fabric is not None:
+            key = (kernel.name, kernel.ptx_digest)
+            if key not in kernels:
+                kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
+            launch = find(case.name).launch(case)
+            kernel = replace(kernels[key], grid=launch.grid, block=launch.block)
+        found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
+    return found
+
+
+def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compiled: Compiler) -> KernelInfo:
+    """The kernel of a case as it is here."""
+    from runner.command.job import kernel_info
+
+    try:
+        return kernel_info(case, compiled(case, arch, job.request.cache_dir))
+    except Exception as error:
+        reason = f"can't be compiled here: {type(error).__name__}: {error}"
+        return replace(recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", compiler=reason)

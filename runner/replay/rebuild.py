@@ -1,0 +1,259 @@
+"""From records alone to a command that runs the same cases again.
+
+A job is rebuilt from the configuration that its records hold, with everything pinned that was left open then:
+algorithms, baselines, sizes, data types. conf/ is not asked, so that it does not matter how it has changed. What was
+measured beside others is measured beside the same ones. A rebuilt case must equal the recorded one in every field;
+what can't be rebuilt, or not run here, is named with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from reports.record.record import FabricInfo, Record
+from reports.table.compare import accumulator, is_baseline
+from runner.command.plan import Command, PreparedJob, prepare
+from runner.request.compose import ComposedJob
+from runner.request.schema import Schema
+from runner.request.sizes import format_bytes
+from runner.request.validate import FabricRequest, validate
+from runner.request_error import RequestError, first_line
+from runner.world.fabrics import Machine, look, resolve
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+
+SIMULATED_UP_TO_BYTES = 1 << 20
+"""Cases of GPUs up to this size are run again in the simulator, where there is no GPU: beyond, each takes minutes."""
+
+_NOT_OF_THE_JOB = ("records", "track", "cache_dir")
+"""Keys that say where things are kept, not what is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What whoever asks for a replay decides: where records and MLflow are, the fabric ("auto": the recorded one, or
+    the simulator where that can't be), the largest size in the simulator. machine says what there is here."""
+
+    records: str = "records"
+    track_uri: str = ""
+    fabric: str = "auto"
+    up_to_bytes: int = SIMULATED_UP_TO_BYTES
+    machine: Callable[[], Machine] = look
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A command that runs recorded cases again, and what is to be compared with that.
+
+    records are those of the cases that are run again, of all worlds; the command may have more cases, that run beside
+    them. left_out are ids of cases that are not run, each with the reason. remarks have to be said.
+    """
+
+    command: Command
+    records: tuple[Record, ...]
+    left_out: tuple[tuple[str, str], ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def is_simulated(self) -> bool:
+        return all(job.request.fabric.simulated for job in self.command.jobs)
+
+
+def rebuilt(records: Sequence[Record], wishes: Wishes) -> Rebuilt:
+    """The command that runs these records' cases again, each once. RequestError where none of them can be."""
+    jobs: list[PreparedJob] = []
+    lines: dict[str, None] = {}
+    left_out: list[tuple[str, str]] = []
+    remarks: dict[str, None] = {}
+    compared: set[tuple[str, str]] = set()
+    for number, (key, members) in enumerate(_by_job(records).items()):
+        fabric, remark = _fabric_of(members, wishes)
+        remarks |= {remark: None} if remark else {}
+        wanted, impossible = _possible(members, fabric, wishes)
+        left_out += impossible
+        if not wanted:
+            continue
+        prepared = _prepared(number, wanted, fabric, wishes)
+        lines |= dict.fromkeys(prepared.fabric_lines)
+        (job,) = prepared.jobs
+        cases, different = _the_same(job.cases, wanted)
+        left_out += different
+        if cases:
+            jobs.append(replace(job, cases=cases))
+            gone = {case for case, _ in different}
+            compared |= {(key, record.id) for record in wanted if record.id not in gone}
+    if not jobs:
+        reasons = "; ".join(dict.fromkeys(reason for _, reason in left_out))
+        raise RequestError(f"none of the {len(records)} records can be run again here: {reasons} (replay)")
+    jobs = [replace(job, composed=replace(job.composed, number=number)) for number, job in enumerate(jobs)]
+    command = Command((), tuple(jobs), tuple(lines))
+    again = tuple(record for record in records if (_job_of(record), record.id) in compared)
+    return Rebuilt(command, again, tuple(left_out), tuple(remarks))
+
+
+def _by_job(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records by the job that they are of, in order of appearance; a case that several worlds ran counts once."""
+    found: dict[str, dict[str, Record]] = {}
+    for record in records:
+        members = found.setdefault(_job_of(record), {})
+        if record.id not in members or (members[record.id].timing is None and record.timing is not None):
+            members[record.id] = record
+    return {key: list(members.values()) for key, members in found.items()}
+
+
+def _job_of(record: Record) -> str:
+    """What tells a record's job from others, whatever world ran it. RequestError where it can't be rebuilt."""
+    configuration = record.request.get("configuration")
+    if not isinstance(configuration, dict):
+        raise RequestError(f"the record {record.id} holds no configuration to rebuild it from (replay)")
+    job = {key: value for key, value in configuration.items() if key not in _NOT_OF_THE_JOB}
+    return json.dumps([job, record.request.get("overrides", [])], sort_keys=True)
+
+
+def _fabric_of(members: Sequence[Record], wishes: Wishes) -> tuple[dict[str, Any], str]:
+    """The fabric section to run members on, and what has to be said of the choice."""
+    info = next((record.fabric for record in members if record.fabric is not None), None)
+    asked = dict(members[0].request["configuration"].get("fabric") or {})
+    recorded = info.name if info is not None else str(asked.get("name", "simulator"))
+    name = wishes.fabric if wishes.fabric != "auto" else recorded
+    if name != "nvshmem":
+        return _simulated(asked, info, name), (
+            "measured on GPUs, run again in the simulator: its data is compared, its speed can't be"
+            if recorded == "nvshmem"
+            else ""
+        )
+    section = {**asked, "name": "nvshmem"}
+    try:
+        resolve(_request_of(section), int(members[0].case["world_size"]), wishes.machine)
+    except RequestError as error:
+        if wishes.fabric == "nvshmem":
+            raise
+        why = str(error).partition(" (")[0]
+        return _simulated(asked, info, "simulator"), (
+            f"measured on GPUs, and here {why}: its data is run again in the simulator, its speed can't be compared"
+        )
+    return section, ""
+
+
+def _simulated(asked: dict[str, Any], info: FabricInfo | None, name: str) -> dict[str, Any]:
+    """The simulator as it was; for what ran on GPUs, one of their architecture with what multicast they had."""
+    section = {**asked, "name": name}
+    if info is not None and not info.simulated:
+        section |= {"arch": info.arch, "multicast": info.multicast, "heap_bytes": None}
+    return section
+
+
+def _request_of(section: dict[str, Any]) -> FabricRequest:
+    return validate(_configuration({"fabric": section})).fabric
+
+
+def _possible(
+    members: Sequence[Record], fabric: dict[str, Any], wishes: Wishes
+) -> tuple[list[Record], list[tuple[str, str]]]:
+    """The records whose cases can be run on the fabric; and why the others can't."""
+    from kernels.catalogue import NAMES
+
+    simulated = fabric["name"] != "nvshmem"
+    wanted, impossible = [], []
+    for record in members:
+        name, size_bytes = f"{record.case['op']}/{record.case['algorithm']}", int(record.case["size_bytes"])
+        was_measured = record.fabric is not None and not record.fabric.simulated
+        if is_baseline(record):
+            reason = "a library's collective needs GPUs" if simulated else ""
+        elif name not in NAMES:
+            reason = f"there is no {name} any more"
+        elif simulated and was_measured and size_bytes > wishes.up_to_bytes:
+            reason = f"in the simulator only up to {format_bytes(wishes.up_to_bytes)} (--up-to)"
+        else:
+            reason = ""
+        if reason:
+            impossible.append((record.id, reason))
+        else:
+            wanted.append(record)
+    return wanted, impossible
+
+
+def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wishes: Wishes) -> Command:
+    """A command of one job that has the wanted cases, among others."""
+    first = wanted[0]
+    beside = [name for record in wanted if record.timing is not None for name in record.timing.interleaved_with]
+    on_gpus = fabric["name"] == "nvshmem"
+    ours = [str(record.case["algorithm"]) for record in wanted if not is_baseline(record)]
+    libraries = [str(record.case["algorithm"]) for record in wanted if is_baseline(record)]
+    if on_gpus:
+        ours += [name for name in beside if _is_kernel(first, name)]
+        libraries += [name for name in beside if not _is_kernel(first, name)]
+    pinned = {
+        "op": first.case["op"],
+        "algorithms": list(dict.fromkeys(ours)) or list(dict.fromkeys(libraries)),
+        "baselines": list(dict.fromkeys(libraries)) if ours else [],
+        "dtype": first.case["dtype"],
+        "accumulator": accumulator(first),
+        "reduction": first.case["reduction"],
+        "sizes": {"list": sorted({int(record.case["size_bytes"]) for record in wanted})},
+        "fabric": fabric,
+        "records": wishes.records,
+        "cache_dir": Schema().cache_dir,
+        "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
+    }
+    config = _configuration({**first.request["configuration"], **pinned})
+    container = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(container, dict)
+    job = ComposedJob(
+        number=number,
+        overrides=tuple(map(str, first.request.get("overrides", ()))),
+        experiment=str(first.request.get("experiment", "")),
+        configuration={str(key): value for key, value in container.items()},
+        request=validate(config),
+    )
+    return prepare((), [job], machine=wishes.machine)
+
+
+def _is_kernel(record: Record, algorithm: str) -> bool:
+    from kernels.catalogue import NAMES
+
+    return f"{record.case['op']}/{algorithm}" in NAMES
+
+
+def _configuration(values: dict[str, Any]) -> DictConfig:
+    """A whole configuration: values, and the schema's for what is not among them. RequestError for unknown keys."""
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Schema), values)
+    except OmegaConfBaseException as error:
+        raise RequestError(
+            f"the record's configuration is not one of this version: {first_line(error)} ({error.full_key}), "
+            "replay it with the version that made it: the record's environment names its commit"
+        ) from None
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def _the_same(cases: Sequence[Case], wanted: Sequence[Record]) -> tuple[tuple[Case, ...], list[tuple[str, str]]]:
+    """The rebuilt cases that are run: those of the records, and those that they were measured beside. And why records
+    have none: it would be another case."""
+    by_id = {case.id: case for case in cases}
+    different = []
+    run: set[str] = set()
+    for record in wanted:
+        case = by_id.get(record.id)
+        if case is None:
+            different.append((record.id, "its configuration gives no such case here"))
+            continue
+        fields = dataclasses.asdict(case)
+        recorded = {"root": 0, "offset": 0} | record.case
+        if differs := sorted(key for key in {*fields, *recorded} if fields.get(key) != recorded.get(key)):
+            different.append((record.id, f"it would be another case: {', '.join(differs)} differ"))
+            continue
+        run.add(record.id)
+        if record.timing is not None:
+            names = {*record.timing.interleaved_with}
+            run |= {one.id for one in cases if one.size_bytes == case.size_bytes and one.algorithm in names}
+    return tuple(case for case in cases if case.id in run), different

@@ -1,0 +1,290 @@
+"""python -m runner replay: run what records hold again, in new worlds, and say whether it came out the same.
+
+Everything is taken from the records. What differs here is said before anything runs; then each launch is a command of
+its own, with a new world and a folder of records of its own; and a comparison of all that is the verdict. It is kept
+beside those folders, as JSON and as a report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from runner.command.console import Console
+from runner.request.sizes import parse_bytes
+from runner.request_error import RequestError
+
+if TYPE_CHECKING:
+    from reports.record.record import Record
+    from runner.command.session import Tools
+    from runner.records.store import Store
+    from runner.replay.as_here import Compiler
+    from runner.replay.rebuild import Rebuilt
+
+MAX_LAUNCHES = 100
+
+DESCRIPTION = """\
+Run what records hold again, from the records alone, in new worlds; then say whether data and speed came out the same.
+"""
+
+EPILOG = """\
+Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
+verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side, else it is INSIDE or OUTSIDE the band.
+What can't be compared is named with the reason. Records of GPUs are run again in the simulator where there is no GPU.
+
+exit codes: 0 came out the same; 1 it did not; 2 the request is wrong, or nothing could be compared; 130 Ctrl-C
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for a wrong command line, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message} (replay), see python -m runner replay --help")
+
+
+class _Quiet(Console):
+    """Of a launch: its progress and what goes wrong. Its tables are for the verdict."""
+
+    def say(self, text: str) -> None:
+        if text.startswith(("[", "symlab: ", "failed:")):
+            super().say(text)
+
+
+def replay(arguments: Sequence[str], tools: Tools | None = None) -> int:
+    """Do what the arguments behind "replay" ask for. Gives the exit code, see EPILOG. RequestError for wrong ones."""
+    options = _options(arguments)
+    if options.help:
+        print(options.help, end="")
+        return 0
+    before = _records(options.what, options.mlflow)
+    from runner.replay.rebuild import Wishes, rebuilt
+
+    wishes = Wishes(
+        records=str(options.records),
+        track_uri=options.track or "",
+        fabric=options.fabric,
+        up_to_bytes=options.up_to,
+    )
+    again = rebuilt(before, wishes)
+    return _Replay(options, before, again, tools).run()
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="python -m runner replay",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    parser.add_argument("what", nargs="?", metavar="RECORDS", help="a file, a folder or a bundle; or an MLflow run")
+    parser.add_argument("--launches", type=_launches, default=1, metavar="N", help="new worlds (%(default)s)")
+    parser.add_argument("--band", type=_band, default="2%", metavar="PERCENT", help="what counts as SAME (%(default)s)")
+    parser.add_argument("--fabric", choices=("auto", "simulator", "nvshmem"), default="auto", help="(as recorded)")
+    parser.add_argument("--up-to", type=_size, default="1M", metavar="SIZE", help="of GPUs' records in the simulator")
+    parser.add_argument("--records", type=Path, default=Path("records"), metavar="DIR", help="new ones (%(default)s)")
+    parser.add_argument("--mlflow", default="sqlite:///mlflow.db", metavar="URI", help="where the run is (%(default)s)")
+    parser.add_argument("--track", metavar="URI", help="log the new runs to MLflow there, too (they are not)")
+    parser.add_argument("-h", "--help", action="store_true", help="this")
+    options = parser.parse_args(list(arguments))
+    options.help = parser.format_help() if options.help else ""
+    if not options.what and not options.help:
+        raise RequestError("nothing to replay (RECORDS), give a record file, a folder, a bundle or an MLflow run's id")
+    return options
+
+
+def _launches(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_LAUNCHES:
+        raise argparse.ArgumentTypeError(f"{text} is no number of worlds, give 1 to {MAX_LAUNCHES}")
+    return int(text)
+
+
+def _band(text: str) -> float:
+    from reports.audit.statistics import parse_band
+
+    try:
+        return parse_band(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text, "--up-to")
+    except RequestError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _records(what: str, uri: str) -> list[Record]:
+    """The records in a file, a folder or a bundle; else those of an MLflow run. RequestError where there are none."""
+    from reports.record.bundle import read
+
+    try:
+        if Path(what).exists():
+            return read([what])
+        if re.fullmatch(r"[0-9a-f]{32}", what):
+            from reports.tracked import fetch
+
+            return fetch(uri, [what])
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    raise RequestError(f"{what}: no such file or folder, and no MLflow run's id (RECORDS), give one of these")
+
+
+class _Replay:
+    """One replay under way."""
+
+    def __init__(
+        self, options: argparse.Namespace, before: Sequence[Record], again: Rebuilt, tools: Tools | None
+    ) -> None:
+        self._options = options
+        self._before = before
+        self._again = again
+        self._tools = tools
+        self._console = Console()
+        self._damage = _damage(options.what)
+
+    def run(self) -> int:
+        """Say what differs, run all launches, compare. Gives the exit code."""
+        from reports.record.bundle import digest
+        from runner.records.store import Store, StoreError
+
+        command = self._again.command
+        commands = list(dict.fromkeys(str(record.request.get("command", "")) for record in self._before))
+        self._console.say(self._headline(commands))
+        for line in (*command.fabric_lines, *self._again.remarks):
+            self._console.say(line)
+        self._say_left_out()
+        for line in self._damage:
+            self._console.say(f"not as it was left: {line}")
+        self._say_differences()
+        try:
+            store = Store.create(self._options.records, f"replay-{command.label}")
+        except StoreError as error:
+            raise RequestError(f"{error} (--records)") from error
+        origin = {"replays": {"commands": commands, "records": digest(self._before)}}
+        after: list[Record] = []
+        for number in range(1, self._options.launches + 1):
+            code, records = self._launch(number, store, origin)
+            after += records
+            if code >= 128:
+                self._console.say(f"symlab: interrupted in launch {number} of {self._options.launches}: no verdict")
+                store.seal()
+                return code
+        return self._verdict(store, after)
+
+    def _headline(self, commands: Sequence[str]) -> str:
+        count = sum(len(job.cases) for job in self._again.command.jobs)
+        worlds = f"{len(commands)} recorded world{'' if len(commands) == 1 else 's'}"
+        return f"symlab replay: {count} cases of {worlds}, in {_counted(self._options.launches, 'new world')}"
+
+    def _say_left_out(self) -> None:
+        reasons: dict[str, list[str]] = {}
+        for case, reason in self._again.left_out:
+            reasons.setdefault(reason, []).append(case)
+        for reason, cases in reasons.items():
+            more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+            self._console.say(f"not comparable: {cases[0]}{more}: {reason}")
+
+    def _say_differences(self) -> None:
+        """What is not here as it was there: before anything runs."""
+        from reports.audit.differences import differences, sheet_of
+        from reports.table import sheet
+        from runner.command.session import Tools
+        from runner.replay.as_here import as_here
+
+        self._console.say("looking at what is here, and compiling what is not in the cache")
+        there = self._again.records
+        tools = self._tools or Tools()
+        here = as_here(there, self._again.command, tools.capture, _compiler(tools))
+        found = differences(there, here)
+        self._console.say(
+            sheet.text([sheet_of(found, ("recorded", "here"))], ())
+            if found
+            else "nothing that was recorded differs here"
+        )
+
+    def _launch(self, number: int, store: Store, origin: dict[str, Any]) -> tuple[int, list[Record]]:
+        """One new world: a command with records of its own below the replay's folder. Gives its exit code, and the
+        records of the cases that are compared."""
+        from reports.record.bundle import read
+        from runner.command.session import run_command
+
+        self._console.say(f"launch {number} of {self._options.launches}")
+        there = set(store.folder.iterdir())
+        jobs = tuple(
+            dataclasses.replace(job, request=dataclasses.replace(job.request, records=store.folder))
+            for job in self._again.command.jobs
+        )
+        arguments = ("replay", self._options.what, "--launches", str(self._options.launches))
+        command = dataclasses.replace(self._again.command, arguments=arguments, jobs=jobs, origin=origin)
+        code = run_command(command, _Quiet(), self._tools)
+        wanted = {record.id for record in self._again.records}
+        made: list[Record] = []
+        with contextlib.suppress(ValueError):  # none: it was interrupted before its first case
+            made = read(sorted(set(store.folder.iterdir()) - there))
+        return code, [record for record in made if record.id in wanted]
+
+    def _verdict(self, store: Store, after: Sequence[Record]) -> int:
+        """Compare, say it, keep it. Gives the exit code."""
+        from reports.audit.comparison import FINDING, compare
+        from reports.audit.differences import HEADING
+        from reports.html import page
+        from reports.record.bundle import VERDICT_NAME
+        from reports.table import sheet
+
+        found = compare(self._again.records, after, self._options.band, self._again.left_out)
+        document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        store.write_text(VERDICT_NAME, document)
+        store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._options.what}", found))
+        store.seal()
+        # What differs was said before.
+        self._console.say(sheet.text([one for one in found.sheets if one.heading != HEADING], found.captions))
+        self._console.say(f"records, verdict.json, report.html: {store.folder}")
+        if self._damage:
+            self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")
+            return FINDING
+        self._console.say(f"verdict: {found.verdict}")
+        return found.exit_code
+
+
+def _damage(what: str) -> list[str]:
+    """What is not as commands left it in a folder of records: changed files, cases that were asked for and are not
+    there. Of a single file, a bundle or a run of MLflow nobody can say."""
+    from reports.record.bundle import read
+    from reports.record.seal import MANIFEST, broken
+    from runner.records.command_json import MANIFEST_NAME, manifest_of
+
+    found = []
+    place = Path(what)
+    for path in sorted(place.rglob(MANIFEST)) if place.is_dir() else []:
+        found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
+    for path in sorted(place.rglob(MANIFEST_NAME)) if place.is_dir() else []:
+        with contextlib.suppress(ValueError):  # no records, or a manifest that is none: its seal says so
+            manifest = manifest_of(path.parent)
+            missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
+            if missing:
+                found.append(
+                    f"{path.parent.name}: {_counted(len(missing), 'missing case')} of those that were asked for"
+                )
+    return found
+
+
+def _compiler(tools: Tools) -> Compiler:
+    """What compiles a case's kernel here: the command's own means."""
+    from kernels.catalogue import find
+    from runner.command.job import usual_means
+
+    means = tools.means or usual_means()
+    return lambda case, arch, cache_dir: means.compiled(find(case.name), case, arch, cache_dir)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

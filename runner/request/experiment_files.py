@@ -1,0 +1,65 @@
+"""Configuration files as people write them: what is wrong in one is said with its name, its line and its key."""
+
+from __future__ import annotations
+
+import yaml  # type: ignore[import-untyped, unused-ignore]
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.global_hydra import GlobalHydra
+from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from runner.request_error import RequestError, first_line
+
+PACKAGE = "# @package _global_"
+"""The first line of an experiment: its keys are those of the whole configuration, not of a section "exp"."""
+
+
+class ConfigurationFiles(FileConfigSource):
+    """Hydra's source of YAML files, with sizes in all the forms that the command line has, and errors in one line."""
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """A file's configuration. RequestError for what can't be read as one."""
+        name = f"{config_path.removesuffix('.yaml')}.yaml"
+        try:
+            result = super().load_config(config_path)
+        except yaml.YAMLError as error:
+            raise RequestError(_syntax(name, error)) from error
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{name} is no UTF-8 text ({error.reason}), write it in UTF-8") from error
+        except (OSError, ValueError) as error:
+            raise RequestError(f"can't read {name}: {first_line(error)}, write it as key: value") from error
+        if not isinstance(result.config, DictConfig):
+            raise RequestError(f"{name} is a list, write it as key: value")
+        if name.startswith("exp/") and result.header.get("package") != "_global_":
+            raise RequestError(f"{name} lacks '{PACKAGE}' on its first line (exp), add it")
+        _write_out_sizes(result.config)
+        return result
+
+
+def read_with_care() -> None:
+    """Have the Hydra that was just initialized read its files through ConfigurationFiles."""
+    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
+    # By scheme: Hydra's plugin loader has imported its own copy of the class.
+    repository.sources[:] = [
+        ConfigurationFiles(source.provider, source.path) if source.scheme() == "file" else source
+        for source in repository.sources
+    ]
+
+
+def _write_out_sizes(config: DictConfig) -> None:
+    """sizes: [1K, 4K] and sizes: 4K are short for sizes: {list: ...}, as on the command line."""
+    node = config._get_node("sizes") if "sizes" in config else None
+    value = None if node is None or OmegaConf.is_interpolation(config, "sizes") else config["sizes"]
+    if isinstance(value, (ListConfig, str, int)) and not isinstance(value, bool):
+        config["sizes"] = {"list": value}
+
+
+def _syntax(name: str, error: yaml.YAMLError) -> str:
+    """ "exp/mine.yaml:2: expected ',' or ']', but got ..": where YAML noticed, and what."""
+    problem = getattr(error, "problem", None) or first_line(error)
+    mark = getattr(error, "problem_mark", None)
+    if "<stream end>" in problem:
+        # Something was opened and not closed: people have to look at its beginning, not at the end of the file.
+        mark = getattr(error, "context_mark", None) or mark
+    place = f"{name}:{mark.line + 1}" if mark is not None else name
+    return f"{place}: {problem} (YAML), write it as key: value"

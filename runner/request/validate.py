@@ -1,0 +1,343 @@
+"""The validation of a configuration: from what was written to a Request in which nothing impossible is left.
+
+Hydra and OmegaConf see to names and types (runner/request/schema.py is in the ConfigStore); this file sees to values.
+It imports neither torch nor a kernel, so that a wrong request is answered at once. What only the catalogue of kernels
+can tell (is there such an algorithm, does the accumulator fit the dtype) is asked in cases.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from runner.request.schema import SECTIONS
+from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
+from runner.request_error import RequestError, first_line, near, one_of
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+"""Where the configuration lies: beside the packages, whatever the working folder is."""
+
+MAX_WORLD_SIZE = 72
+MAX_OFFSET = 1 << 20
+"""Elements: beyond any alignment that a kernel could mean."""
+
+MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
+MAX_DEVICE_HEAP_BYTES = 1 << 37
+"""The largest heap that can be asked for on GPUs; NVSHMEM's grows as it is used."""
+
+SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
+"""What fabric.heap_bytes=null means: simulated, on GPUs."""
+
+FABRICS = ("auto", "simulator", "nvshmem")
+TRACKERS = ("mlflow", "none")
+PLACEMENTS = ("out_of_place", "in_place")
+INPUTS = ("exact", "normal", "edge")
+MULTIMEM_MODELS = ("exact", "stated")
+SCHEDULES = ("fair", "random")
+MODES = ("graph", "eager", "none")
+WINDOWS = ("kernel", "entry_barrier", "both_barriers")
+L2_STATES = ("rotate", "hot")
+LIMITS = ("measured", "none")
+ISOLATIONS = ("none", "process")
+URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
+
+
+@dataclass(frozen=True, slots=True)
+class FabricRequest:
+    """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's."""
+
+    name: str
+    arch: str
+    heap_given: int | None
+    multicast: bool
+    multimem: str
+    schedule: str
+    seed: int
+    step_budget: int | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
+        return self.name != "nvshmem"
+
+    @property
+    def heap_bytes(self) -> int:
+        """One rank's symmetric heap: as given, else what suits the fabric."""
+        if self.heap_given is not None:
+            return self.heap_given
+        return SIMULATED_HEAP_BYTES if self.simulated else DEVICE_HEAP_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TrackRequest:
+    """The track section, checked; name "none" keeps records only."""
+
+    name: str
+    uri: str
+    experiment: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimingRequest:
+    """The timing section, checked.
+
+    mode: "graph" (a CUDA graph of many calls, replayed), "eager" (calls from Python) or "none" (nothing is timed).
+    window: what a call's time spans beside the call: "kernel" nothing, "entry_barrier" a barrier over all ranks before
+    it, "both_barriers" one after it, too. l2: "rotate" takes buffers in turn, as many as are twice the cache together
+    but no more than a sample has calls (so the cache may keep those of small sizes), "hot" the same again and again. A
+    sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
+    after `warmup` that are not. limit "measured": the links' speed by plain copies.
+    """
+
+    mode: str
+    window: str
+    l2: str
+    warmup: int
+    samples: int
+    calls: int | None
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order.
+
+    dtype, accumulator, reduction and algorithms ("auto", "all") may still wait for runner.case.cases.resolved, which
+    knows the op; so do the sizes, where none was given. baselines are libraries' names, or "auto": all that there are
+    for the op on a real fabric, none on a simulated one. isolation "process" gives the job a world of its own.
+    """
+
+    op: str
+    algorithms: tuple[str, ...] | Literal["auto", "all"]
+    baselines: tuple[str, ...] | Literal["auto"]
+    dtype: str
+    accumulator: str
+    reduction: str
+    world_size: int
+    sizes_bytes: tuple[int, ...]
+    sizes_given: bool
+    placement: str
+    root: int
+    offset: int
+    inputs: str
+    seed: int
+    check: bool
+    launches: int
+    deadline_s: float
+    records: Path
+    cache_dir: Path
+    isolation: str
+    timing: TimingRequest
+    fabric: FabricRequest
+    track: TrackRequest
+
+
+def check_names(config: DictConfig) -> None:
+    """Every key of the schema is there and no other. Hydra's +key=value and ~key get past the schema otherwise."""
+    for section, schema in SECTIONS.items():
+        known = {member.name for member in dataclasses.fields(schema)}
+        node = OmegaConf.select(config, section) if section else config
+        present = {str(key) for key in node} - {"hydra"}
+        prefix = f"{section}." if section else ""
+        for key in sorted(present - known):
+            raise RequestError(f"unknown key '{prefix}{key}' ({prefix}{key}), {near(key, known)}")
+        for key in sorted(known - present):
+            raise RequestError(f"key '{prefix}{key}' was removed ({prefix}{key}), it needs a value")
+
+
+def validate(config: DictConfig) -> Request:
+    """The request that a composed configuration (without its hydra section) makes. Else RequestError, for one value."""
+    check_names(config)
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from None
+    assert isinstance(plain, dict)
+    values: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "hydra"}
+    dtype, accumulator = _types(values)
+    return Request(
+        op=_word(values, "op"),
+        algorithms=_algorithms(values["algorithms"]),
+        baselines=_baselines(values["baselines"]),
+        dtype=dtype,
+        accumulator=accumulator,
+        reduction=_word(values, "reduction"),
+        world_size=_world_size(values["world_size"]),
+        sizes_bytes=sizes_of(values["sizes"]),
+        sizes_given=are_given(values["sizes"]),
+        placement=one_of(values["placement"], PLACEMENTS, "placement"),
+        root=_at_least(values["root"], 0, "root"),
+        offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
+        inputs=one_of(values["inputs"], INPUTS, "inputs"),
+        seed=_at_least(values["seed"], 0, "seed"),
+        check=values["check"],
+        launches=_launches(values["launches"]),
+        deadline_s=_deadline(values["deadline_s"]),
+        records=writable_folder(_word(values, "records"), "records"),
+        cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
+        isolation=one_of(values["isolation"], ISOLATIONS, "isolation"),
+        timing=_timing(values["timing"]),
+        fabric=_fabric(values["fabric"]),
+        track=_track(values["track"]),
+    )
+
+
+def writable_folder(text: str, key: str) -> Path:
+    """The absolute path of a folder that can be made or written to; nothing is made yet. RequestError else."""
+    folder = Path(text).expanduser().absolute()
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise RequestError(f"{existing} is not a folder ({key}={text}), name a folder that can be written to")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise RequestError(f"no permission to write in {existing} ({key}={text}), name a folder that can be written to")
+    return folder
+
+
+def _word(values: dict[str, Any], key: str) -> str:
+    text = values[key]
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError(f"no {key} given ({key}), give a name")
+    return text
+
+
+def _at_least(value: int, minimum: int, key: str) -> int:
+    if value < minimum:
+        raise RequestError(f"{key} is {value} ({key}), give {minimum} or more")
+    if value >= 1 << 63:
+        raise RequestError(f"{key} is {value} ({key}), give less than 2**63")
+    return value
+
+
+def _world_size(value: int) -> int:
+    if not 1 <= value <= MAX_WORLD_SIZE:
+        raise RequestError(f"a world of {value} ranks is not possible (world_size), give 1 to {MAX_WORLD_SIZE}")
+    return value
+
+
+def _launches(value: int) -> int:
+    if not 1 <= value <= 1000:
+        raise RequestError(f"{value} launches of a case (launches), give 1 to 1000; from 2 on they are compared")
+    return value
+
+
+def _deadline(value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give seconds that a case may take")
+    return value
+
+
+def _types(values: dict[str, Any]) -> tuple[str, str]:
+    """dtype and accumulator. dtype=bfloat16/native is short for both: a sweep can go over such pairs."""
+    dtype, accumulator = _word(values, "dtype"), _word(values, "accumulator")
+    name, slash, other = dtype.partition("/")
+    if not slash:
+        return dtype, accumulator
+    if not name or not other or accumulator not in (AUTO, other):
+        raise RequestError(
+            f"'{dtype}' and the accumulator '{accumulator}' (dtype, accumulator), give dtype=bfloat16/native or the "
+            "accumulator by itself"
+        )
+    return name, other
+
+
+def _algorithms(value: object) -> tuple[str, ...] | Literal["auto", "all"]:
+    if value == "auto" or value == "all":
+        return value
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise RequestError(
+            f"no list of algorithms: {value} (algorithms), give auto, all or names: algorithms=[one_shot,two_shot]"
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RequestError(f"{twice[0]} is listed twice (algorithms), name each algorithm once")
+    return tuple(names)
+
+
+def _baselines(value: object) -> tuple[str, ...] | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    if value in ("none", None, []):
+        return ()
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise RequestError(f"no list of baselines: {value} (baselines), give auto, none or names: baselines=[nccl]")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RequestError(f"{twice[0]} is listed twice (baselines), name each baseline once")
+    return tuple(names)
+
+
+def _timing(values: dict[str, Any]) -> TimingRequest:
+    calls = values["calls"]
+    return TimingRequest(
+        mode=one_of(values["mode"], MODES, "timing.mode"),
+        window=one_of(values["window"], WINDOWS, "timing.window"),
+        l2=one_of(values["l2"], L2_STATES, "timing.l2"),
+        warmup=_within(values["warmup"], 0, 1000, "timing.warmup"),
+        samples=_within(values["samples"], 1, 10_000, "timing.samples"),
+        calls=None if calls is None else _within(calls, 1, 1000, "timing.calls"),
+        limit=one_of(values["limit"], LIMITS, "timing.limit"),
+    )
+
+
+def _within(value: int, least: int, most: int, key: str) -> int:
+    if not least <= value <= most:
+        raise RequestError(f"{key} is {value} ({key}), give {least} to {most}")
+    return value
+
+
+def _fabric(values: dict[str, Any]) -> FabricRequest:
+    given = values["heap_bytes"]
+    budget = values["step_budget"]
+    if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
+        raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
+    fabric = FabricRequest(
+        name=one_of(values["name"], FABRICS, "fabric.name"),
+        arch=values["arch"],
+        heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
+        multicast=values["multicast"],
+        multimem=one_of(values["multimem"], MULTIMEM_MODELS, "fabric.multimem"),
+        schedule=one_of(values["schedule"], SCHEDULES, "fabric.schedule"),
+        seed=_at_least(values["seed"], 0, "fabric.seed"),
+        step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
+    )
+    check_heap(fabric, MAX_HEAP_BYTES if fabric.name == "simulator" else MAX_DEVICE_HEAP_BYTES)
+    return fabric
+
+
+def check_heap(fabric: FabricRequest, most_bytes: int) -> None:
+    """RequestError for a heap that is too small for anything, or larger than most_bytes."""
+    if not MIN_HEAP_BYTES <= fabric.heap_bytes <= most_bytes:
+        limits = f"{format_bytes(MIN_HEAP_BYTES)} to {format_bytes(most_bytes)}"
+        raise RequestError(f"a heap of {format_bytes(fabric.heap_bytes)} a rank (fabric.heap_bytes), give {limits}")
+
+
+def _track(values: dict[str, Any]) -> TrackRequest:
+    name = one_of(values["name"], TRACKERS, "track.name")
+    if name != "none":
+        check_uri(values["uri"], "track.uri")
+        if not values["experiment"].strip():
+            raise RequestError("no experiment to log to (track.experiment), give a name such as symlab")
+    return TrackRequest(name=name, uri=values["uri"], experiment=values["experiment"])
+
+
+def check_uri(uri: str, key: str) -> None:
+    """A tracking URI that MLflow can log to; its plain-file store is gone. RequestError else."""
+    scheme = uri.partition(":")[0].partition("+")[0]
+    if ":" not in uri or scheme not in URI_SCHEMES:
+        raise RequestError(
+            f"'{uri}' is no tracking URI ({key}), give sqlite:///mlflow.db or a server such as http://localhost:5000"
+        )
+    if scheme == "sqlite" and len(uri.partition(":///")[2]) == 0:
+        raise RequestError(f"'{uri}' names no database file ({key}), give sqlite:///mlflow.db")

@@ -1,0 +1,1 @@
+"""Records to MLflow: runs, metrics, descriptions, artifacts, saved views."""

@@ -1,0 +1,91 @@
+"""What a command's run in MLflow holds beside its numbers: the report, pictures, the table, all records in one bundle.
+
+Files are made in a folder, which is then sent as it is. What can't be made is said, and hurts nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from reports.numerics.study import markdown, studied
+from reports.record import bundle
+from reports.record.record import Record
+from reports.record.seal import MANIFEST
+from reports.table import table
+from reports.table.compare import split
+from reports.tracked import BUNDLE_NAME
+from runner.records.command_json import MANIFEST_NAME
+from runner.request_error import first_line
+
+REPORT_NAME, TABLE_NAME = "report.html", "table.md"
+CONFIGURATION_FOLDER, FIGURES_FOLDER = "configuration", "figures"
+
+_MOST_PICTURES, _MOST_SECTIONS = 40, 6
+"""Axes of a report, and rows of a picture: no more while a user waits. `python -m reports html` draws more."""
+
+
+def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
+    """Make everything in folder, from the records and the folder they lie in; of no records there is no report. Gives
+    a sentence for each thing that could not be made."""
+    makers: dict[str, Callable[[], object]] = {
+        CONFIGURATION_FOLDER: lambda: _configuration(folder / CONFIGURATION_FOLDER, origin)
+    }
+    if records:
+        makers |= {
+            BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
+            TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(_tables(records), encoding="utf-8"),
+            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records), encoding="utf-8"),
+            FIGURES_FOLDER: lambda: _figures(folder / FIGURES_FOLDER, records),
+        }
+    problems = []
+    for name, make in makers.items():
+        try:
+            make()
+        except Exception as error:
+            problems.append(f"{name}: {first_line(error)}")
+    return problems
+
+
+def _configuration(folder: Path, origin: Path) -> None:
+    """What was asked for and how it ended, and the manifest of the records' folder."""
+    for path in [*origin.glob("*.yaml"), origin / MANIFEST_NAME, origin / MANIFEST]:
+        if path.is_file():
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(path, folder / path.name)
+
+
+def _tables(records: Sequence[Record]) -> str:
+    curves = studied(records)
+    return "\n".join([table.markdown(records), *([markdown(curves)] if curves else [])])
+
+
+def _page(records: Sequence[Record]) -> str:
+    from reports.html import page
+
+    return page(records, most_pictures=_MOST_PICTURES)
+
+
+def _first_sections(records: Sequence[Record]) -> list[Record]:
+    """The records of the first sections that were timed: a picture of a hundred rows is for nobody, and costs a
+    minute."""
+    found, _ = split([record for record in records if record.case["size_bytes"]])
+    return [record for section in found[:_MOST_SECTIONS] for record in section.records]
+
+
+def _figures(folder: Path, records: Sequence[Record]) -> None:
+    """The pictures that these records give, each as SVG and as PNG."""
+    timed = any(record.timing is not None and record.case["size_bytes"] for record in records)
+    curves = studied(records)
+    if not timed and not curves:
+        return
+    from reports.figures import SUFFIXES, draw, draw_study
+
+    folder.mkdir()
+    drawn = _first_sections(records)
+    for suffix in SUFFIXES:
+        if timed:
+            draw(drawn, folder / f"time_and_bandwidth{suffix}")
+        if curves:
+            draw_study(curves, records, folder / f"errors_over_ranks{suffix}")

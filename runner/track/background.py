@@ -1,0 +1,183 @@
+"""Tracking beside the work, in a process of its own that imports MLflow while the simulation runs.
+
+Another process, because importing and writing would take turns with the simulation in this one; in a session of its
+own, because a Ctrl-C in the terminal is not meant for it. It gets messages, one JSON line each, and reads what it sends
+from the records on disk. When its input ends without a word, whatever the reason, it ends the runs that are open: none
+is left RUNNING, even if the main process was killed. Nothing that happens here can hurt the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from reports.record.record import load
+from runner.records.scrub import without_secrets
+from runner.request.validate import TrackRequest
+from runner.request_error import first_line
+from runner.track.database import DatabaseError
+from runner.track.names import Kept
+from runner.track.send import CommandRun
+
+
+class Connection(NamedTuple):
+    """Where to write messages to a follower, where to read its one answer from, and how to wait, for so many seconds
+    at most, until it is gone."""
+
+    messages: IO[str]
+    answers: IO[str]
+    wait: Callable[[float], object]
+
+
+_UNNOTICED_S = 3.0
+_PARTING_S = 2.0
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.track.background import main; main()"
+
+
+class Mirror:
+    """A command's way to MLflow: send after each job, finish once. Never raises for a tracking server's sake."""
+
+    def __init__(
+        self,
+        track: TrackRequest,
+        request: dict[str, Any],
+        folder: Path,
+        connect: Callable[[], Connection] | None = None,
+    ) -> None:
+        """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records."""
+        self._uri = without_secrets(track.uri)
+        self._messages, self._answers, self._wait = (connect or in_process)()
+        self.remarks: tuple[str, ...] = ()
+        """After finish: a clause for each part of the report that could not be attached."""
+        opening = {"uri": track.uri, "experiment": track.experiment, "request": request, "folder": str(folder)}
+        self._tell({"open": opening})
+
+    def send(self, paths: Sequence[Path]) -> None:
+        """The records of a job, in their order. Returns at once."""
+        self._tell({"send": [str(path) for path in paths]})
+
+    def finish(self, waiting: Callable[[], None], patience_s: float = 120.0) -> str:
+        """Wait until all is sent, the runs are ended and the follower is gone. Gives the problem, if there was one,
+        as a clause, else "".
+
+        waiting() is called once if it takes longer than a user would wait without asking.
+        """
+        self._tell({"finish": True})
+        if not self._answered(_UNNOTICED_S):
+            waiting()
+        if not self._answered(patience_s):
+            self.abandon()
+            return self._unreachable(f"no answer within {patience_s:.0f} s")
+        answer = self._answers.readline()
+        with contextlib.suppress(OSError):
+            self._messages.close()
+        self._wait(_PARTING_S)
+        if not answer:
+            return self._unreachable("the process that sends to it ended without a word")
+        said = json.loads(answer)
+        self.remarks = tuple(map(str, said["remarks"]))
+        return self._unreachable(said["problem"]) if said["problem"] else str(said["damage"])
+
+    def abandon(self, patience_s: float = 2.0) -> None:
+        """Don't send what is left. The open runs end as KILLED; that is waited for no longer than patience_s."""
+        with contextlib.suppress(OSError):
+            self._messages.close()
+        if self._answered(patience_s):
+            self._wait(_PARTING_S)
+
+    def _unreachable(self, problem: str) -> str:
+        return f"MLflow at {self._uri} is not reachable: {problem}"
+
+    def _answered(self, patience_s: float) -> bool:
+        ready, _, _ = select.select([self._answers], [], [], patience_s)
+        return bool(ready)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        # A follower that has given up has said why: its answer is read at the end.
+        with contextlib.suppress(OSError, ValueError):
+            self._messages.write(json.dumps(message) + "\n")
+            self._messages.flush()
+
+
+def in_process() -> Connection:
+    """A follower in a new process of this interpreter, with this project's packages."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).resolve().parents[2])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def wait(patience_s: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+
+    return Connection(process.stdin, process.stdout, wait)
+
+
+def follow(messages: IO[str], answers: IO[str]) -> None:
+    """Do what the messages say until they end; answer once: {"problem": .., "damage": (the database's) ..}, or ""s,
+    "remarks": [what is missing of the report]}."""
+    run: CommandRun | None = None
+    kept: list[Kept] = []
+    remarks: list[str] = []
+    problem, damage, ending = "", "", "KILLED"
+    try:
+        for line in _drained(messages):
+            message = json.loads(line)
+            if "open" in message:
+                run = CommandRun(**message["open"])
+            elif "send" in message and run is not None:
+                some = [Kept(Path(path), load(path)) for path in message["send"]]
+                kept += some
+                run.send(some)
+            elif "finish" in message and run is not None:
+                remarks = run.finish(kept)
+                break
+    except DatabaseError as error:
+        damage = str(error)
+    except Exception as error:
+        problem, ending = first_line(error), "FAILED"
+    finally:
+        if run is not None:
+            run.close(ending)
+    with contextlib.suppress(OSError, ValueError):
+        answers.write(json.dumps({"problem": problem, "damage": damage, "remarks": remarks}) + "\n")
+        answers.flush()
+
+
+def _drained(messages: IO[str]) -> Iterator[str]:
+    """The lines, read by a thread as they come: a slow server must not fill the pipe and hold up the work."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def drain() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in messages:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=drain, name="symlab-mirror-drain", daemon=True).start()
+    while (line := lines.get()) is not None:
+        yield line
+
+
+def main() -> None:
+    """The follower's process. What MLflow prints is kept away from the answer."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    follow(sys.stdin, answers)
+    # All is said and done: taking down MLflow's modules would keep whoever waits for half a second.
+    os._exit(0)

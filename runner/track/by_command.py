@@ -1,0 +1,73 @@
+"""The records that a command line names, each as a file, by the command that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from reports.record import bundle
+from reports.record.record import load
+from runner.records.command_json import manifest_of
+from runner.records.store import Store, record_paths
+from runner.track.names import Kept
+
+
+def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kept]], list[str]]:
+    """The records in these files, bundles and folders of them, by command and in the order in which they were begun;
+    and what is wrong with those files that can't be taken. What comes from bundles is kept in folder.
+
+    ValueError, naming it, for a place without records.
+    """
+    commands: dict[str, list[Kept]] = {}
+    problems: list[str] = []
+    seen: set[tuple[object, ...]] = set()
+    for path in record_paths(_unpacked(places, folder)):
+        try:
+            record = load(path)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        key = (record.request.get("command"), record.request.get("job", 0), record.id, record.started)
+        if key in seen:
+            continue  # in a bundle, and beside it
+        seen.add(key)
+        if "command" in record.request:
+            commands.setdefault(str(record.request["command"]), []).append(Kept(path.absolute(), record))
+        else:
+            problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
+    for command, kept in list(commands.items()):
+        kept.sort(key=lambda one: (datetime.fromisoformat(one.record.started), one.path.name))
+        try:
+            manifest_of(kept[0].path.parent)
+        except ValueError as error:
+            # Without it nobody knows whether these are all of its records.
+            problems.append(str(error))
+            del commands[command]
+    return commands, problems
+
+
+def _unpacked(places: Sequence[Path], folder: Path) -> list[Path]:
+    """The places, with the records of each bundle among them, or in a folder or below, in a folder of their own, under
+    the names that a command gives them."""
+    found: list[Path] = []
+    for place in places:
+        packed = sorted(place.rglob(f"*{bundle.SUFFIX}")) if place.is_dir() else []
+        packed += [place] if place.name.endswith(bundle.SUFFIX) else []
+        for path in packed:
+            found.append(folder / str(len(found)))
+            _unpack(path, found[-1])
+        if not packed or any(place.rglob("*.json")):
+            found.append(place)
+    return found
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """The records of a bundle as files, one folder a command."""
+    stores: dict[str, Store] = {}
+    for record in bundle.unpacked(path):
+        command = str(record.request.get("command", ""))
+        if command not in stores:
+            stores[command] = Store(folder / str(len(stores)))
+        is_sweep = int(record.request.get("jobs", 1)) > 1
+        stores[command].write(record, f"{int(record.request.get('job', 0)):02d}" if is_sweep else "")

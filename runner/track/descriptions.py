@@ -1,0 +1,106 @@
+"""Descriptions of runs in MLflow, in Markdown: what a run is, how it went, and where the report lies.
+
+Links begin with # and so lead to the page's own server, whatever its name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from reports.numerics.study import Series
+from reports.record.record import Record
+from reports.table import table
+from reports.table.compare import device_text
+from reports.table.text import reason_of, size_text
+from reports.tracked import COMMAND_TAG, SERIES_TAG
+from runner.track.artifacts import REPORT_NAME, TABLE_NAME
+
+NOTE_TAG = "mlflow.note.content"
+
+_LONGEST = 4500
+"""Characters of a description; MLflow takes 5,000 of a tag on every server."""
+
+
+_MOST_REASONS = 3
+
+
+def series_note(records: Sequence[Record], cases_not_run: int, report: str) -> str:
+    """Of a series: what was run, on what, how many cases passed, why others did not; report is a link."""
+    sizes = sorted(int(record.case["size_bytes"]) for record in records)
+    span = size_text(sizes[0]) if sizes[0] == sizes[-1] else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
+    lines = [f"{_what(records[0])}, {span}, on {_where(records)}: {outcome(records, cases_not_run)}."]
+    reasons = list(dict.fromkeys(filter(None, map(reason_of, records))))
+    lines += ["", *(f"- {reason}" for reason in reasons[:_MOST_REASONS])]
+    lines += [f"- and {len(reasons) - _MOST_REASONS} more" for _ in reasons[_MOST_REASONS:][:1]]
+    return _cut("\n".join([*lines, "", f"A series of one command, whose report is {report}."]))
+
+
+def curve_note(curve: Series, report: str) -> str:
+    """Of a study's curve."""
+    ranks = ", ".join(map(str, curve.world_sizes))
+    return (
+        f"Errors over ranks ({ranks}) of {curve.name}; step = ranks. Relative errors are in units of u, the data "
+        f"type's unit roundoff, of the results' root mean square.\n\nMade of several series of one command, whose "
+        f"report is {report}."
+    )
+
+
+def command_note(
+    records: Sequence[Record], cases_not_run: int, command_line: str, links: str, problems: Sequence[str]
+) -> str:
+    """Of a command: how it went, the links, the table if it is short enough."""
+    lines = [f"**{outcome(records, cases_not_run)}**", "", f"`{command_line}`" if command_line else "", "", links]
+    lines += [f"- not there: {problem}" for problem in problems]
+    text = "\n".join(lines)
+    if records:
+        shown = table.markdown(records, is_wide=any(record.timing is not None for record in records))
+        if len(text) + len(shown) > _LONGEST:
+            shown = f"The table is too long for this place: {TABLE_NAME}, among the artifacts, has it.\n"
+        text = f"{text}\n\n{shown}"
+    return _cut(text)
+
+
+def outcome(records: Sequence[Record], cases_not_run: int) -> str:
+    """How many cases ended how: "10 cases: 8 passed, 2 refused"."""
+    counts = Counter(record.status.lower() for record in records)
+    said = [f"{count} {status}" for status, count in counts.most_common()]
+    said += [f"{cases_not_run} did not run"] if cases_not_run else []
+    total = len(records) + cases_not_run
+    return f"{total} case{'s' * (total != 1)}: {', '.join(said) or 'nothing ran'}"
+
+
+def report_link(experiment_id: str, run_id: str, name: str = REPORT_NAME) -> str:
+    """A link to the report of a command's run."""
+    return f"[{name}](#/experiments/{experiment_id}/runs/{run_id}/artifacts/{name})"
+
+
+def charts_link(experiment_id: str, command: str) -> str:
+    """A link to MLflow's charts of all series of a command."""
+    search = quote(f"tags.`{COMMAND_TAG}` = '{command}' and tags.`{SERIES_TAG}` != ''")
+    order = quote("tags.`mlflow.runName`")  # by time, MLflow would list commands and hide their series
+    place = f"#/experiments/{experiment_id}/runs?searchFilter={search}&orderByKey={order}&orderByAsc=true"
+    return f"[charts of its series]({place}&compareRunsMode=CHART&workflowType=machine_learning)"
+
+
+def _what(record: Record) -> str:
+    case = record.case
+    parts = [f"{case['op']}/{case['algorithm']}", str(case["dtype"])]
+    if case.get("reduction") not in (None, "none"):
+        parts.append(f"{case['reduction']} with accumulator {case.get('accumulator', '')}")
+    return f"{' '.join(parts[:2])}{''.join(f', {part}' for part in parts[2:])}, {case['world_size']} ranks"
+
+
+def _where(records: Sequence[Record]) -> str:
+    fabric = next((record.fabric for record in records if record.fabric is not None), None)
+    if fabric is None:
+        return "no fabric"
+    if fabric.simulated:
+        return f"the simulator ({fabric.arch}), which measures no times"
+    timed = next((record for record in records if record.timing is not None), records[0])
+    return f"{device_text(timed)} ({fabric.name})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."

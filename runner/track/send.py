@@ -1,0 +1,378 @@
+"""Mirrors records to MLflow: a parent run a command, a child run a series (one algorithm of one job), step = bytes.
+
+Everything comes from records, so that what could not be sent while the command ran is sent later, by the same code:
+`python -m runner.track records/<folder>`. Only this file imports mlflow, which costs seconds: always inside a function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from reports import tracked
+from reports.numerics.study import Series, studied
+from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
+from runner.records.command_json import manifest_of
+from runner.records.scrub import without_secrets
+from runner.request.validate import check_uri
+from runner.request_error import RequestError, first_line
+from runner.track import artifacts
+from runner.track.by_command import by_command
+from runner.track.dashboard import open_command
+from runner.track.database import make_ready
+from runner.track.descriptions import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
+from runner.track.names import (
+    INCOMPLETE,
+    Kept,
+    command_metrics,
+    differing,
+    metrics_of,
+    missing_of,
+    origin_tags,
+    parameters_of,
+    ptx_paths,
+    run_status,
+    series_name,
+    series_of,
+    series_tags,
+    status_tag,
+    study_colour,
+    study_metrics,
+    study_parameters,
+)
+from runner.track.views import experiment_tags
+
+COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
+LAYOUT = "2"
+"""How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
+
+_METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
+_CHILDREN = 50_000
+"""More than a command can have: MLflow gives so many runs at once."""
+
+
+Point = tuple[str, float, int, int]
+"""Of a metric: its name, value, time in ms, step."""
+
+
+class TrackingError(RuntimeError):
+    """MLflow could not be reached or would not take something; one line."""
+
+
+class CommandRun:
+    """The parent run of a command and its children. Every run that was opened is ended by close, whatever happened."""
+
+    def __init__(
+        self, uri: str, experiment: str, request: dict[str, Any], folder: Path | str, started: str = ""
+    ) -> None:
+        """Open, or find again, the parent run of a command, from the `request` part of any of its records.
+
+        folder holds the records, and says what was asked for; started is for where it does not say it.
+        """
+        self._folder = Path(folder)
+        manifest = manifest_of(self._folder)
+        self._overrides = {job.number: job.overrides for job in manifest.jobs} if manifest is not None else {}
+        self._client = _client(uri)
+        self._open: list[str] = []
+        self._experiment_id = _experiment(self._client, uri, experiment)
+        self._command = str(request["command"])
+        self._line = " ".join(request.get("command_line", []))
+        found = self._search(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''", 1)
+        self._tags = dict(found[0].data.tags) if found else {}
+        self._children: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+        if found:
+            self.run_id = str(found[0].info.run_id)
+            children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
+            self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
+        else:
+            self.run_id = self._create_parent(request, manifest.started if manifest is not None else started)
+
+    def has(self, kept: Sequence[Kept]) -> bool:
+        """Nothing is left to send: the command is there as a whole, or these very records of it are."""
+        if self._tags.get(LAYOUT_TAG) != LAYOUT:
+            return False
+        return self._tags.get(COMPLETE_TAG) == "true" or self._tags.get(SENT_TAG) == _digest(kept)
+
+    def _create_parent(self, request: dict[str, Any], started: str) -> str:
+        configuration = request.get("configuration", {})
+        name = str(request.get("experiment") or configuration.get("op") or "symlab")
+        # Until all is there, and if the end never comes, it is not complete.
+        tags = {COMMAND_TAG: self._command, SERIES_TAG: "", COMPLETE_TAG: "false", "status": INCOMPLETE}
+        run_id = self._create(name, tags | {"mlflow.source.name": "symlab"}, started)
+        parameters = {
+            "experiment": request.get("experiment", ""),
+            "jobs": request.get("jobs", 1),
+            "command_line": self._line,
+        }
+        self._log(run_id, (), parameters)
+        return run_id
+
+    def send(self, kept: Sequence[Kept]) -> None:
+        """Send all series among these records, each as an ended child run; what is there already is not doubled."""
+        if self._tags.pop(SENT_TAG, ""):
+            self._client.set_tag(self.run_id, SENT_TAG, "")  # the bundle that is there lacks what is sent now
+        manifest = manifest_of(self._folder)
+        missing = manifest.not_run(one.record for one in kept) if manifest is not None else ()
+        for one in kept:
+            request = one.record.request
+            self._overrides.setdefault(int(request.get("job", 0)), tuple(request.get("overrides", ())))
+        for name, members in series_of(kept).items():
+            self._send_series(name, members, missing_of(members, missing))
+
+    def finish(self, kept: Sequence[Kept]) -> list[str]:
+        """Complete the parent: its outcome, the curves of studies, the report and what goes with it; then end it.
+
+        Gives a sentence for each part of the report that could not be made.
+        """
+        manifest = manifest_of(self._folder)
+        records = [one.record for one in kept]
+        missing = len(manifest.not_run(records)) if manifest is not None else 0
+        times = [record.ended for record in records]
+        if manifest is not None:
+            times += [manifest.started] if manifest.end is None else [manifest.end.ended]
+        ended_ms = max(map(_milliseconds, times))
+        for curve in studied(records):
+            self._send_curve(curve, min((record.started for record in records), key=_milliseconds), ended_ms)
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            problems = artifacts.build(Path(folder), records, self._folder)
+            self._send_files(self.run_id, folder)
+        links = f"{self._report}, {charts_link(self._experiment_id, self._command)}"
+        tags = {
+            "status": status_tag(records, missing),
+            **origin_tags(records),
+            NOTE_TAG: command_note(records, missing, self._line, links, problems),
+            SENT_TAG: _digest(kept),
+            LAYOUT_TAG: LAYOUT,
+            COMPLETE_TAG: str(not missing).lower(),
+        }
+        if manifest is not None:
+            tags["outcome"] = manifest.outcome
+        metrics = [(key, float(value), ended_ms, 0) for key, value in command_metrics(records, missing).items()]
+        self._log(self.run_id, metrics, {}, tags)
+        self._end(self.run_id, run_status(records, missing), ended_ms)
+        return problems
+
+    def close(self, status: str) -> None:
+        """End every run that is still open. Never raises: it's the way out."""
+        for run_id in reversed(self._open):
+            with contextlib.suppress(Exception):
+                self._client.set_terminated(run_id, status)
+        self._open = []
+
+    @property
+    def _report(self) -> str:
+        return report_link(self._experiment_id, self.run_id)
+
+    def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
+        records = [one.record for one in kept]
+        name = series_name(records[0], differing(self._overrides)[int(records[0].request.get("job", 0))])
+        metrics = [
+            (key, value, _milliseconds(record.ended), int(record.case["size_bytes"]))
+            for record in records
+            for key, value in metrics_of(record).items()
+        ]
+        tags = series_tags(records, missing) | {NOTE_TAG: series_note(records, missing, self._report)}
+        started = min((record.started for record in records), key=_milliseconds)
+        run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            for place, paths in ((RECORDS_FOLDER, [one.path for one in kept]), ("ptx", ptx_paths(kept))):
+                if paths:
+                    (Path(folder) / place).mkdir()
+                for path in paths:
+                    (Path(folder) / place / path.name).symlink_to(path)
+            self._send_files(run_id, folder)
+        self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
+
+    def _send_curve(self, curve: Series, started: str, ended_ms: int) -> None:
+        """A curve of a study, from several jobs, as an ended child run: metrics with step = world size."""
+        metrics = [(key, value, ended_ms, step) for key, value, step in study_metrics(curve)]
+        tags = {"status": "STUDY", **study_colour(curve), NOTE_TAG: curve_note(curve, self._report)}
+        name = f"study {curve.name}"
+        run_id = self._child(f"{tracked.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
+        self._end(run_id, "FINISHED", ended_ms)
+
+    def _child(
+        self,
+        series: str,
+        name: str,
+        started: str,
+        metrics: Sequence[Any],
+        parameters: dict[str, Any],
+        tags: dict[str, str],
+    ) -> str:
+        """The run of a series, found or made, with all of this logged."""
+        run_id = self._children.get(series)
+        if run_id is None:
+            own = {COMMAND_TAG: self._command, SERIES_TAG: series, PARENT_TAG: self.run_id}
+            run_id = self._children[series] = self._create(name, own | tags, started)
+            tags = {}
+        self._log(run_id, metrics, parameters, tags)
+        return run_id
+
+    def _search(self, filter_string: str, most: int) -> list[Any]:
+        return list(self._client.search_runs([self._experiment_id], filter_string, max_results=most))
+
+    def _create(self, name: str, tags: dict[str, str], started: str) -> str:
+        start_ms = _milliseconds(started) if started else None
+        texts = {key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}
+        run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=texts)
+        self._open.append(str(run.info.run_id))
+        self._places[self._open[-1]] = str(run.info.artifact_uri)
+        return self._open[-1]
+
+    def _send_files(self, run_id: str, folder: str) -> None:
+        """All files of a folder as artifacts. Of a run that was made here it is known where they go: MLflow would ask
+        for the whole run first."""
+        if run_id not in self._places:
+            self._client.log_artifacts(run_id, folder)
+            return
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        place = get_artifact_repository(self._places[run_id], tracking_uri=self._client.tracking_uri)
+        place.log_artifacts(folder)
+
+    def _end(self, run_id: str, status: str, ended_ms: int) -> None:
+        self._client.set_terminated(run_id, status, ended_ms)
+        self._open = [open_id for open_id in self._open if open_id != run_id]
+
+    def _log(
+        self,
+        run_id: str,
+        metrics: Sequence[Point],
+        parameters: dict[str, Any],
+        tags: dict[str, Any] | None = None,
+    ) -> None:
+        """In as few batches as MLflow takes: each is a transaction."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        texts = [RunTag(key, str(value)[:_LONGEST_TAG]) for key, value in (tags or {}).items()]
+        values = [Param(key, str(value)[:6000]) for key, value in parameters.items()]
+        points = [Metric(*metric) for metric in metrics]
+        while texts or values or points:
+            some, texts = texts[:_ENTRIES_A_BATCH], texts[_ENTRIES_A_BATCH:]
+            others, values = values[:_ENTRIES_A_BATCH], values[_ENTRIES_A_BATCH:]
+            room = _METRICS_A_BATCH - len(some) - len(others)
+            self._client.log_batch(run_id, metrics=points[:room], params=others, tags=some)
+            points = points[room:]
+
+
+def _milliseconds(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def prepare(uri: str) -> None:
+    """Import MLflow, quietly; before, see whether a server answers. TrackingError if not."""
+    try:
+        tracked.prepare(uri)
+    except ValueError as error:
+        raise TrackingError(str(error)) from error
+
+
+def _client(uri: str) -> Any:
+    prepare(uri)
+    from mlflow import MlflowClient
+
+    def make(path: Path) -> None:
+        # The first question makes the tables and MLflow's default experiment.
+        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
+
+    path = database_path(resolved_uri(uri))
+    if path is not None:
+        make_ready(path, make)
+    return MlflowClient(tracking_uri=resolved_uri(uri))
+
+
+def _experiment(client: Any, uri: str, name: str) -> str:
+    """The experiment's id, made if it's missing; for a database in a file with its artifacts in a folder beside it.
+    Its views and its description are there afterwards."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        path = database_path(resolved_uri(uri))
+        beside = (path.parent / "mlartifacts").as_uri() if path is not None else None
+        # Another command may be quicker.
+        with contextlib.suppress(Exception):
+            client.create_experiment(name, artifact_location=beside)
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise TrackingError(f"the experiment {name} can't be made")
+    for key, value in experiment_tags(found.tags, time.time_ns() // 1_000_000).items():
+        client.set_experiment_tag(found.experiment_id, key, value)
+    return str(found.experiment_id)
+
+
+def _digest(kept: Sequence[Kept]) -> str:
+    """Which records these are: by their files' names, of which a command has no two alike."""
+    return hashlib.sha256("\n".join(sorted(one.path.name for one in kept)).encode()).hexdigest()[:16]
+
+
+def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
+    """Send the records of one command. Says what was done. TrackingError when MLflow does not take it."""
+    run: CommandRun | None = None
+    try:
+        started = min((one.record.started for one in kept), key=_milliseconds)
+        run = CommandRun(uri, experiment, kept[0].record.request, kept[0].path.parent, started)
+        if run.has(kept):
+            return f"already sent, as run {run.run_id}: nothing done"
+        run.send(kept)
+        problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
+        return f"{len(kept)} records sent as run {run.run_id}{''.join(problems)}"
+    except Exception as error:
+        raise error if isinstance(error, TrackingError) else TrackingError(first_line(error)) from error
+    finally:
+        if run is not None:
+            run.close("FAILED")
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for a wrong command line, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message}; see python -m runner.track --help")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """python -m runner.track: send records to MLflow after the fact. Gives the exit code, see --help."""
+    parser = _Parser(
+        prog="python -m runner.track",
+        description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
+        epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",
+    )
+    parser.add_argument(
+        "records", nargs="+", type=Path, metavar="RECORDS", help="record files, bundles, or folders of them"
+    )
+    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
+    parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
+    try:
+        options = parser.parse_args(arguments)
+        check_uri(options.uri, "--uri")
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            commands, problems = by_command(options.records, Path(folder))
+            if not commands:
+                raise RequestError(problems[0])
+            return _send_all(commands, problems, options.uri, options.experiment)
+    except ValueError as error:
+        print(f"symlab: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:
+    """Send all commands, and say how it went. Gives the exit code."""
+    for problem in problems:
+        print(f"symlab: warning: left out: {problem}", file=sys.stderr)
+    for command, kept in commands.items():
+        try:
+            print(f"{command}: {send_folder(kept, uri, experiment)}")
+        except TrackingError as error:
+            print(f"symlab: error: MLflow at {without_secrets(uri)} does not take {command}: {error}", file=sys.stderr)
+            return 1
+    print(f"open it with: {open_command(uri)}")
+    return 1 if problems else 0

@@ -1,0 +1,219 @@
+"""Which fabric a request means, why, and a world on it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from runner.request.validate import FabricRequest
+from runner.request_error import RequestError
+
+if TYPE_CHECKING:
+    from memory.meeting import Store
+    from runner.world.launched import Leader
+    from runner.world.launcher import Outer
+    from runner.world.rank import RankFabric
+    from runner.world.world import World
+
+
+class WorldMaker(Protocol):
+    """Makes a world of that many ranks on the (resolved) fabric. say takes a line where that lasts.
+
+    Raises WorldFailure if the world can't be started.
+    """
+
+    def __call__(self, fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this machine offers to the NVSHMEM fabric. driver_problem is "" when a GPU driver answers.
+
+    torch_problem is "" when the installed torch can use GPUs.
+    """
+
+    gpu_count: int
+    driver_problem: str
+    gpu_extra: bool
+    torch_problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NvshmemOpener:
+    """Opens NVSHMEM's fabric in a rank's process; joined: in one that a launcher started, not this program."""
+
+    heap_bytes: int
+    joined: bool = False
+
+    def __call__(self, store: Store, rank: int, world_size: int) -> RankFabric:
+        import torch
+
+        device = _joined_device() if self.joined else rank
+        # Before anything touches the driver: what does, makes a context on the device that is set.
+        torch.cuda.set_device(device)
+        from memory.nvshmem import open_fabric
+
+        return open_fabric(store, rank, world_size, device, self.heap_bytes)
+
+
+def look() -> Machine:
+    """Ask the machine, without torch: the driver for its GPUs, the import system for the packages."""
+    gpu_count, problem = _count_gpus()
+    return Machine(
+        gpu_count=gpu_count,
+        driver_problem=problem,
+        gpu_extra=all(map(_installed, ("nvshmem", "cuda"))),
+        torch_problem=_torch_problem(),
+    )
+
+
+def resolve(
+    fabric: FabricRequest,
+    world_size: int,
+    machine: Callable[[], Machine] = look,
+    outer: Outer | None = None,
+) -> tuple[FabricRequest, str]:
+    """The fabric with "auto" decided for a world of that size, and why. RequestError if an explicit wish can't be met.
+
+    A world of one rank is possible on NVSHMEM as well: it needs one GPU.
+    """
+    if fabric.name == "simulator":
+        return fabric, "asked for"
+    found = machine()
+    missing, remedy = _missing(found)
+    if fabric.name == "auto" and missing:
+        return replace(fabric, name="simulator"), f"{missing}: {remedy}" if found.gpu_count else missing
+    if missing:
+        raise RequestError(f"{missing} (fabric=nvshmem), {remedy}, or use fabric=simulator")
+    if outer is not None:
+        if world_size != outer.world_size:
+            raise RequestError(
+                f"world_size is {world_size}, but {outer.launcher} started {outer.world_size} ranks (world_size), "
+                f"give {outer.world_size}"
+            )
+    elif world_size > found.gpu_count:
+        are = f"{_gpus(found.gpu_count)} {'is' if found.gpu_count == 1 else 'are'} here"
+        if fabric.name == "auto":
+            return replace(fabric, name="simulator"), f"world_size is {world_size}, and {are}"
+        most = f"give 2 to {found.gpu_count}" if found.gpu_count > 2 else f"give {found.gpu_count}"
+        raise RequestError(
+            f"world_size is {world_size}, but {are} (world_size, fabric=nvshmem), {most} or start it with torchrun"
+        )
+    why = f"{_gpus(found.gpu_count)} and the gpu extra found" if fabric.name == "auto" else "asked for"
+    joined = f"; {outer.launcher} started {outer.world_size} ranks" if outer is not None else ""
+    return replace(fabric, name="nvshmem"), why + joined
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"
+
+
+def _missing(machine: Machine) -> tuple[str, str]:
+    """Why the NVSHMEM fabric can't run here, and what to do about it; "" when it can."""
+    if machine.driver_problem or machine.gpu_count < 1:
+        return machine.driver_problem or "no GPU found", "run it on a machine with NVIDIA GPUs and their driver"
+    if not machine.gpu_extra:
+        return f"{_gpus(machine.gpu_count)} found, but not the gpu extra", "pip install 'symlab[gpu]'"
+    return machine.torch_problem, "install torch for CUDA" if machine.torch_problem else ""
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _torch_problem() -> str:
+    """Why the installed torch can't use a GPU, as far as its version tells."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "torch is not installed"
+    return f"torch {version} is built for CPUs only" if version.endswith("+cpu") else ""
+
+
+def _joined_device() -> int:
+    """The GPU of this process in a launcher's world, by its number on this machine.
+
+    A launcher may show each process its own GPU alone: then that is number 0.
+    """
+    import os
+
+    import torch
+
+    from runner.world.launcher import find
+
+    outer = find(os.environ)
+    assert outer is not None
+    count = torch.cuda.device_count()  # asks NVML, not the driver
+    if outer.local_rank < count:
+        return outer.local_rank
+    if count == 1:
+        return 0
+    raise RequestError(
+        f"rank {outer.rank} is number {outer.local_rank} on its machine, and {_gpus(count)} can be seen there, "
+        "start one process a GPU"
+    )
+
+
+def _count_gpus() -> tuple[int, str]:
+    """GPUs that the CUDA driver shows, and why it shows none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0, "no GPU driver found"
+    if driver.cuInit(0) != 0:
+        return 0, "the GPU driver shows no GPU"
+    count = ctypes.c_int(0)
+    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0, "the GPU driver does not answer"
+    return count.value, ""
+
+
+def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
+    """A new world of world_size ranks on a resolved fabric. Raises WorldFailure if its ranks can't be started."""
+    if fabric.name == "nvshmem":
+        from runner.world.processes import ProcessWorld
+
+        return ProcessWorld(world_size, NvshmemOpener(fabric.heap_bytes), say=say)
+    return _simulated(fabric, world_size)
+
+
+def joining(leader: Leader) -> WorldMaker:
+    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one."""
+
+    def make(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
+        if fabric.name == "nvshmem":
+            return leader.world(NvshmemOpener(fabric.heap_bytes, joined=True))
+        return _simulated(fabric, world_size)
+
+    return make
+
+
+def _simulated(fabric: FabricRequest, world_size: int) -> World:
+    from runner.world.threads import ThreadWorld
+    from simulator.world import SimulatorOptions
+
+    options = SimulatorOptions(
+        arch=fabric.arch,
+        heap_bytes=fabric.heap_bytes,
+        multicast=fabric.multicast,
+        multimem=fabric.multimem,
+        schedule=fabric.schedule,
+        seed=fabric.seed,
+    )
+    if fabric.step_budget is not None:
+        options = replace(options, step_budget=fabric.step_budget)
+    return ThreadWorld(world_size, options)
+
+
+def settings(fabric: FabricRequest) -> dict[str, object]:
+    """What a record says about how the fabric was set, beside its traits."""
+    if fabric.name != "simulator":
+        return {}
+    chosen: dict[str, object] = {"multimem": fabric.multimem, "schedule": fabric.schedule, "seed": fabric.seed}
+    if fabric.step_budget is not None:
+        chosen["step_budget"] = fabric.step_budget
+    return chosen

@@ -1,0 +1,149 @@
+"""The launcher that may have started this process as one of many: torchrun, or srun with one task a GPU.
+
+torchrun is known by RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and LOCAL_RANK: one of them alone is taken for a stray
+variable. srun is known by a step that has several tasks: SLURM_STEP_ID, SLURM_PROCID, SLURM_LOCALID, and
+SLURM_STEP_NUM_TASKS (SLURM_NTASKS where Slurm does not say it) above 1; a batch script or the shell of an allocation
+has no step of its own, or one whose number marks it as no srun's. A launcher that started one process is none: there is
+no world to join.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from runner.request_error import RequestError
+
+if TYPE_CHECKING:
+    from memory.meeting import Store
+TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
+SLURM = ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID")
+
+SPECIAL_STEPS = 0xFFFFFFF0
+"""From here on the numbers of steps are Slurm's own: the batch script, an interactive shell."""
+
+FIRST_PORT, PORTS = 10000, 20000
+"""Where the port lies that a Slurm job's number gives: below those that systems hand out."""
+
+MAX_PORT = 65535
+
+CONNECT_S = 120.0
+"""How long a rank waits for the store: rank 0 looks at the whole command before it serves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """A world that was found. local_rank tells the ranks of one machine apart; address and port are the store's.
+
+    served: a launcher's own process serves the store; else rank 0 does. attempt tells restarts apart.
+    """
+
+    launcher: str
+    rank: int
+    world_size: int
+    local_rank: int
+    address: str
+    port: int
+    served: bool = False
+    attempt: str = "0"
+
+    def connect(self) -> Store:
+        """A new connection to the store of this world; the first one of rank 0 serves it, unless the launcher does.
+
+        Programs and results go through it pickled: as with torch's own, who can reach it must be trusted.
+        """
+        from datetime import timedelta
+
+        from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+        store = TCPStore(
+            self.address,
+            self.port,
+            None,
+            is_master=self.rank == 0 and not self.served,
+            timeout=timedelta(seconds=CONNECT_S),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+        prefixed: Any = PrefixStore(f"symlab/{self.attempt}", store)
+        return cast("Store", prefixed)
+
+
+def find(environment: Mapping[str, str]) -> Outer | None:
+    """The world that this process was started for, if it was. RequestError for variables that make no sense."""
+    found = _torchrun(environment) or _srun(environment)
+    if found is None:
+        return None
+    if not 0 <= found.rank < found.world_size:
+        raise RequestError(
+            f"{found.launcher} says rank {found.rank} of {found.world_size}, unset its variables or correct them"
+        )
+    if not 1 <= found.port <= MAX_PORT:
+        raise RequestError(f"the launcher's MASTER_PORT is {found.port} (MASTER_PORT), it should be 1 to {MAX_PORT}")
+    return found if found.world_size > 1 else None
+
+
+def _torchrun(environment: Mapping[str, str]) -> Outer | None:
+    if not all(environment.get(name) for name in TORCHRUN):
+        return None
+    return Outer(
+        "torchrun",
+        _number(environment, "RANK"),
+        _number(environment, "WORLD_SIZE"),
+        _number(environment, "LOCAL_RANK"),
+        environment["MASTER_ADDR"],
+        _number(environment, "MASTER_PORT"),
+        environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
+    )
+
+
+def _srun(environment: Mapping[str, str]) -> Outer | None:
+    if not all(environment.get(name) for name in SLURM):
+        return None
+    tasks = "SLURM_STEP_NUM_TASKS" if environment.get("SLURM_STEP_NUM_TASKS") else "SLURM_NTASKS"
+    step = _number(environment, "SLURM_STEP_ID")
+    if step >= SPECIAL_STEPS or not environment.get(tasks):
+        return None
+    if environment.get("MASTER_PORT"):
+        port = _number(environment, "MASTER_PORT")
+    else:
+        port = FIRST_PORT + (_number(environment, "SLURM_JOB_ID") * 31 + step) % PORTS
+    return Outer(
+        "srun",
+        _number(environment, "SLURM_PROCID"),
+        _number(environment, tasks),
+        _number(environment, "SLURM_LOCALID"),
+        _slurm_address(environment),
+        port,
+        attempt=f"{step}.{environment.get('SLURM_RESTART_COUNT', '0')}",
+    )
+
+
+def _slurm_address(environment: Mapping[str, str]) -> str:
+    """Where rank 0 is: as told, else the step's first node; srun itself may run on another, so its address is last."""
+    if environment.get("MASTER_ADDR"):
+        return environment["MASTER_ADDR"]
+    if environment.get("SLURM_STEP_NUM_NODES") == "1":
+        return "127.0.0.1"
+    nodes = environment.get("SLURM_STEP_NODELIST", "")
+    address = first_node(nodes) or environment.get("SLURM_LAUNCH_NODE_IPADDR", "")
+    if not address:
+        raise RequestError("srun does not say where rank 0 is (MASTER_ADDR), set it to the first node's name")
+    return address
+
+
+def first_node(nodes: str) -> str:
+    """The first name in Slurm's list of nodes: "gpu[03-05,9]-x,login" is "gpu03-x"."""
+    match = re.match(r"([^\[,]*)(?:\[(\w+)[^\]]*\])?([^\[,]*)", nodes)
+    assert match is not None
+    return "".join(part or "" for part in match.groups())
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name, "")
+    if not text.isdecimal():
+        raise RequestError(f"the launcher's {name} is '{text}' ({name}), it should be a number")
+    return int(text)

@@ -1,0 +1,293 @@
+"""A rank in a process of its own: opens its fabric, runs programs as it is told, and says how each ended.
+
+The main thread runs the programs. A second one listens to the parent: it answers where the main thread is, however long
+that is in a program, and ends the process when the parent is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import pickle
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import memory.fabric
+from memory.fabric import Fabric, FabricError, Region
+from runner.world.channel import Channel
+from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from memory.meeting import Store
+
+PR_SET_PDEATHSIG = 1
+CONNECT_S = 30.0
+
+
+class RankFabric(Fabric, Protocol):
+    """A Fabric that its process can steer."""
+
+    def set_deadline(self, monotonic_s: float | None) -> None:
+        """When waits for other ranks end; None: never."""
+        ...
+
+    def begin(self, run: int) -> None:
+        """A program begins: who failed or left in earlier ones is forgotten. run grows."""
+        ...
+
+    def leave(self, text: str) -> None:
+        """This rank's program has ended, in good order ("") or by an error: the others hear of it."""
+        ...
+
+    def live_regions(self) -> tuple[Region, ...]:
+        """What is allocated now."""
+        ...
+
+    def close(self) -> None:
+        """Collective: give everything back."""
+        ...
+
+
+FabricOpener = Callable[["Store", int, int], RankFabric]
+"""opener(store, rank, world_size), run in the rank's process: it must be importable there, so that it can be sent."""
+
+Answer = tuple[Any, ...]
+"""How a program ended on a rank: ("result", pickled) or ("failure", kind, text, traceback)."""
+
+
+@dataclass(slots=True)
+class _Here:
+    """Which rank this process is, and how to make one more connection to its world's store."""
+
+    rank: int
+    world_size: int
+    connect: Callable[[], Store]
+
+
+_here: _Here | None = None
+
+
+def settle(rank: int, world_size: int, connect: Callable[[], Store]) -> None:
+    """From now on this process is that rank; process_group() needs to know."""
+    global _here
+    _here = _Here(rank, world_size, connect)
+
+
+def process_group() -> ProcessGroup:
+    """torch's process group over all ranks of this rank's world, made on the first call. Collective, that once.
+
+    NCCL for tensors on GPUs, gloo for those on CPUs. Raises FabricError in a process that is no rank of a world.
+    """
+    if _here is None:
+        raise FabricError("this process is no rank of a world of processes: it has no process group")
+    import torch
+    from torch import distributed
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+    if not distributed.is_initialized():
+        distributed.init_process_group(
+            backend="cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            store=PrefixStore("process_group", cast(Any, _here.connect())),
+            rank=_here.rank,
+            world_size=_here.world_size,
+        )
+    group = distributed.group.WORLD
+    assert group is not None
+    return group
+
+
+def execute(fabric: RankFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
+    """Run a pickled (program, argument) on this rank, and tell the other ranks how it ended. Never raises."""
+    error: BaseException | None = None
+    result = b""
+    try:
+        fabric.begin(number)
+        fabric.set_deadline(None if deadline_s is None else time.monotonic() + deadline_s)
+        program, argument = pickle.loads(work)
+        result = _pickled(program(fabric, argument))
+        error = leak_of(fabric.live_regions())
+        _empty_cache()
+    except BaseException as raised:
+        error = raised
+    try:
+        fabric.leave("" if error is None else described(error))
+    except BaseException as raised:
+        error = error or raised
+    return ("result", result) if error is None else failure_answer(error)
+
+
+def failure_answer(error: BaseException) -> Answer:
+    """An error as plain values: it may hold what can't be sent, or not be known on the other side."""
+    kinds = [one.__name__ for one in type(error).__mro__ if one.__module__ == memory.fabric.__name__]
+    trace = "".join(traceback.format_exception(error)[-20:])
+    return ("failure", kinds[0] if kinds else "", described(error), trace)
+
+
+def take_answer(run: Outcomes, rank: int, answer: Answer) -> None:
+    """Put how a rank's program ended into the run's outcomes: the other half of execute()."""
+    if answer[0] == "result":
+        try:
+            run.results[rank] = pickle.loads(answer[1])
+        except Exception as raised:
+            run.errors[rank] = FabricError(f"its result can't be read: {described(raised)}")
+        return
+    _, kind, text, trace = answer
+    error = getattr(memory.fabric, kind, FabricError)(text)
+    error.add_note(f"On rank {rank}:\n{trace}")
+    run.errors[rank] = error
+
+
+def pickled_work(program: Callable[..., Any], argument: object) -> bytes:
+    """(program, argument) for other processes. ValueError for what can't be sent."""
+    try:
+        return pickle.dumps((program, argument))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"a program for other processes has to be a function of a module, with an argument that pickles: {error}"
+        ) from error
+
+
+def whereabouts(thread_id: int | None, fabric: Fabric | None) -> tuple[str, bool]:
+    """Where a rank's thread is, and whether that is in a call of its fabric."""
+    frame = innermost_frame(thread_id)
+    if frame is None:
+        return described_frame(frame), False
+    homes = {str(Path(memory.fabric.__file__).parent)}
+    module = sys.modules.get(type(fabric).__module__)
+    files = {getattr(module, "__file__", None)} if fabric is not None else set()
+    file = frame.f_code.co_filename
+    return described_frame(frame), file in files or str(Path(file).parent) in homes
+
+
+def _pickled(result: object) -> bytes:
+    try:
+        return pickle.dumps(result)
+    except Exception as error:
+        raise FabricError(f"its result can't be sent: {described(error)}") from error
+
+
+def _empty_cache() -> None:
+    """Give what torch keeps of a GPU's memory back: the next program may want it through NVSHMEM, or NCCL."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+class _Rank:
+    """The process: what it was told to be, its fabric, and its two threads."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self._fabric: RankFabric | None = None
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def serve(self) -> int:
+        """Everything that the main thread does. Gives the exit code."""
+        _, rank, world_size, port, opener = self._orders.get()
+        try:
+            self._open(rank, world_size, port, opener)
+        except BaseException as error:
+            self._channel.send(*failure_answer(error))
+            return 1
+        self._channel.send("ready")
+        while True:
+            order = self._orders.get()
+            if order[0] == "close":
+                return self._close()
+            assert self._fabric is not None
+            self._channel.send(*execute(self._fabric, *order[1:]))
+
+    def _open(self, rank: int, world_size: int, port: int, opener: bytes) -> None:
+        import torch
+
+        from memory.meeting import OPENING, lost
+
+        # Ranks share one machine's cores: torch would give each of them all.
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
+
+        def connect() -> Store:
+            return local_store(port)
+
+        store = connect()
+        settle(rank, world_size, connect)
+        try:
+            self._fabric = pickle.loads(opener)(store, rank, world_size)
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                lost(store, OPENING, rank, described(error))
+            raise
+
+    def _close(self) -> int:
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_initialized():
+            distributed.destroy_process_group()
+        if self._fabric is not None:
+            self._fabric.close()
+        return 0
+
+    def _listen(self) -> None:
+        """The second thread: takes what the parent says, in or out of a program."""
+        while True:
+            message = self._channel.receive()
+            if message is None:
+                os._exit(1)
+            if message[0] == "where":
+                with contextlib.suppress(OSError):
+                    self._channel.send("here", *whereabouts(threading.main_thread().ident, self._fabric))
+            else:
+                self._orders.put(message)
+
+
+def local_store(port: int) -> Store:
+    """A connection to the store that the parent serves on this machine."""
+    from datetime import timedelta
+
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    limit = timedelta(seconds=CONNECT_S)
+    store: Any = TCPStore("127.0.0.1", port, None, is_master=False, timeout=limit, wait_for_workers=False)
+    return cast("Store", store)
+
+
+def main(descriptor: int, parent: int) -> None:
+    """The life of a rank's process. descriptor: its end of the socket pair; parent: the process that started it."""
+    _die_with(parent)
+    # The parent decides what a Ctrl-C or a closed terminal means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    faulthandler.enable(file=2, all_threads=False)
+    # For a main thread that keeps Python from running: then the second thread can't answer either.
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
+    os.set_inheritable(descriptor, False)
+    code = 1
+    try:
+        code = _Rank(Channel(socket.socket(fileno=descriptor))).serve()
+    except BaseException:
+        traceback.print_exc()
+    # At once: the fabric is closed, or the world is going to be ended, and there is nobody to wait for.
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    """A parent that is killed leaves no rank behind: the kernel sends SIGKILL then."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl failed")
+    if os.getppid() != parent:
+        os._exit(1)

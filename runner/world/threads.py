@@ -1,0 +1,160 @@
+"""ThreadWorld: ranks as threads of this process, over the simulator.
+
+The machine stops kernels at the deadline; a rank that is stuck in ordinary Python code can't be stopped: it is named,
+with the line it is at, and the world is abandoned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from memory.fabric import DeadlineExceeded, Fabric, FabricError, Region
+from runner.world.world import (
+    GRACE_S,
+    LINGER_S,
+    POLL_S,
+    Argument,
+    Outcomes,
+    Result,
+    described_frame,
+    failure_of,
+    innermost_frame,
+    leak_of,
+)
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+
+class Machine(Protocol):
+    """What ThreadWorld needs of the world behind the fabrics: simulator.world.SimulatedWorld has it."""
+
+    def fabric(self, rank: int) -> Fabric: ...
+    def leave(self, rank: int, error: BaseException | None) -> None: ...
+    def set_deadline(self, monotonic_s: float | None) -> None: ...
+    def counters(self) -> dict[str, Any]: ...
+    def live_regions(self, rank: int) -> tuple[Region, ...]: ...
+    def abort(self, error: BaseException) -> None: ...
+
+
+@dataclass(slots=True)
+class _Run(Outcomes):
+    """One run of a program: its threads, and what the ranks ended with."""
+
+    threads: list[threading.Thread] = field(default_factory=list)
+    ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = field(default_factory=queue.SimpleQueue)
+
+    def wait(self, until_s: float) -> None:
+        """Take what ranks end with, until all have ended or the time (monotonic) is up. Interrupts get through."""
+        while self.unfinished():
+            left_s = min(POLL_S, until_s - time.monotonic())
+            if left_s <= 0:
+                return
+            with contextlib.suppress(queue.Empty):
+                rank, result, error = self.ended.get(timeout=left_s)
+                if error is None:
+                    self.results[rank] = result
+                else:
+                    self.errors[rank] = error
+                    until_s = min(until_s, time.monotonic() + LINGER_S)
+
+
+class ThreadWorld:
+    """Ranks as threads of this process over one machine: the simulator's, unless another is given."""
+
+    def __init__(
+        self, world_size: int, options: SimulatorOptions | None = None, machine: Machine | None = None
+    ) -> None:
+        self._world_size = world_size
+        self._machine = machine or SimulatedWorld(world_size, options or SimulatorOptions())
+        self._healthy = True
+
+    @property
+    def world_size(self) -> int:
+        return self._world_size
+
+    @property
+    def healthy(self) -> bool:
+        return self._healthy
+
+    def counters(self) -> dict[str, Any]:
+        return self._machine.counters()
+
+    def close(self) -> None:
+        self._healthy = False
+
+    def run(
+        self, program: Callable[[Fabric, Argument], Result], argument: Argument, deadline_s: float | None
+    ) -> list[Result]:
+        """program(fabric, argument) on every rank; the results by rank. deadline_s None: no limit.
+
+        Raises WorldFailure naming the rank where it began; a symmetric tensor that a rank left behind is one, too.
+        """
+        if not self._healthy:
+            raise FabricError("this world was closed or hurt by a failure: make a new one")
+        ends_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
+        self._machine.set_deadline(None if deadline_s is None else ends_s)
+        run = _Run(self._world_size)
+        try:
+            self._start(run, program, argument)
+            run.wait(ends_s)
+            if run.unfinished():
+                self._end(run)
+        except BaseException as interrupt:
+            self._healthy = False
+            self._machine.abort(FabricError(f"the run was ended by {type(interrupt).__name__}"))
+            run.wait(time.monotonic() + GRACE_S)
+            raise
+        if run.failed():
+            self._healthy = False
+            raise failure_of(run, deadline_s)
+        return [run.results[rank] for rank in range(self._world_size)]
+
+    def _start(self, run: _Run, program: Callable[[Fabric, Argument], Result], argument: Argument) -> None:
+        # All fabrics before the first thread: a rank that has none yet would look like one that has left.
+        fabrics = [self._machine.fabric(rank) for rank in range(self._world_size)]
+        for rank, fabric in enumerate(fabrics):
+            body = (rank, fabric, program, argument, run.ended)
+            # Daemons: a rank that is stuck must not keep the process from ending.
+            run.threads.append(threading.Thread(target=self._rank, args=body, name=f"rank {rank}", daemon=True))
+        for thread in run.threads:
+            thread.start()
+
+    def _rank(
+        self,
+        rank: int,
+        fabric: Fabric,
+        program: Callable[[Fabric, Argument], Result],
+        argument: Argument,
+        ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]],
+    ) -> None:
+        """The body of a rank's thread. However the program ends, the machine and the run hear of it."""
+        result: Result | None = None
+        error: BaseException | None = None
+        try:
+            result = program(fabric, argument)
+            error = leak_of(self._machine.live_regions(rank))
+        except BaseException as raised:
+            error = raised
+        try:
+            self._machine.leave(rank, error)
+        except BaseException as raised:
+            error = error or raised
+        ended.put((rank, result, error))
+
+    def _end(self, run: _Run) -> None:
+        """The time is up, or others failed: what does not end by itself is noted as late, and ended by an abort."""
+        run.wait(time.monotonic() + GRACE_S)
+        for rank in run.unfinished():
+            frame = innermost_frame(run.threads[rank].ident)
+            run.late[rank] = described_frame(frame)
+            if frame is not None and frame.f_code.co_qualname.startswith(f"{type(self._machine).__name__}."):
+                run.waiting.add(rank)
+        if run.late:
+            self._machine.abort(DeadlineExceeded("the deadline has passed"))
+            run.wait(time.monotonic() + GRACE_S)

@@ -1,0 +1,1 @@
+"""The memory of a simulated world: heaps, windows, bounds, poison."""

@@ -1,0 +1,315 @@
+"""The memory of a simulated world: heaps, windows of ranks and of multicast, and all that can be wrong with an access.
+
+An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w
+as v sees it (its own included), window 127 is multicast. So every rank sees every byte at an address of its own, as
+on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, where
+observers listen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.memory.heaps import GRANULE_BYTES, Allocation, Heaps
+from simulator.ptx.ir import Instruction
+
+Indices = npt.NDArray[np.int64]
+Addresses = npt.NDArray[np.uint64]
+
+TAG = 1 << 46
+WINDOWS = 128
+MULTICAST = 127
+
+
+class LaneFault(Exception):
+    """What a lane of the running frame did wrong; the machine adds rank, block, thread and place."""
+
+    def __init__(self, lane: int, message: str) -> None:
+        super().__init__(message)
+        self.lane = lane
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Who looks: base is the first address of the lane's own view, one value or one a lane; rank likewise."""
+
+    base: int | Addresses
+    rank: int | Indices
+
+
+@dataclass(slots=True)
+class Span:
+    """A checked access: byte indices into Space.memory, one a lane.
+
+    shape: "affine" (lane i is at low + i * width_bytes), "uniform" (all lanes at low), or "scattered".
+    """
+
+    index: Indices
+    low: int
+    shape: str
+    width_bytes: int
+    allocation: Allocation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What an observer sees of one instruction's access by all lanes of a frame. target -1: the multicast window."""
+
+    instruction: Instruction
+    action: str
+    width_bytes: int
+    lanes: int
+    viewer: int | Indices
+    target: int | Indices
+    addresses: Addresses
+
+
+class Observer(Protocol):
+    """Listens to every access; called after the checks, before the access takes place."""
+
+    def access(self, access: Access) -> None: ...
+
+
+class Space(Heaps):
+    """The heaps as ranks and kernels reach them: addresses, checks, gathering and scattering."""
+
+    def __init__(self, world_size: int, heap_bytes: int, multicast: bool) -> None:
+        super().__init__(world_size, heap_bytes)
+        self.multicast = multicast
+        self.view_bytes = self.capacity * WINDOWS
+        self.observers: list[Observer] = []
+        self.clock_ns = 0  # what kernels read as the time: the scheduler moves it on with every step
+        self._arange: dict[int, Indices] = {}
+
+    # Addresses
+
+    def base(self, viewer: int) -> int:
+        """The first address of a rank's view."""
+        return TAG + viewer * self.view_bytes
+
+    def address(self, viewer: int, allocation: Allocation) -> int:
+        """Where rank viewer sees an allocation (of whichever rank)."""
+        return self.base(viewer) + allocation.start
+
+    def multicast_address(self, viewer: int, allocation: Allocation) -> int:
+        return self.base(viewer) + MULTICAST * self.capacity + allocation.start - allocation.rank * self.capacity
+
+    def arange(self, width_bytes: int, lanes: int) -> Indices:
+        """0, width, 2 * width, ..: kept, because every affine access is compared with it."""
+        known = self._arange.get(width_bytes)
+        if known is None or len(known) < lanes:
+            known = np.arange(0, max(lanes, 16384) * width_bytes, width_bytes, dtype=np.int64)
+            self._arange[width_bytes] = known
+        return known[:lanes]
+
+    # The narrow point
+
+    def resolve(
+        self, view: View, addresses: Addresses, width_bytes: int, instruction: Instruction, action: str
+    ) -> Span:
+        """Check one access of width_bytes by every lane and translate its addresses.
+
+        action: "load", "store" or "atomic".
+        """
+        index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
+        span = self._shaped(index, width_bytes)
+        low, high = (span.low, self._high(span)) if span.shape != "scattered" else (int(index.min()), int(index.max()))
+        if low < 0 or high >= self.world_size * self.capacity:
+            self._wrong_window(view, addresses, index, width_bytes, action)
+        self._aligned(span, addresses)
+        span.allocation = self._one_allocation(low, high + width_bytes)
+        if span.allocation is None:
+            self._bounds(index, addresses, width_bytes, action)
+        if self.observers:
+            target: int | Indices = span.allocation.rank if span.allocation else index // self.capacity
+            self._observe(Access(instruction, action, width_bytes, len(index), view.rank, target, addresses))
+        if action != "store":
+            self._poison(span, addresses)
+        else:
+            self.version += 1
+        return span
+
+    def _shaped(self, index: Indices, width_bytes: int) -> Span:
+        """Recognise the two shapes that need no gathering; their ends then speak for all lanes."""
+        first, last, lanes = int(index[0]), int(index[-1]), len(index)
+        shape = "scattered"
+        if last - first == (lanes - 1) * width_bytes:
+            if np.array_equal(index, self.arange(width_bytes, lanes) + first):
+                shape = "affine"
+        elif first == last and bool((index == first).all()):
+            shape = "uniform"
+        return Span(index, first, shape, width_bytes, None)
+
+    def _high(self, span: Span) -> int:
+        return span.low + (len(span.index) - 1) * span.width_bytes if span.shape == "affine" else span.low
+
+    def resolve_multicast(
+        self, view: View, addresses: Addresses, width_bytes: int, instruction: Instruction, action: str
+    ) -> list[Span]:
+        """The same for a multimem instruction: one span a replica, in rank order.
+
+        action: "reduce", "broadcast", "red".
+        """
+        index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
+        index = index - MULTICAST * self.capacity
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= self.capacity:
+            lane = int(np.argmax((index < 0) | (index >= self.capacity)))
+            raise LaneFault(
+                lane, f"{instruction.opcode} at {int(addresses[lane]):#x}: not a multicast address of this rank"
+            )
+        one = self._shaped(index, width_bytes)
+        self._aligned(one, addresses)
+        spans = []
+        for rank in range(self.world_size):
+            shift = rank * self.capacity
+            here = Span(index + shift, one.low + shift, one.shape, width_bytes, None)
+            here.allocation = self._one_allocation(low + shift, high + shift + width_bytes)
+            if here.allocation is None:
+                self._bounds(here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
+            spans.append(here)
+        if self.observers:
+            self._observe(Access(instruction, action, width_bytes, len(index), view.rank, -1, addresses))
+        for span in spans if action != "broadcast" else ():
+            self._poison(span, addresses)
+        if action != "reduce":
+            self.version += 1
+        return spans
+
+    # Bulk copies
+
+    def resolve_bulk(self, rank: int, address: int, size_bytes: int, instruction: Instruction, action: str) -> int:
+        """Check a bulk copy's range of global memory, as one lane of rank sees it; gives its index.
+
+        action: "load" or "store". What it does with the bytes comes later: read_bulk and write_bulk.
+        """
+        view, addresses = View(self.base(rank), rank), np.array([address], np.uint64)
+        index = np.array([address - self.base(rank)], np.int64)
+        start = int(index[0])
+        if start < 0 or start >= self.world_size * self.capacity:
+            self._wrong_window(view, addresses, index, size_bytes, action)
+        found = self._one_allocation(start, start + size_bytes)
+        if found is None:
+            self._bounds(index, addresses, size_bytes, action)
+            raise AssertionError("bounds are right, and there is no allocation")
+        if self.observers:
+            self._observe(Access(instruction, action, size_bytes, 1, rank, found.rank, addresses))
+        return start
+
+    def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+        """A copy of the bytes. Raises LaneFault for poison."""
+        good = self.written[index : index + size_bytes]
+        found = self._one_allocation(index, index + size_bytes)
+        if found is not None and found.unwritten and not good.all():
+            first = index + int(np.argmin(good))
+            place = self.describe(first, self.base(found.rank) + first)
+            raise LaneFault(0, f"bulk copy of {size_bytes} bytes: never written (poison) from {place}")
+        return self.memory[index : index + size_bytes].copy()
+
+    def write_bulk(self, index: int, data: npt.NDArray[np.uint8]) -> None:
+        self.memory[index : index + len(data)] = data
+        self.written[index : index + len(data)] = 1
+        self.version += 1
+
+    def _observe(self, access: Access) -> None:
+        for observer in self.observers:
+            observer.access(access)
+
+    def _aligned(self, span: Span, addresses: Addresses) -> None:
+        low_bits = span.width_bytes - 1
+        wrong = span.low if span.shape != "scattered" else int(np.bitwise_or.reduce(span.index))
+        if wrong & low_bits:
+            lane = int(np.argmax(span.index & low_bits != 0))
+            place = self.describe(int(span.index[lane]), int(addresses[lane]))
+            raise LaneFault(lane, f"{place} is not aligned to {span.width_bytes} bytes")
+
+    def _one_allocation(self, low: int, end: int) -> Allocation | None:
+        number = int(self.granules[low // GRANULE_BYTES])
+        found = self.allocations[number] if number > 0 else None
+        return found if found is not None and found.start <= low and end <= found.end else None
+
+    def _bounds(self, index: Indices, addresses: Addresses, width_bytes: int, action: str) -> None:
+        numbers = self.granules.take(index // GRANULE_BYTES)
+        wrong = numbers <= 0
+        wrong |= index + width_bytes > self.ends.take(np.maximum(numbers, 0))
+        if wrong.any():
+            lane = int(np.argmax(wrong))
+            place = self.describe(int(index[lane]), int(addresses[lane]))
+            raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
+
+    def _wrong_window(self, view: View, addresses: Addresses, index: Indices, width_bytes: int, action: str) -> None:
+        wrong = (index < 0) | (index >= self.world_size * self.capacity)
+        lane = int(np.argmax(wrong))
+        address = int(addresses[lane])
+        owner, inside = divmod(address - TAG, self.view_bytes)
+        window = inside // self.capacity
+        rank = int(view.rank if isinstance(view.rank, int) else view.rank[lane])
+        text = f"{action} of {width_bytes} bytes at {address:#x}: "
+        if address < TAG or owner >= self.world_size:
+            text += "no address of this world" + (" (a null pointer?)" if address < 4096 else "")
+        elif owner != rank:
+            text += f"an address of rank {owner}'s view, used on rank {rank}: addresses mean something on one rank only"
+        elif window == MULTICAST:
+            text += "a plain access to a multicast address; only multimem instructions may use it"
+        else:
+            text += f"window {window} of rank {rank}'s view holds nothing (world size {self.world_size})"
+        raise LaneFault(lane, text)
+
+    def _poison(self, span: Span, addresses: Addresses) -> None:
+        if span.allocation is not None and not span.allocation.unwritten:
+            return
+        if span.shape != "scattered":
+            end = self._high(span) + span.width_bytes
+            good = self.written[span.low : end]
+            if good.all():
+                return
+            fine = good.reshape(-1, span.width_bytes).all(axis=1)
+        else:
+            fine = np.ones(len(span.index), np.bool_)
+            step = min(span.width_bytes, 8)
+            all_ones = np.array([1] * step, np.uint8).view(f"u{step}")[0]
+            for part in range(0, span.width_bytes, step):
+                fine &= self.written.view(f"u{step}").take((span.index + part) // step) == all_ones
+        if not fine.all():
+            lane = int(np.argmin(fine))
+            place = self.describe(int(span.index[lane]), int(addresses[lane]))
+            raise LaneFault(lane, f"read of {span.width_bytes} bytes at {place}: never written (poison)")
+
+    # Data
+
+    def gather(self, span: Span, element: str) -> npt.NDArray[np.generic]:
+        """The bytes of each lane as a matrix (lanes, width / element size) of dtype element ("u4", ..).
+
+        A view, where it can be.
+        """
+        size = span.width_bytes
+        if span.shape == "affine":
+            flat = self.memory[span.low : span.low + len(span.index) * size]
+            return flat.view(element).reshape(len(span.index), -1)
+        if span.shape == "uniform":
+            row = self.memory[span.low : span.low + size].view(element)
+            return np.broadcast_to(row, (len(span.index), len(row)))
+        wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
+        picked = self.memory.view(wide).take(span.index >> (size.bit_length() - 1))
+        return picked.view(element).reshape(len(span.index), -1)
+
+    def scatter(self, span: Span, rows: npt.NDArray[np.generic]) -> None:
+        """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one wins."""
+        size = span.width_bytes
+        if span.shape == "affine":
+            end = span.low + len(span.index) * size
+            self.memory[span.low : end] = rows.view(np.uint8).reshape(-1)
+            if span.allocation is None or span.allocation.unwritten:
+                self.written[span.low : end] = 1
+            return
+        wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
+        position = span.index >> (size.bit_length() - 1)
+        self.memory.view(wide)[position] = rows.view(wide).reshape(-1)
+        if span.allocation is None or span.allocation.unwritten:
+            ones = np.ones(size, np.uint8).view(wide)[0]
+            self.written.view(wide)[position] = ones

@@ -1,0 +1,1 @@
+"""PTX's number types on NumPy lanes."""

@@ -1,0 +1,1 @@
+"""From PTX text to instructions, and what they read and write."""

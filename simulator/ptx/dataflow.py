@@ -1,0 +1,127 @@
+"""Which registers instructions and blocks read and write, which of them one block alone uses, and which stay alive."""
+
+from __future__ import annotations
+
+from simulator.ptx.ir import CLOCKS, Address, Block, Instruction, Kernel, Operand, Register, Vector
+
+_NO_TARGET = frozenset(
+    {"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"}
+)
+
+_FLOAT_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "div", "rcp", "min", "max", "setp", "cvt"})
+
+
+def _names(operand: Operand) -> list[str]:
+    if isinstance(operand, Register):
+        return [] if operand.name in CLOCKS else [operand.name]
+    if isinstance(operand, Vector):
+        return [part.name for part in operand.parts if isinstance(part, Register)]
+    if isinstance(operand, Address) and isinstance(operand.base, Register):
+        return [operand.base.name]
+    return []
+
+
+def _has_target(instruction: Instruction) -> bool:
+    if instruction.opcode == "multimem":
+        return "ld_reduce" in instruction.qualifiers
+    if instruction.opcode == "mbarrier":
+        return not {"init", "inval"} & set(instruction.qualifiers)
+    return instruction.opcode not in _NO_TARGET and instruction.opcode != "cp" and bool(instruction.operands)
+
+
+def targets_of(instruction: Instruction) -> list[str]:
+    return [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
+
+
+def sources_of(instruction: Instruction) -> list[str]:
+    operands = instruction.operands[1:] if _has_target(instruction) else instruction.operands
+    names = [name for operand in operands for name in _names(operand)]
+    if instruction.guard is not None:
+        names.append(instruction.guard[0].name)
+        names += targets_of(instruction)  # lanes that don't run keep their value
+    return names
+
+
+def reads_clock(instruction: Instruction) -> bool:
+    """Whether it may give something else the next time, though neither its registers nor memory changed."""
+    return any(isinstance(operand, Register) and operand.name in CLOCKS for operand in instruction.operands)
+
+
+def reads_memory(instruction: Instruction) -> bool:
+    """Whether what it gives depends on memory, shared memory and mbarriers included."""
+    return instruction.opcode in ("ld", "atom", "multimem") or _asks_barrier(instruction)
+
+
+def writes_memory(instruction: Instruction) -> bool:
+    """Whether it may change memory each time it runs, so that who runs it again and again gets somewhere."""
+    if instruction.opcode == "mbarrier":
+        return not _asks_barrier(instruction)
+    if instruction.opcode == "multimem":
+        return not {"st", "red"}.isdisjoint(instruction.qualifiers)
+    return instruction.opcode in ("st", "red", "cp")
+
+
+def _asks_barrier(instruction: Instruction) -> bool:
+    return instruction.opcode == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(instruction.qualifiers)
+
+
+def registers_of(block: Block) -> tuple[set[str], set[str]]:
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for instruction in block.instructions:
+        reads.update(sources_of(instruction))
+        writes.update(targets_of(instruction))
+    return reads, writes
+
+
+def seen_as_bits(kernel: Kernel) -> set[str]:
+    """Registers that something else than float arithmetic reads, to which every NaN is alike."""
+    seen: set[str] = set()
+    for block in kernel.blocks:
+        for instruction in block.instructions:
+            arithmetic = instruction.opcode in _FLOAT_ARITHMETIC
+            if not arithmetic or instruction.qualifiers[-1] not in ("f32", "f64"):
+                seen.update(sources_of(instruction))
+    return seen
+
+
+def homes_of(kernel: Kernel) -> dict[str, int]:
+    """Registers that one block alone uses, written there before they are read: name to block."""
+    homes: dict[str, int] = {}
+    shared: set[str] = set()
+    for block in kernel.blocks:
+        written: set[str] = set()
+        for instruction in block.instructions:
+            for name in sources_of(instruction):
+                if name not in written:
+                    shared.add(name)
+            written.update(targets_of(instruction))
+        reads, writes = registers_of(block)
+        for name in reads | writes:
+            if homes.setdefault(name, block.index) != block.index:
+                shared.add(name)
+    return {name: block for name, block in homes.items() if name not in shared and name in kernel.registers}
+
+
+def live_in(kernel: Kernel, successors: list[list[int]]) -> list[set[str]]:
+    """Registers that a lane at a block's start may still read: the usual backward data flow."""
+    needs: list[set[str]] = []
+    gives: list[set[str]] = []
+    for block in kernel.blocks:
+        written: set[str] = set()
+        read: set[str] = set()
+        for instruction in block.instructions:
+            read.update(name for name in sources_of(instruction) if name not in written)
+            written.update(targets_of(instruction))
+        needs.append(read)
+        gives.append(written)
+    live = [set(one) for one in needs]
+    changed = True
+    while changed:
+        changed = False
+        for index in reversed(range(len(live))):
+            after = set().union(*(live[other] for other in successors[index]))
+            grown = live[index] | (after - gives[index])
+            changed |= len(grown) != len(live[index])
+            live[index] = grown
+    return live

@@ -1,0 +1,1 @@
+"""Running kernels: decoding, lanes and groups, barriers, copies, the schedule."""

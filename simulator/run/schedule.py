@@ -1,0 +1,262 @@
+"""Which lanes run next, and what to say when none can: fair or random order, wake-ups, step budget, deadlock report."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memory.fabric import DeadlineExceeded
+from simulator.memory.space import Access, Space
+from simulator.ptx.dataflow import reads_memory
+from simulator.run.barriers import Barrier
+from simulator.run.copies import Copy
+from simulator.run.groups import Group, compact, ids_of
+from simulator.run.machine import Batch
+
+OLDEST_EVERY = 16
+"""Every so many steps the block that has waited longest runs, instead of the first in the program: no group starves."""
+WAKE_EVERY = 64
+"""Spins are looked at again when nothing else can run, and at least every so many steps."""
+REPORTED_THREADS = 8
+STEP_NS = 1000
+"""How far a step moves the clocks that kernels can read. It makes waits with a time limit end, and measures nothing."""
+EARLY_RETURN = 0.5
+"""How often, in random order, the host of a rank goes on as soon as its kernel is done."""
+
+
+COPY_HASTE = (0.02, 0.3, 0.0)
+"""How often, in random order, a bulk copy moves on between two steps: by seed, for each finds other mistakes. 0: only
+when nothing else can happen."""
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """Runs batches until nothing can change. A function of policy and seed: trace is the same for the same ones.
+
+    fair: the first ready block in program order, so that lanes that went different ways meet again. random: any
+    block, and of its lanes all, one rank's, one block's or one warp's.
+    """
+
+    space: Space
+    policy: str
+    seed: int
+    step_budget: int
+    steps: int = 0
+    trace: int = 0
+    deadline: float | None = None
+    aborted: BaseException | None = None  # set by another thread
+    random: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        self.space.clock_ns = STEP_NS
+
+    def run(self, batches: list[Batch]) -> bool:
+        """Run until every batch is done, asleep or waiting at barriers (True). Raises DeviceFault and DeadlineExceeded.
+
+        random: sometimes it stops as soon as some rank's kernel is done (False), so that this rank's host goes on
+        while the kernels of others are still under way, as it would on GPUs.
+        """
+        since_wake = 0
+        done = _done(batches)
+        with np.errstate(all="ignore"):
+            while True:
+                since_wake += 1
+                if since_wake >= WAKE_EVERY or not any(batch.ready for batch in batches):
+                    since_wake = 0
+                    woken = [batch.wake() for batch in batches]
+                    if not any(woken) and not any(batch.ready for batch in batches):
+                        if not self._copy_next(batches):
+                            return True
+                        continue
+                self._check_budget(batches)
+                number, index, group = self._pick(batches)
+                self.trace = zlib.crc32(f"{number} {index} {int(group[0])} {len(group)}".encode(), self.trace)
+                batches[number].run(index, group)
+                self.steps += 1
+                self.space.clock_ns += STEP_NS
+                self._copy_due(batches)
+                if self.policy == "random" and _done(batches) > done:
+                    done = _done(batches)
+                    if self.random.random() < EARLY_RETURN:
+                        return False
+
+    def _copy_due(self, batches: list[Batch]) -> None:
+        """Bulk copies move on between two steps: in fair order when they are due, in random order now and then."""
+        for batch in batches:
+            if not batch.copies.under_way:
+                continue
+            if self.policy == "fair":
+                batch.copies.advance([copy for copy in batch.copies.under_way if copy.due <= batch.steps])
+            elif self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
+                batch.copies.advance(self._some_copies(batch))
+
+    def _copy_next(self, batches: list[Batch]) -> bool:
+        """Nothing else can happen: let some copies move on. Says whether there were any."""
+        able = [batch for batch in batches if batch.copies.under_way]
+        if not able:
+            return False
+        batch = able[int(self.random.integers(len(able)))] if self.policy == "random" else able[0]
+        if self.policy == "random":
+            batch.copies.advance(self._some_copies(batch))
+        else:
+            due = min(copy.due for copy in batch.copies.under_way)
+            batch.copies.advance([copy for copy in batch.copies.under_way if copy.due == due])
+        return True
+
+    def _some_copies(self, batch: Batch) -> list[Copy]:
+        """A copy at random; or all that go its way, load or store, of its block, its rank, or of everybody."""
+        copies = batch.copies.under_way
+        one = copies[int(self.random.integers(len(copies)))]
+        unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
+        if not unit:
+            return [one]
+        return [copy for copy in copies if copy.lane // unit == one.lane // unit and copy.is_load == one.is_load]
+
+    def _check_budget(self, batches: list[Batch]) -> None:
+        if self.aborted is not None:
+            raise self.aborted
+        late = self.deadline is not None and self.steps % 16 == 0 and time.monotonic() > self.deadline
+        if self.steps < self.step_budget and not late:
+            return
+        what = (
+            "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
+        )
+        places = [
+            f"{batch.executable.name} on rank {{}}, block {{}}, thread {{}}".format(*batch.place(int(groups[0][0])))
+            + f" runs at {batch.program.kernel.blocks[index].instructions[0].where()}"
+            for batch in batches
+            for index, groups in sorted(batch.ready.items())
+            if batch.program.kernel.blocks[index].instructions
+        ]
+        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(places[:2]) or 'no thread was ready'}")
+
+    def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
+        if self.policy == "random":
+            return self._pick_random(batches)
+        able = [number for number, batch in enumerate(batches) if batch.ready]
+        number = able[self.steps % len(able)]
+        batch = batches[number]
+        if batch.steps % OLDEST_EVERY == 0:  # its own steps: with the world's, batches that take turns could miss it
+            index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
+        else:
+            index = min(batch.ready)
+        return number, index, batch.take(index)
+
+    def _pick_random(self, batches: list[Batch]) -> tuple[int, int, Group]:
+        if self.random.random() < 0.25:
+            for batch in batches:
+                batch.wake()
+        choices = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
+        number, index = choices[int(self.random.integers(len(choices)))]
+        batch = batches[number]
+        group = batch.take(index)
+        unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
+        lane = int(group[int(self.random.integers(len(group)))])
+        low = (
+            lane // unit * unit
+            if unit != 32
+            else max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
+        )
+        chosen, rest = _cut(group, low, low + unit)
+        if rest is not None:
+            batch.ready.setdefault(index, []).append(rest)
+        return number, index, chosen
+
+
+def _done(batches: list[Batch]) -> int:
+    """How many ranks' kernels are done."""
+    return sum(not alive for batch in batches for alive in batch.rank_alive.values())
+
+
+def _cut(group: Group, low: int, high: int) -> tuple[Group, Group | None]:
+    """The lanes in [low, high), and the others."""
+    ids = ids_of(group)
+    mask = (ids >= low) & (ids < high)
+    if mask.all():
+        return group, None
+    return compact(ids[mask]), compact(ids[~mask])
+
+
+@dataclass(slots=True)
+class _Listener:
+    """Notes what one lane loads."""
+
+    space: Space
+    seen: list[tuple[Access, int]] = field(default_factory=list)
+
+    def access(self, access: Access) -> None:
+        index = int(access.addresses[0]) - self.space.base(int(np.asarray(access.viewer).reshape(-1)[0]))
+        if access.action in ("load", "atomic") and 0 <= index < len(self.space.memory):
+            raw = self.space.memory[index : index + min(access.width_bytes, 8)].tobytes()
+            self.seen.append((access, int.from_bytes(raw, "little")))
+
+
+def waiting_report(space: Space, batches: list[Batch]) -> str:
+    """Who waits for what: a line a waiting thread (the first few), with the flag's tensor and the value it holds."""
+    lines: list[str] = []
+    more = 0
+    for batch in batches:
+        sleepers = [(index, lane) for index, group, _ in batch.asleep for lane in (int(one) for one in group)]
+        chosen = _spread(batch, sleepers)
+        more += len(sleepers) - len(chosen)
+        lines += [_spinning(space, batch, index, lane) for index, lane in chosen]
+        for barrier in batch.barriers.values():
+            for following, group in barrier.waiting:
+                lines += _at_barrier(batch, barrier, following, group)
+    return "\n  ".join(lines + ([f"and {more} more threads that spin likewise"] if more else []))
+
+
+def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) -> list[str]:
+    units = barrier.units_of(group)
+    found = batch.program.steps[following - 1].exit.instruction
+    lines = []
+    for unit in np.unique(units)[:REPORTED_THREADS].tolist():
+        rank, block, thread = batch.place(barrier.first_lane(unit))
+        who = f"rank {rank}, block {block}" + (f", warp {thread // 32}" if barrier.unit == "warp" else "")
+        count = f"{int((units == unit).sum())} of {int(barrier.alive[unit])} threads"
+        lines.append(f"{who}: {count} wait at {found.where() if found else 'a barrier'}")
+    return lines
+
+
+def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most REPORTED_THREADS of them, of as many ranks as possible."""
+    by_rank: dict[int, list[tuple[int, int]]] = {}
+    for one in sorted(sleepers, key=lambda pair: pair[1]):
+        by_rank.setdefault(batch.place(one[1])[0], []).append(one)
+    each = max(1, REPORTED_THREADS // max(len(by_rank), 1))
+    return [one for group in by_rank.values() for one in group[:each]][:REPORTED_THREADS]
+
+
+def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
+    """Run one turn of the lane's spin with somebody listening, and say what it read."""
+    listener = _Listener(space)
+    batch.copies.asked = -1
+    space.observers.append(listener)
+    batch.ready = {index: [range(lane, lane + 1)]}
+    try:
+        with np.errstate(all="ignore"):
+            for _ in range(32):
+                if not batch.ready:
+                    break
+                where = min(batch.ready)
+                batch.run(where, batch.take(where))
+                if (listener.seen or batch.copies.asked >= 0) and index in batch.ready:
+                    break
+    finally:
+        space.observers.remove(listener)
+        batch.ready = {}
+    rank, block, thread = batch.place(lane)
+    text = f"rank {rank}, block {block}, thread {thread} spins"
+    if not listener.seen:  # on shared memory or through the switch, where one value would say little
+        loop = (one for step in batch.program.steps[index:] for one in step.instructions)
+        read = next(one for one in loop if reads_memory(one)).where()
+        copies = batch.copies
+        return f"{text}: {f'waits for {copies.told(copies.asked)}; ' if copies.asked >= 0 else ''}{read}"
+    access, value = listener.seen[-1]
+    address = int(access.addresses[0])
+    place = space.describe(address - space.base(rank), address)
+    return f"{text}: sees {value} at {place}; {access.instruction.where()}"

@@ -1,0 +1,257 @@
+"""The kernels of bulk copies: what their PTX contains, that they are right, and that each of their waits is missed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from kernels_launching import Launches, random_bytes
+
+from kernels.all_gather import bulk as all_gather
+from kernels.all_to_all import bulk as all_to_all
+from kernels.broadcast import bulk as broadcast
+from kernels.catalogue import collective
+from kernels.dsl import bulk
+from kernels.spec import Case, KernelSpec, refuses
+from kernels.tuning import Step, Tuning
+from memory.fabric import DeviceFault, Executable, PeerLost, Traits
+
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+Opcodes = Callable[[str], Counter[str]]
+
+MODULES = {"all_gather": all_gather, "broadcast": broadcast, "all_to_all": all_to_all}
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+PIECE_BYTES = 96 * 16
+SMALL = Tuning(
+    (
+        Step(threads=96, blocks=3, loads_in_flight=3, up_to_ranks=3, reason="pieces of 1,536 bytes, several a stage"),
+        Step(threads=96, blocks=9, loads_in_flight=3, reason="a block for each of 9 ranks"),
+    )
+)
+SPECS = {op: replace(module.spec_of(SMALL), algorithm="bulk_small") for op, module in MODULES.items()}
+LAUNCHES = 2
+SEEDS = range(6)
+
+
+def case_of(spec: KernelSpec, world_size: int, chunk_bytes: int, **changes: Any) -> Case:
+    """uint8 unless changed; chunk_bytes is what goes from one rank to another."""
+    size_bytes = chunk_bytes * (1 if spec.op == "broadcast" else world_size)
+    case = Case(spec.op, spec.algorithm, "uint8", "none", "none", size_bytes, world_size)
+    return replace(case, **changes)
+
+
+ROUNDS = {"all_gather": 12 * PIECE_BYTES, "broadcast": 36 * PIECE_BYTES, "all_to_all": 5 * PIECE_BYTES}
+"""Chunks that give each block of 3 ranks more pieces than it has stages."""
+
+
+def launches_of(compiled: Compiled, spec: KernelSpec, case: Case) -> Launches:
+    count = collective(case.op).counts(case.numel, case.world_size)[0] * case.itemsize
+    return Launches(
+        spec, case, compiled(spec, case, "sm_90a"), lambda launch, rank: random_bytes(count, launch, rank), LAUNCHES
+    )
+
+
+def wrong(launches: Launches, **options: Any) -> str:
+    """ "", or what is wrong."""
+    case, op = launches.case, collective(launches.case.op)
+    try:
+        found = launches.succeed(**options)
+    except (DeviceFault, PeerLost) as error:
+        return str(error)
+    for rank, one in enumerate(found):
+        for index, output in enumerate(one.outputs):
+            inputs = [launches.inputs(index, peer).view(torch.uint8) for peer in range(case.world_size)]
+            parts = op.outputs(inputs, rank, case.root)
+            assert parts is not None
+            if not torch.equal(output, parts[0].view(torch.uint8)):
+                return f"launch {index}: the output of rank {rank} differs"
+        if one.changed:
+            return f"rank {rank} wrote to {one.changed}"
+    return ""
+
+
+@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"])
+def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcodes, op: str, arch: str) -> None:
+    spec = MODULES[op].SPEC
+    ptx = compiled(spec, case_of(spec, 4, 1 << 20), arch).ptx
+    found = opcodes(ptx)
+    # Four stages are filled first, and then one wherever one was emptied; each piece goes to four ranks, or to one.
+    assert found[LOAD] == found["mbarrier.arrive.expect_tx.shared::cta.b64"] == 5
+    assert found[STORE] == (1 if op == "all_to_all" else 4)
+    assert found["mbarrier.init.shared::cta.b64"] == found["mbarrier.inval.shared::cta.b64"] == 4
+    for once in ("commit_group", "wait_group.read", "wait_group"):
+        assert found[f"cp.async.bulk.{once}"] == 1
+    assert ptx.count("mbarrier.try_wait.parity.shared::cta.b64") == 1
+    shared = re.findall(r"\.shared \.align (\d+) \.b8 \S+\[(\d+)\];", ptx)
+    assert sorted(shared) == [("128", str(4 * 8192)), ("8", "32")]
+    assert ".extern" not in ptx
+    # Ordinary accesses of others come before, through the fence; what is signalled has been waited for.
+    order = ["ld.acquire.sys.global.u32", "fence.proxy.async;", LOAD, STORE, "cp.async.bulk.wait_group 0;"]
+    assert [ptx.index(one) for one in order] == sorted(ptx.index(one) for one in order)
+    assert ptx.index("cp.async.bulk.wait_group 0;") < ptx.rindex("bar.sync") < ptx.rindex("st.release.sys.global.u32")
+
+
+SHAPES = (0, 16, 2 * PIECE_BYTES + 16, 7 * PIECE_BYTES + 80)
+
+
+@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("world_size", [1, 2, 3, 9, 17])
+def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
+    """Few peers, more than registers hold, more than there are groups of blocks; a piece, and rounds of all stages."""
+    spec = SPECS[op]
+    for number, chunk_bytes in enumerate(SHAPES if world_size < 9 else SHAPES[2:] if world_size < 17 else SHAPES[2:3]):
+        case = case_of(spec, world_size, chunk_bytes, root=world_size - 1 if op == "broadcast" else 0)
+        assert spec.launch(case).grid >= 1
+        options = {"schedule": "random", "seed": number} if number % 2 else {}
+        assert wrong(launches_of(compiled, spec, case), **options) == ""
+
+
+@pytest.mark.parametrize("op", ["all_gather", "broadcast"])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, world_size: int) -> None:
+    for root in range(world_size if op == "broadcast" else 1):
+        case = case_of(SPECS[op], world_size, 3 * PIECE_BYTES + 16, placement="in_place", root=root)
+        for options in ({}, {"schedule": "random", "seed": root}):
+            assert wrong(launches_of(compiled, SPECS[op], case), **options) == ""
+
+
+@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize(("dtype", "offset"), [("uint8", 1), ("bfloat16", 5), ("float64", 1)])
+def test_elements_around_the_boundaries_are_copied_one_by_one(
+    compiled: Compiled, op: str, dtype: str, offset: int
+) -> None:
+    case = case_of(SPECS[op], 3, 2 * PIECE_BYTES + 32, dtype=dtype, offset=offset)
+    assert wrong(launches_of(compiled, SPECS[op], case)) == ""
+    small = case_of(SPECS[op], 3, 16, dtype=dtype, offset=offset)
+    assert wrong(launches_of(compiled, SPECS[op], small)) == ""
+
+
+def test_a_broadcast_has_any_size(compiled: Compiled) -> None:
+    for size_bytes in (1, 15, 17, PIECE_BYTES * 4 + 7):
+        case = case_of(SPECS["broadcast"], 3, size_bytes, root=1)
+        assert wrong(launches_of(compiled, SPECS["broadcast"], case)) == ""
+
+
+def _nothing(*arguments: Any, **names: Any) -> None:
+    return None
+
+
+def _without(name: str, instead: Callable[..., Any] = _nothing) -> Callable[[Any], None]:
+    """The kernel with one of kernels.dsl.bulk's functions left out while it is traced."""
+
+    def sabotage(kernel: Any) -> None:
+        body = kernel.body
+
+        def broken(frame: Any) -> None:
+            with mock.patch.object(bulk, name, instead):
+                body(frame)
+
+        kernel.body = broken
+
+    return sabotage
+
+
+def _no_exit_barrier(kernel: Any) -> None:
+    kernel.exit_barrier = False
+
+
+def _no_entry_barrier(kernel: Any) -> None:
+    kernel.entry_barrier = False
+
+
+SABOTAGE: dict[str, Callable[[Any], None]] = {
+    "loads_not_awaited": _without("await_loaded"),
+    "stages_not_awaited": _without("await_read"),
+    "stores_not_awaited": _without("await_written"),
+    "stores_only_read": _without("await_written", bulk.await_read),
+    "no_entry_barrier": _no_entry_barrier,
+    "no_exit_barrier": _no_exit_barrier,
+}
+
+
+def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
+    def build(case: Case) -> Any:
+        kernel = spec.build(case)
+        SABOTAGE[defect](kernel)
+        return kernel
+
+    return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, sources=(*spec.sources, __file__))
+
+
+@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("defect", SABOTAGE)
+def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
+    right, broken = SPECS[op], sabotaged(SPECS[op], defect)
+    case = case_of(right, 3, ROUNDS[op])
+    launches = launches_of(compiled, right, case)
+    twisted = launches_of(compiled, broken, replace(case, algorithm=broken.algorithm))
+    twisted.count = 3
+    assert launches.executables != twisted.executables
+    assert any(wrong(replace(twisted, found={}, errors={}), schedule="random", seed=seed) for seed in range(24))
+
+
+@pytest.mark.parametrize("op", MODULES)
+def test_the_right_kernel_is_never_accused(compiled: Compiled, op: str) -> None:
+    case = case_of(SPECS[op], 3, ROUNDS[op])
+    launches = launches_of(compiled, SPECS[op], case)
+    assert [wrong(replace(launches, found={}, errors={}), schedule="random", seed=seed) for seed in SEEDS] == [
+        ""
+    ] * len(SEEDS)
+
+
+def test_a_chunk_is_loaded_once_and_stored_to_each_rank(compiled: Compiled) -> None:
+    chunk, n = 40 * PIECE_BYTES, 3
+    for op, loaded, own in (("all_gather", 1, 1), ("all_to_all", n, 1)):
+        launches = launches_of(compiled, SPECS[op], case_of(SPECS[op], n, chunk))
+        accesses = launches.run().counters()["accesses"]
+        payload = {kind: count["bytes"] // LAUNCHES for kind, count in accesses.items()}
+        assert payload["peer_write"] == n * (n - 1) * chunk
+        assert n * own * chunk <= payload["own_write"] < n * own * chunk + 2000
+        assert n * loaded * chunk <= payload["own_read"] < n * loaded * chunk + 60_000
+        assert payload["peer_read"] == 0
+
+
+def test_a_broadcast_takes_the_roots_buffer_off_it_once(compiled: Compiled) -> None:
+    size, n = 6 * PIECE_BYTES, 3
+    case = case_of(SPECS["broadcast"], n, size, root=1)
+    counters = launches_of(compiled, SPECS["broadcast"], case).run().counters()
+    links = {link: count // LAUNCHES for link, count in counters["links"].items()}
+    assert 0 <= links["0->1"] - 2 * size // n < 1000  # loads its slice from the root, stores it to it
+    assert size // n <= links["1->0"] < size // n + 1000
+    assert counters["accesses"]["peer_read"]["bytes"] == LAUNCHES * 2 * size // n
+
+
+@pytest.mark.parametrize("op", MODULES)
+def test_chunks_that_begin_between_boundaries_are_refused(op: str) -> None:
+    spec = MODULES[op].SPEC
+    traits = Traits("simulator", "sm_90a", 4, 1 << 30, True)
+    for chunk_bytes, world_size in ((24, 4), (15, 4), (24, 1)):
+        case = case_of(spec, world_size, chunk_bytes)
+        reason = refuses(spec, collective(op), case, replace(traits, world_size=world_size))
+        if op == "broadcast" or world_size == 1:
+            assert reason is None
+        else:
+            assert reason == (
+                f"{op}/bulk copies 16 bytes at a time, and chunks of {chunk_bytes} bytes don't begin at 16-byte "
+                f"boundaries: give a size that is a multiple of 64 bytes, or take {op}/push"
+            )
+    assert refuses(spec, collective(op), case_of(spec, 4, 48, offset=3), traits) is None
+    assert refuses(spec, collective(op), case_of(spec, 4, 0), traits) is None
+
+
+@pytest.mark.parametrize(("threads", "stages"), [(1024, 3), (512, 6), (96, 1)])
+def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(
+    compiled: Compiled, threads: int, stages: int
+) -> None:
+    tuning = Tuning((Step(threads=threads, blocks=2, loads_in_flight=stages, reason="too much, or too little"),))
+    spec = all_gather.spec_of(tuning)
+    with pytest.raises(RuntimeError, match=rf"{stages} stages of {threads * 16} bytes: bulk copies take 2 or more"):
+        compiled(spec, case_of(spec, 2, 4096), "sm_90a")

@@ -1,0 +1,184 @@
+"""Waits for other ranks at work: launches that follow each other, epochs that wrap, and ranks that never come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from kernels_launching import Launches, as_int32
+from kernels_sabotaged import KERNELS, POLLED, barriers_of
+
+from kernels.all_reduce import one_shot, two_shot
+from kernels.dsl.status import STATUS_WORDS, describe
+from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
+from memory.fabric import Deadlock, Executable
+
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+FitCase = Callable[..., Case]
+
+BY_NAME = {spec.name: spec for spec in KERNELS}
+WAITING = [
+    *(name for name in BY_NAME if name.startswith("all_reduce/")),
+    *("reduce_scatter/push", "all_gather/push", "broadcast/multimem", "barrier/peers", "barrier/multimem"),
+]
+"""A kernel for each way to wait; the others of the catalogue wait as some of these do."""
+
+RANKS = 3
+LAUNCHES = 3
+PATIENCE_NS = 3_000_000
+
+
+def last_epoch(spec: KernelSpec, launches: int, epoch: int = 0) -> int:
+    """After so many launches: a kernel that polls its inbox takes one number, others one a barrier."""
+    return as_int32(epoch + launches * (len(barriers_of(spec)) or 1))
+
+
+@pytest.fixture
+def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
+    """launches(name, ..): on all ranks, that kernel."""
+
+    def make(name: str, size_bytes: int = 4_656, **values: Any) -> Launches:
+        spec = BY_NAME[name]
+        case = fit_case(spec, world_size=RANKS, size_bytes=4 if spec.op == "barrier" else size_bytes)
+        return Launches(spec, case, [compiled(spec, case, "sm_90a")] * RANKS, **values)
+
+    return make
+
+
+def epochs(work: Launches, rank: int) -> list[int]:
+    """Of the blocks that ran, the distinct ones."""
+    grid = work.spec.launch(work.case).grid
+    found: list[int] = work.found[rank].workspaces["epochs"][:grid].unique().tolist()
+    return found
+
+
+def status(work: Launches, rank: int) -> list[int]:
+    found: list[int] = work.found[rank].workspaces["status"].tolist()
+    return found
+
+
+@pytest.mark.parametrize(("epoch", "patience"), [(0, 1 << 40), ((1 << 31) - 4, 0), (-3, 1 << 40)])
+@pytest.mark.parametrize("name", WAITING)
+def test_epochs_go_on_over_launches_and_over_the_wrap(
+    launches: Callable[..., Launches], name: str, patience: int, epoch: int
+) -> None:
+    work = launches(name, epoch=epoch, patience=patience, count=LAUNCHES)
+    work.run()
+    assert work.errors == {}
+    assert work.seen() == "right"
+    for rank in range(RANKS):
+        assert epochs(work, rank) == [last_epoch(work.spec, LAUNCHES, epoch)]
+        assert status(work, rank) == [0] * STATUS_WORDS
+
+
+def missing_text(spec: KernelSpec, barrier: str, peer: str, expected: int, seen: int) -> str:
+    """What a report says of a rank that is missed at a barrier."""
+    if spec.needs_multicast:
+        arrivals = RANKS * expected
+        return f"{barrier} barrier: waited [3-5] ms for all ranks: expected {arrivals} arrivals, saw {arrivals - 1}"
+    return f"{barrier} barrier: waited [3-5] ms for rank {peer}: expected epoch {expected}, saw {seen}"
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 5}], ids=["fair", "random"])
+@pytest.mark.parametrize("name", WAITING)
+def test_a_rank_that_never_comes_is_reported_by_all_others(
+    launches: Callable[..., Launches], name: str, options: dict[str, Any]
+) -> None:
+    work = launches(name, patience=PATIENCE_NS, fill=True)
+    work.executables[2] = None  # type: ignore[index]
+    work.run(**options)
+    assert work.errors == {}
+    spec = work.spec
+    if spec.name in POLLED:
+        # In two halves a rank may miss another's result first, which lacks the missing rank's data.
+        what, whom = ("(data|result)", "[012]") if "two_shot" in name else ("data", "2")
+        text = f"{what} of a peer: waited [3-5] ms for rank {whom}: epoch 1, nothing at byte [0-9]+"
+    else:
+        text = missing_text(spec, barriers_of(spec)[0], "2", 1, 0)
+    texts = [describe(status(work, rank)) for rank in range(2)]
+    wanted = [f"rank {rank}, block [0-9]+: {text}" for rank in range(2)]
+    matching = [bool(re.fullmatch(pattern, text)) for pattern, text in zip(wanted, texts, strict=True)]
+    # Who gave up goes on to arrive at its exit, and counters can't tell that from the entry of the missing rank.
+    assert all(matching) or (spec.needs_multicast and any(matching) and all(texts)), texts
+    assert [epochs(work, rank) for rank in range(2)] == [[last_epoch(spec, 1)]] * 2
+    assert describe(status(work, 2)) == ""
+
+
+@pytest.mark.parametrize("name", [name for name in WAITING if not name.startswith("barrier/")])
+def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
+    launches: Callable[..., Launches], compiled: Compiled, sabotaged: dict[str, KernelSpec], name: str
+) -> None:
+    """Of kernels that poll their inbox: no all-clear, which ranks wait for at their exit."""
+    work = launches(name, patience=PATIENCE_NS, fill=True)
+    spec = work.spec
+    silent = sabotaged[f"{name}_no_all_clear" if name in POLLED else f"{name}_no_exit_barrier"]
+    work.executables[1] = compiled(silent, work.case, "sm_90a")  # type: ignore[index]
+    work.run()
+    assert work.errors == {}
+    last = last_epoch(spec, 1)
+    for rank in (0, 2):
+        text = describe(status(work, rank))
+        wanted = f"rank {rank}, block [0-9]+: {missing_text(spec, 'exit', '1', last, last - 1)}"
+        assert re.fullmatch(wanted, text), text
+        assert work.is_right(rank, 0)
+    assert describe(status(work, 1)) == ""
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., Launches], name: str) -> None:
+    steps, reports = [], []
+    for count in (1, 5):
+        work = launches(name, 1_536, patience=6_000_000, count=count, fill=True)
+        work.executables[2] = None  # type: ignore[index]
+        steps.append(work.run().counters()["steps"])
+        reports.append([status(work, rank) for rank in range(2)])
+        assert epochs(work, 0) == [last_epoch(work.spec, count)]
+    assert steps[1] - steps[0] < steps[0] / 2  # four more launches with all their waits
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
+    launches: Callable[..., Launches], name: str
+) -> None:
+    work = launches(name)
+    work.executables[2] = None  # type: ignore[index]
+    work.run()
+    assert isinstance(work.errors[0], Deadlock)
+    file, tensor = ("inbox.py", "inbox|contributions|results") if name in POLLED else ("signals.py", "signals")
+    assert f"kernels/{file}" in str(work.errors[0])
+    wanted = rf"rank 0, block \d, thread \d+ spins: sees .* at .*tensor '({tensor})'"
+    assert re.search(wanted, str(work.errors[0])), work.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("step", "options"),
+    [
+        (Step(128, 132, 16, "many small blocks"), {}),
+        (Step(1024, 132, 8, "the largest grid"), {}),
+        (Step(1024, 3, 4, "few large blocks"), {"peer_loads": "no_allocate"}),
+        (Step(96, 5, 32, "the smallest blocks"), {"peer_loads": "relaxed", "entry_signal": "relaxed"}),
+    ],
+    ids=lambda one: one.reason if isinstance(one, Step) else "-".join(one.values()),
+)
+@pytest.mark.parametrize("module", [one_shot, two_shot], ids=["one_shot", "two_shot"])
+def test_any_grid_and_block_gives_the_sum(
+    case_of: Callable[..., Case], compiled: Compiled, module: Any, step: Step, options: dict[str, str]
+) -> None:
+    spec = module.spec_of(Tuning((step,), tuple(options.items())))
+    vectors = step.threads * step.blocks * (RANKS if module is two_shot else 1)
+    case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * vectors + 16 * 77 + 6)
+    assert spec.launch(case).grid == step.blocks
+    ones = torch.ones(case.numel, dtype=torch.bfloat16)
+    work = Launches(spec, case, compiled(spec, case, "sm_90a"), lambda launch, rank: ones * (launch + rank), count=2)
+    work.succeed()
+    for rank in range(RANKS):
+        sums = [output.view(torch.bfloat16).unique().tolist() for output in work.found[rank].outputs]
+        assert sums == [[0 + 1 + 2], [1 + 2 + 3]]
+        assert work.found[rank].changed == ()
+        assert epochs(work, rank) == [4]
+        assert status(work, rank) == [0] * STATUS_WORDS

@@ -1,0 +1,242 @@
+"""The matrix of what there is: asked of specs, exact in JSON, short in tables, and the same in the README."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels import __main__ as command
+from kernels.catalogue import OPS, SPECS, collective, find
+from kernels.compile import source_digest
+from kernels.matrix.matrix import LEGEND, Row, cells, dtypes_text, exceptions, ranges, rows
+from kernels.matrix.proofs import PLACE, Proof, Tally, proofs
+from kernels.matrix.sheets import json_text, markdown, text
+from kernels.multimem import FLOAT8_ARCHS, refuses_multimem
+from kernels.numeric.dtypes import ALL, ARITHMETIC, FLOATS, INTEGERS, refuses_types
+from kernels.spec import Case, KernelSpec, refuses
+from memory.fabric import Traits
+
+ONE_SHOT = find("all_reduce/one_shot")
+
+MULTIMEM = dataclasses.replace(
+    ONE_SHOT, algorithm="switched", needs_multicast=True, refusal=refuses_multimem, placements=("in_place",)
+)
+"""A kernel that takes what multimem has."""
+
+PROOFS = (
+    Proof("simulator", "2026-11-21", "0123456789abcdef", {ONE_SHOT.name: Tally(12, 3, (1, 2, 3, 8), "older")}),
+    Proof("4 x A", "2026-11-22", "0123456789abcdef", {ONE_SHOT.name: Tally(7, 0, (2, 4), source_digest(ONE_SHOT))}),
+    Proof("2 x B", "2026-11-22", "0123456789abcdef", {ONE_SHOT.name: Tally(5, 0, (2,), "older")}),
+)
+
+
+def shown(spec: KernelSpec, *proven: Proof) -> dict[str, str]:
+    return cells(Row(spec, proven), lambda words: f"[{words}]")
+
+
+def test_every_kernel_of_the_catalogue_has_a_row() -> None:
+    assert [row.spec.name for row in rows(())] == [spec.name for spec in SPECS]
+    assert {row.spec.op for row in rows((), "all_gather")} <= {"all_gather"}
+
+
+@pytest.mark.parametrize("row", rows(()), ids=lambda row: row.spec.name)
+def test_a_row_says_just_what_is_not_refused(row: Row) -> None:
+    """Every combination, put to refuses() again with sizes of its own, is in the row or refused."""
+    spec = row.spec
+    for arch in ("sm_90a", "sm_100a"):
+        for dtype in ALL:
+            for accumulator in ("native", "float16", "float32", "none"):
+                for reduction in ("sum", "avg", "min", "xor", "none"):
+                    cell = (dtype, accumulator, reduction)
+                    sizes = [1024 * 1024 * 2, 8 * 8, 8, 4]
+                    case = Case(spec.op, spec.algorithm, *cell, 0, 2, spec.placements[-1])
+                    traits = Traits("some", arch, 2, 1 << 40, True)
+                    taken = any(
+                        refuses(spec, collective(spec.op), dataclasses.replace(case, size_bytes=size), traits) is None
+                        for size in sizes
+                    )
+                    assert taken == (arch in row.taken.get(cell, ())), cell
+
+
+def test_a_kernel_for_everything_has_short_cells() -> None:
+    assert shown(ONE_SHOT) == {
+        "algorithm": "one_shot",
+        "dtypes": "floats, integers",
+        "accumulators": "native, float16, float32",
+        "reductions": "all 7",
+        "placement": "out of place",
+        "needs": "-",
+        "ranks": "1-72",
+        "simulator": "not yet",
+        "GPU": "not yet",
+    }
+
+
+def test_what_a_kernel_has_not_of_its_types_is_said_exactly() -> None:
+    found = shown(MULTIMEM)
+    assert (found["dtypes"], found["reductions"]) == ("floats, integers", "all 7")
+    archs = ", ".join(arch for arch in MULTIMEM.archs if arch in FLOAT8_ARCHS)
+    assert found["needs"] == (
+        f"multicast, [float64, float32: no min, max; fp8: no accumulator float32; fp8: only {archs}]"
+    )
+    assert found["placement"] == "in place"
+
+
+def test_the_exceptions_are_all_that_is_missing() -> None:
+    row = Row(MULTIMEM, ())
+    every = {
+        (dtype, accumulator, reduction)
+        for dtype in ARITHMETIC
+        for accumulator in ("native", "float16", "float32")
+        for reduction in ("sum", "min", "max", "and", "or", "xor", "avg")
+        if refuses_types(dtype, accumulator, reduction) is None
+    }
+    assert set(row.taken) | set(row.missing()) == every
+    assert set(row.taken) & set(row.missing()) == set()
+    assert {cell[0] for cell in row.missing()} == {"float64", "float32", "float8_e4m3fn", "float8_e5m2"}
+    assert exceptions(Row(ONE_SHOT, ())) == ""
+
+
+def test_limits_of_size_ranks_and_alignment_are_shown() -> None:
+    def picky(case: Case, arch: str) -> str | None:
+        return "no" if case.offset or case.world_size in (3, 5) else None
+
+    small = dataclasses.replace(ONE_SHOT, max_size_bytes=65536, max_world_size=8, refusal=picky)
+    found = shown(dataclasses.replace(small, placements=("out_of_place", "in_place")))
+    assert found["needs"] == "16-byte alignment, at most 64 KiB"
+    assert (found["ranks"], found["placement"]) == ("1-2, 4, 6-8", "either")
+
+
+def test_where_it_is_proven_and_whether_its_sources_changed_since() -> None:
+    found = shown(ONE_SHOT, *PROOFS)
+    assert found["simulator"] == "12 on 1-3, 8 ranks*"
+    assert found["GPU"] == "4 x A: 7 on 2, 4 ranks; 2 x B: 5 on 2 ranks*"
+    assert shown(MULTIMEM, *PROOFS)["simulator"] == "not yet"
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "words"),
+    [
+        (ALL, "all 11"),
+        (ARITHMETIC, "floats, integers"),
+        (FLOATS, "floats"),
+        ((*INTEGERS, "uint8"), "integers, uint8"),
+        (("float8_e5m2", "float32", "float8_e4m3fn"), "fp8, float32"),
+        (("float16", "bfloat16", "int32"), "float16, bfloat16, int32"),
+        (("uint32",), "uint32"),
+    ],
+)
+def test_sets_of_types_in_few_words(dtypes: tuple[str, ...], words: str) -> None:
+    assert dtypes_text(dtypes) == words
+    for word in words.split(", "):
+        assert word in LEGEND[0], "the legend explains it"
+
+
+def test_ranges_of_numbers() -> None:
+    assert ranges((1, 2, 3, 4, 8, 16, 17)) == "1-4, 8, 16-17"
+    assert ranges(()) == ""
+
+
+def test_the_table_has_columns_notes_and_legend() -> None:
+    found = (Row(ONE_SHOT, PROOFS), Row(MULTIMEM, PROOFS), Row(MULTIMEM, PROOFS))
+    lines = text(found, PROOFS).splitlines()
+    starts = [lines[0].index(word) for word in ("dtypes", "needs", "GPU")]
+    assert lines[1] == f"all_reduce: {collective('all_reduce').summary}"
+    assert [lines[2][start - 1 : start + 1].strip() != "" for start in starts] == [True] * 3
+    assert "multicast, [1]" in lines[3]
+    assert "multicast, [1]" in lines[4]
+    assert sum(line.startswith("[") for line in lines) == 1
+    assert set(LEGEND) <= set(lines)
+    assert "proven: 4 x A, 2026-11-22, commit 0123456789ab" in lines
+
+
+def test_markdown_is_one_table_and_a_list() -> None:
+    lines = markdown((Row(ONE_SHOT, PROOFS), Row(MULTIMEM, ())), PROOFS).splitlines()
+    assert {line.count("|") for line in lines[:4]} == {11}
+    assert lines[1] == f"|{' --- |' * 10}"
+    assert [line.split(" | ")[:2] for line in lines[2:4]] == [["| all_reduce", "one_shot"], ["| ", "switched"]]
+    assert "ranks\\*" in lines[2]
+    assert lines[4] == ""
+    assert all(line.startswith("- ") for line in lines[5:])
+
+
+def test_json_has_every_combination() -> None:
+    (found,) = json.loads(json_text((Row(MULTIMEM, ()),)))
+    assert len(found["takes"]) == 58, "tests/kernels/test_multimem.py counts the same"
+    assert {"dtype": "float64", "accumulator": "native", "reduction": "sum", "archs": list(MULTIMEM.archs)} in found[
+        "takes"
+    ]
+    assert found["world_sizes"] == list(range(1, 73))
+    (one,) = json.loads(json_text((Row(ONE_SHOT, PROOFS),)))
+    assert [(entry["machine"], entry["before_a_change"]) for entry in one["proven"]] == [
+        ("simulator", True),
+        ("4 x A", False),
+        ("2 x B", True),
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "json"])
+def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--format", form]) == 0
+    printed = capsys.readouterr().out
+    found, proven = rows(proofs()), proofs()
+    assert printed == {"table": text, "markdown": markdown}.get(form, lambda rows, _: json_text(rows))(found, proven)
+    assert command.main(["--format", form, "--op", OPS[0]]) == 0
+    assert len(capsys.readouterr().out) < len(printed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--op", "allreduce"], "unknown op 'allreduce': did you mean all_reduce"),
+        (["--format", "yaml"], "invalid choice: 'yaml'"),
+        (["more"], "unrecognized arguments: more"),
+        (["--readme", "--op", "barrier"], "--readme takes the whole matrix"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("symlab: error: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_the_readme_has_the_matrix_as_it_is_now() -> None:
+    readme = command.README.read_text(encoding="utf-8")
+    assert readme == command.included(readme), "python -m kernels --readme"
+    assert "| all_reduce | one_shot |" in readme
+
+
+def test_a_readme_that_is_not_up_to_date_is_put_right(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = tmp_path / "README.md"
+    monkeypatch.setattr(command, "README", readme)
+    readme.write_text("before\n<!-- matrix -->\nold\n<!-- end -->\nafter\n")
+    assert command.main(["--readme"]) == 0
+    lines = readme.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert "old" not in lines
+    assert any("| one_shot |" in line for line in lines)
+    readme.write_text("no place\n")
+    assert command.main(["--readme"]) == 2
+    assert "no place for the matrix" in capsys.readouterr().err
+
+
+def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:
+    code = (
+        "import sys; from kernels.__main__ import main; main([]); "
+        "print(*sorted({'torch', 'cutlass', 'numpy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    root = PLACE.parent.parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []

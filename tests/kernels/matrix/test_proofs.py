@@ -1,0 +1,66 @@
+"""The files that say where kernels are proven: read, written, refused when they are something else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import SPECS
+from kernels.matrix.proofs import Proof, Tally, proofs, read, written
+
+PROOF = Proof("4 x NVIDIA H200", "2026-11-21", "abc", {"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest")})
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    (tmp_path / "h200.json").write_text(written(PROOF))
+    (tmp_path / "simulator.json").write_text(written(Proof("simulator", "2026-11-21", "abc", {})))
+    found = proofs(tmp_path)
+    assert found[1] == PROOF
+    assert [proof.simulated for proof in found] == [True, False], "the simulator comes first"
+    assert json.loads(written(PROOF))["specs"]["all_reduce/one_shot"] == {
+        "passed": 5,
+        "refused": 1,
+        "world_sizes": [2, 4],
+        "sources": "digest",
+    }
+
+
+def test_without_files_nothing_is_proven(tmp_path: Path) -> None:
+    assert proofs(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"machine": ""},
+        {"date": 5},
+        {"specs": []},
+        {"specs": {"all_reduce/one_shot": {"passed": -1, "refused": 0, "world_sizes": [2], "sources": "x"}}},
+        {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": ["2"], "sources": "x"}}},
+        {"specs": {"all_reduce/one_shot": {"passed": 1}}},
+    ],
+)
+def test_another_files_content_is_refused_by_name(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({**json.loads(written(PROOF)), **change}))
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        read(path)
+
+
+def test_what_is_no_json_or_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    with pytest.raises(ValueError, match=r"odd.json: can't be read"):
+        read(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"odd.json: not what"):
+        read(path)
+
+
+def test_the_committed_files_name_kernels_that_there_are() -> None:
+    known = {spec.name for spec in SPECS}
+    for proof in proofs():
+        assert set(proof.specs) <= known
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", proof.date)

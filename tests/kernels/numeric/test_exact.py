@@ -1,0 +1,99 @@
+"""Exact sums and averages against fractions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+from kernels.numeric import exact
+from kernels.numeric.exact import exact_average, exact_sum
+from kernels.numeric.formats import FORMATS, is_nan, to_float64
+from tests.kernels.numeric.rounding_model import rounded
+from tests.kernels.numeric.test_formats import random_bits
+
+DTYPES = list(FORMATS)
+
+
+def finite_bits(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+    """Random patterns, zero for those that are no finite number."""
+    values = random_bits(dtype, count, seed)
+    bits = values.view(FORMATS[dtype].bits)
+    return torch.where(is_nan(values) | to_float64(values).isinf(), 0, bits).view(dtype)
+
+
+def rows_of(parts: list[torch.Tensor]) -> list[list[float]]:
+    return torch.stack([to_float64(part) for part in parts], dim=1).tolist()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_exact_sum_against_fractions(dtype: torch.dtype, seed: int) -> None:
+    parts = [finite_bits(dtype, 500, 10 * seed + number) for number in range(6)]
+    total = exact_sum(parts)
+    exact_sums = [sum(map(Fraction, row)) for row in rows_of(parts)]
+    values = [rounded(Fraction(one), "float64") for one in exact_sums]
+    assert total.value.tolist() == values
+    sizes = [rounded(Fraction(sum(abs(Fraction(one)) for one in row)), "float64") for row in rows_of(parts)]
+    assert total.magnitude.tolist() == pytest.approx(sizes, rel=1e-14)
+    if total.residue is not None:
+        pairs = zip(exact_sums, values, strict=True)
+        left = [float(one - Fraction(value)) if math.isfinite(value) else 0 for one, value in pairs]
+        assert total.residue.tolist() == pytest.approx(left, rel=1e-15)
+    assert (total.residue is None) == (dtype.itemsize < 2 or dtype is torch.float16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [2, 3, 7, 8, 72])
+def test_exact_average_against_fractions(dtype: torch.dtype, count: int) -> None:
+    parts = [finite_bits(dtype, 200, 100 + number) for number in range(count)]
+    parts[0][:40] = parts[1][:40]  # of one size, too
+    found = exact_average(parts, exact_sum(parts)).tolist()
+    expected = [rounded(Fraction(sum(map(Fraction, row))) / count, "float64") for row in rows_of(parts)]
+    assert found == expected
+
+
+def test_the_average_of_numbers_whose_sum_overflows() -> None:
+    largest = FORMATS[torch.float64].largest
+    parts = [torch.tensor([largest, largest, -largest], dtype=torch.float64) for _ in range(3)]
+    parts[2][1] = -largest
+    total = exact_sum(parts)
+    assert total.value.tolist() == [math.inf, largest, -math.inf]
+    assert exact_average(parts, total).tolist() == [largest, largest / 3, -largest]
+
+
+def test_most_float64_sums_need_no_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randn(20_000, generator=generator, dtype=torch.float64) for _ in range(8)]
+    counted: list[int] = []
+
+    def by_fractions(rest: list[torch.Tensor], divisor: int) -> tuple[torch.Tensor, torch.Tensor]:
+        counted.append(len(rest[0]))
+        return original(rest, divisor)
+
+    original = exact._by_fractions
+    monkeypatch.setattr(exact, "_by_fractions", by_fractions)
+    value = exact_sum(parts).value
+    assert value.tolist() == [math.fsum(row) for row in rows_of(parts)]
+    assert sum(counted) < 200
+    assert not torch.equal(value, sum(parts[1:], parts[0])), "plain additions would do, and the test says nothing"
+
+
+def test_exact_sum_where_float64_is_not_exact() -> None:
+    parts = [torch.tensor([value, 1.0]) for value in (1e30, 1.0, -1e30, 2.0**-50)]
+    assert exact_sum(parts).value.tolist() == [1.0 + 2.0**-50, 4.0]
+    wide = [torch.tensor([value], dtype=torch.float64) for value in (1e300, 1.0, -1e300, 1e-300, -1.0, 1e-310)]
+    assert exact_sum(wide).value.tolist() == [1e-300 + 1e-310]
+    special = [torch.tensor([math.inf, math.inf, math.nan]), torch.tensor([1e-30, -math.inf, 1.0])]
+    values = exact_sum([*special, torch.tensor([1e30, 1.0, 1.0])]).value
+    assert values[0] == math.inf
+    assert bool(values[1:].isnan().all())
+
+
+def test_sums_of_nothing() -> None:
+    for dtype in DTYPES:
+        parts = [torch.empty(0).to(dtype)] * 3
+        total = exact_sum(parts)
+        assert total.value.shape == exact_average(parts, total).shape == (0,)

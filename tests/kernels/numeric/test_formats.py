@@ -1,0 +1,210 @@
+"""Formats, roundings and distances against torch, numpy, ml_dtypes and the definitions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from kernels.numeric.formats import (
+    FLOAT8,
+    FORMATS,
+    INT64_MAX,
+    bits_of,
+    is_nan,
+    nan_distance,
+    narrow,
+    round_to,
+    same_bits,
+    to_float64,
+    ulp_distance,
+    widen,
+)
+from tests.kernels.numeric.rounding_model import SHAPES, rounded
+
+DTYPES = list(FORMATS)
+SHORT = [dtype for dtype in DTYPES if dtype.itemsize <= 2]
+SIXTEEN = [torch.float16, torch.bfloat16]
+INTEGERS = [torch.int32, torch.int64, torch.uint32, torch.uint64, torch.uint8]
+NUMPY: dict[torch.dtype, Any] = {
+    torch.float64: np.float64,
+    torch.float32: np.float32,
+    torch.float16: np.float16,
+    torch.bfloat16: ml_dtypes.bfloat16,
+    torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
+    torch.float8_e5m2: ml_dtypes.float8_e5m2,
+}
+
+
+def from_numpy(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(value).view(f"i{dtype.itemsize}")).view(dtype)
+
+
+def random_bits(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+    """Numbers of every exponent, subnormals, zeros, infinities and NaN among them."""
+    generator = np.random.default_rng(seed)
+    return torch.from_numpy(np.frombuffer(generator.bytes(count * dtype.itemsize), np.uint8).copy()).view(dtype)
+
+
+def all_values(dtype: torch.dtype) -> torch.Tensor:
+    half = 1 << (8 * dtype.itemsize - 1)
+    return torch.arange(-half, half, dtype=torch.int32).to(FORMATS[dtype].bits).view(dtype)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_formats_agree_with_torch(dtype: torch.dtype) -> None:
+    form, info = FORMATS[dtype], torch.finfo(dtype)
+    assert form.largest == info.max == float(SHAPES[name_of(dtype)].largest)
+    assert form.smallest_normal == info.tiny
+    assert form.unit_roundoff == info.eps / 2
+
+    def number(bits: int) -> float:
+        return float(to_float64(torch.tensor([bits], dtype=torch.int64).to(form.bits).view(dtype)))
+
+    assert form.smallest_subnormal == number(1)
+    assert form.largest == number(form.largest_bits)
+    after = number(form.infinity_bits)
+    assert after == math.inf if form.has_infinity else math.isnan(after)
+    step = form.largest - number(form.largest_bits - 1)
+    assert form.overflow == form.largest + step
+
+
+def test_the_limits_of_float8_are_the_documented_ones() -> None:
+    assert [FORMATS[dtype].largest for dtype in FLOAT8] == [448.0, 57344.0]
+    assert [FORMATS[dtype].has_infinity for dtype in FLOAT8] == [False, True]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_is_nan_and_to_float64(dtype: torch.dtype) -> None:
+    values = all_values(dtype) if dtype.itemsize < 4 else random_bits(dtype, 100_000, 1)
+    with np.errstate(all="ignore"):
+        expected = values.view(FORMATS[dtype].bits).numpy().view(NUMPY[dtype]).astype(np.float64)
+    assert is_nan(values).tolist() == np.isnan(expected).tolist()
+    assert np.array_equal(to_float64(values).numpy(), expected, equal_nan=True)
+    assert np.array_equal(widen(values).to(torch.float64).numpy(), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_as_float64(dtype: torch.dtype) -> None:
+    values = random_bits(dtype, 1000, 2)
+    numbers = values.view(torch.uint8).numpy().view(name_of(dtype)).tolist()
+    assert to_float64(values).tolist() == [float(number) for number in numbers]
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_narrow_agrees_with_an_independent_library(dtype: torch.dtype) -> None:
+    wide = random_bits(torch.float32, 400_000, 1)
+    line = to_float64(all_values(dtype))
+    finite = line[line.isfinite()].sort().values
+    ties = ((finite[1:] + finite[:-1]) / 2).to(torch.float32)
+    near = torch.cat([ties, torch.nextafter(ties, torch.full_like(ties, math.inf)), torch.nextafter(ties, -ties)])
+    wide = torch.cat([wide, finite.to(torch.float32), near, torch.tensor([65519.99, 65520.0, -65520.0, 3.4e38])])
+    largest = FORMATS[dtype].largest
+    with np.errstate(all="ignore"):
+        numbers = wide.numpy()
+        if dtype in FLOAT8:
+            numbers = np.where(np.isnan(numbers), numbers, np.clip(numbers, -largest, largest))
+        expected = from_numpy(numbers.astype(NUMPY[dtype]), dtype)
+    assert bool(same_bits(narrow(wide, dtype), expected).all())
+    assert bool(same_bits(narrow(wide.to(torch.float64), dtype), expected).all())
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_float8_saturates(dtype: torch.dtype, wide: torch.dtype) -> None:
+    largest = FORMATS[dtype].largest
+    values = [largest, largest * 1.01, largest * 1.06, largest * 1.25, 1e30, math.inf, -math.inf, -1e9, math.nan]
+    found = to_float64(narrow(torch.tensor(values, dtype=wide), dtype))
+    assert found[:8].tolist() == [largest] * 6 + [-largest] * 2
+    assert bool(found[8].isnan())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_narrow_of_float64_rounds_once(dtype: torch.dtype) -> None:
+    """Against fractions, among them numbers that float32 would round to a tie first."""
+    form = FORMATS[dtype]
+    values = random_bits(dtype, 600, 3)
+    values = to_float64(values)[~is_nan(values)]
+    values = values[values.isfinite()]
+    factors = torch.tensor([1, 1 + form.unit_roundoff, 1 + form.unit_roundoff * (1 + 2.0**-28), 1 - form.unit_roundoff])
+    tried = (values[:, None] * factors.to(torch.float64)).flatten()
+    tried = tried[tried.isfinite()]
+    expected = [rounded(Fraction(value), name_of(dtype), value) for value in tried.tolist()]
+    found = to_float64(narrow(tried, dtype))
+    assert bool(same_bits(found, torch.tensor(expected, dtype=torch.float64)).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_round_to_the_limits(dtype: torch.dtype) -> None:
+    form = FORMATS[dtype]
+    if dtype is torch.float64:
+        return
+    # the first is above a tie by less than float32 can see
+    values = [1 + form.unit_roundoff * (1 + 2.0**-28), -form.smallest_subnormal * 0.5000001]
+    values += [form.largest * (1 + form.unit_roundoff / 4)]
+    values += [form.overflow * 1.5, 1e300, -math.inf, math.nan, -0.0, form.smallest_subnormal / 2]
+    top = form.largest if dtype in FLOAT8 else math.inf
+    expected = [1 + 2 * form.unit_roundoff, -form.smallest_subnormal, form.largest, top, top, -top]
+    expected += [math.nan, -0.0, 0.0]
+    found = to_float64(round_to(torch.tensor(values, dtype=torch.float64), dtype))
+    assert bool(same_bits(found, torch.tensor(expected, dtype=torch.float64)).all())
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_ulp_distance_is_the_number_of_steps(dtype: torch.dtype) -> None:
+    values = all_values(dtype)
+    numbers = to_float64(values)[~is_nan(values)]
+    ordered = torch.unique(numbers)  # one zero, as on the line
+    line = ordered.to(torch.float32).to(dtype)
+    assert torch.equal(to_float64(line), ordered)
+    steps = ulp_distance(line[1:], line[:-1])
+    assert bool((steps == 1).all())
+    lowest = line[:1].expand(len(line))
+    assert torch.equal(ulp_distance(line, lowest.contiguous()), torch.arange(len(line)))
+    assert nan_distance(dtype) == len(line)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ulp_distance_of_zeros_and_nan(dtype: torch.dtype) -> None:
+    top = math.inf if FORMATS[dtype].has_infinity else 448.0
+    left = torch.tensor([0.0, -0.0, math.nan, math.nan, 1.0, -top]).to(dtype)
+    right = torch.tensor([-0.0, -0.0, math.nan, 1.0, math.nan, top]).to(dtype)
+    beyond = nan_distance(dtype)
+    farthest = INT64_MAX if dtype is torch.float64 else beyond - 1
+    assert ulp_distance(left, right).tolist() == [0, 0, 0, beyond, beyond, farthest]
+    tiny = torch.ones(1, dtype=FORMATS[dtype].bits)
+    minus = tiny | torch.iinfo(tiny.dtype).min
+    assert ulp_distance(tiny.view(dtype), minus.view(dtype)).tolist() == [2]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_distance_of_integers_is_the_difference(dtype: torch.dtype) -> None:
+    left, right = random_bits(dtype, 2000, 5), random_bits(dtype, 2000, 6)
+    one, other = (value.view(torch.uint8).numpy().view(name_of(dtype)).tolist() for value in (left, right))
+    expected = [min(abs(a - b), INT64_MAX) for a, b in zip(one, other, strict=True)]
+    assert ulp_distance(left, right).tolist() == expected
+    if dtype.itemsize == 8:
+        assert 300 < expected.count(INT64_MAX) < 700
+    assert ulp_distance(left, left).tolist() == [0] * 2000
+
+
+def test_same_bits() -> None:
+    left = torch.tensor([0.0, 0.0, math.nan, 1.0])
+    right = torch.tensor([0.0, -0.0, -math.nan, math.nan])
+    assert same_bits(left, right).tolist() == [True, False, True, False]
+    patterns = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+    for dtype, pairs in ((torch.float8_e4m3fn, 2), (torch.float8_e5m2, 30)):
+        values = patterns.view(dtype)
+        found = sum(int(same_bits(values.roll(shift), values).sum()) for shift in range(1, 256))
+        assert found == pairs, "each NaN is the same as every other"
+    assert same_bits(patterns.view(torch.uint32), patterns.view(torch.uint32)).all()
+    assert bits_of(torch.zeros(2, dtype=torch.uint64)).dtype is torch.int64

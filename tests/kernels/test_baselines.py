@@ -1,0 +1,274 @@
+"""Baselines: what each refuses and why; and what they do, as far as a machine without a GPU can tell."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import baselines
+from kernels.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline
+from kernels.catalogue import OPS, collective
+from kernels.numeric.dtypes import ALL, reductions_of
+from kernels.spec import Case
+from memory.fabric import Fabric, LibraryCall, Traits
+from memory.pool import SymmetricPool
+from runner.case.check import check_rank, merge, promise_of
+from runner.case.inputs import make_input
+from runner.case.libraries import baseline_contender
+from runner.case.program import BaselinePlan, run_baseline
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+
+GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)
+
+OFFERS = [(baseline.algorithm, offer) for baseline in BASELINES for offer in baseline.offers]
+
+
+def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
+    """A usual case of an op: what every baseline that does the op takes."""
+    baseline = find_baseline(algorithm)
+    assert baseline is not None
+    offer = next((one for one in baseline.offers if one.op == op), baseline.offers[0])
+    reduction = offer.reductions[0]
+    case = Case(op, algorithm, "bfloat16", "library", reduction, 4096, 8, placement=offer.placements[0])
+    return dataclasses.replace(case, **changes)
+
+
+def reason(algorithm: str, traits: Traits = GPUS, **changes: Any) -> str | None:
+    baseline = find_baseline(algorithm)
+    assert baseline is not None
+    return refuses_baseline(baseline, case_of(algorithm, **changes), traits)
+
+
+def test_the_names_are_these() -> None:
+    assert {op: names_for(op) for op in OPS} == {
+        "all_reduce": ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem"),
+        "reduce_scatter": ("nccl", "torch/two_shot", "nvshmem"),
+        "all_gather": ("nccl", "torch/multimem", "nvshmem"),
+        "broadcast": ("nccl", "nvshmem"),
+        "reduce": ("nccl",),
+        "all_to_all": ("nccl", "nvshmem"),
+        "send_recv": ("nccl",),
+        "barrier": (),
+    }
+    assert find_baseline("one_shot") is None
+
+
+@pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))
+def test_each_can_do_a_usual_case_on_gpus_and_none_in_the_simulator(name: str, offer: Offer) -> None:
+    assert reason(name, op=offer.op) is None
+    simulated = dataclasses.replace(GPUS, name="simulator", simulated=True)
+    assert reason(name, simulated, op=offer.op) == f"{name} needs GPUs: the fabric simulator has none"
+
+
+@pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))
+def test_offers_are_of_types_and_reductions_that_there_are(name: str, offer: Offer) -> None:
+    assert set(offer.dtypes) <= set(ALL)
+    if not collective(offer.op).reduces:
+        assert (offer.reductions, offer.dtypes) == (("none",), ALL)
+        return
+    for dtype in offer.dtypes:
+        assert set(offer.reductions) <= set(reductions_of(dtype))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        (
+            "torch/one_shot",
+            {"dtype": "float16"},
+            "torch/one_shot has no dtype 'float16' for all_reduce: it has float32, bfloat16",
+        ),
+        (
+            "torch/two_shot",
+            {"dtype": "float16"},
+            "torch/two_shot has no dtype 'float16' for all_reduce: it has float32, bfloat16",
+        ),
+        ("nccl", {"dtype": "float16"}, None),
+        ("nvshmem", {"dtype": "float16"}, None),
+        ("nccl", {"reduction": "max"}, None),
+        ("nccl", {"reduction": "avg"}, None),
+        ("nccl", {"reduction": "xor", "dtype": "int32"}, "nccl has no reduction 'xor' for all_reduce: it has sum, min"),
+        ("nvshmem", {"reduction": "avg"}, "nvshmem has no reduction 'avg' for all_reduce: it has sum, min, max"),
+        ("nccl", {"dtype": "uint32"}, "nccl has no dtype 'uint32' for all_reduce: it has float64, float32"),
+        ("nccl", {"dtype": "float8_e4m3fn"}, "nccl has no dtype 'float8_e4m3fn' for all_reduce: it has"),
+        ("nccl", {"op": "all_gather", "dtype": "float8_e4m3fn"}, None),
+        ("nvshmem", {"op": "broadcast", "dtype": "float8_e5m2"}, None),
+        (
+            "nccl",
+            {"placement": "out_of_place"},
+            "nccl has no placement 'out_of_place' for all_reduce: it has in_place",
+        ),
+        ("nccl", {"op": "all_gather", "placement": "in_place"}, "nccl has no placement 'in_place' for all_gather: it"),
+        ("torch/one_shot", {"size_bytes": 6}, "torch/one_shot takes multiples of 4 bytes, not 6"),
+        ("nccl", {"size_bytes": 6}, None),
+        ("nccl", {"size_bytes": 7}, "7 bytes are no whole number of bfloat16 elements of 2 bytes"),
+        ("nccl", {"size_bytes": 0}, "0 bytes are no whole number of bfloat16 elements of 2 bytes"),
+        ("nccl", {"op": "all_to_all", "size_bytes": 30}, "all_to_all divides its elements evenly: 15 are no multiple"),
+        (
+            "torch/two_shot",
+            {"op": "reduce_scatter", "size_bytes": 8 * 24},
+            "torch/two_shot takes chunks of whole 16 bytes, not of 24",
+        ),
+        ("nccl", {"offset": 1}, "nccl is run on buffers of its own, which begin at a boundary: give offset=0"),
+        ("nvshmem", {"offset": 1}, None),
+        ("nccl", {"world_size": 4}, "the case wants 4 ranks, and the fabric nvshmem has 8"),
+        ("nvshmem", {"op": "reduce"}, "nvshmem does not do reduce: it does all_reduce, reduce_scatter, all_gather, "),
+    ],
+)
+def test_what_is_refused_and_why(name: str, changes: dict[str, Any], expected: str | None) -> None:
+    found = reason(name, **changes)
+    assert found == expected if expected is None else (found or "").startswith(expected)
+
+
+def test_some_do_an_op_on_some_world_sizes_only() -> None:
+    three = dataclasses.replace(GPUS, world_size=3)
+    changes: dict[str, Any] = {"op": "reduce_scatter", "world_size": 3, "size_bytes": 3 * 64}
+    assert reason("torch/two_shot", three, **changes) == "torch/two_shot does reduce_scatter on 2, 4, 8 ranks, not on 3"
+    assert reason("nccl", three, **changes) is None
+
+
+def test_a_placement_is_the_wanted_one_or_the_only_one() -> None:
+    nccl, nvshmem = find_baseline("nccl"), find_baseline("nvshmem")
+    assert nccl is not None
+    assert nvshmem is not None
+    assert [nccl.placement("all_reduce", wanted) for wanted in ("out_of_place", "in_place")] == ["in_place"] * 2
+    assert [nccl.placement("all_gather", wanted) for wanted in ("out_of_place", "in_place")] == ["out_of_place"] * 2
+    assert nvshmem.placement("all_reduce", "in_place") == "in_place"
+    with pytest.raises(ValueError, match="nvshmem does not do reduce"):
+        nvshmem.offer("reduce")
+
+
+def test_one_rank_is_no_comparison() -> None:
+    assert reason("nccl", dataclasses.replace(GPUS, world_size=1), world_size=1) == (
+        "nccl is compared on 2 to 72 ranks, not on 1"
+    )
+
+
+def test_no_multicast_and_unmapped_ranks_are_refused_with_their_reason() -> None:
+    without = dataclasses.replace(GPUS, multicast=False, multicast_reason="Failed to retrieve multicast buffer")
+    refusal = reason("torch/multimem", without)
+    assert refusal is not None
+    assert refusal.endswith("has none: Failed to retrieve multicast buffer")
+    assert [reason(name, without) for name in names_for("all_reduce") if name != "torch/multimem"] == [None] * 4
+    apart = dataclasses.replace(GPUS, unmapped="rank 0 can't reach ranks 8, 9")
+    refusal = reason("torch/two_shot", apart)
+    assert refusal is not None
+    assert "rank 0 can't reach ranks 8, 9" in refusal
+    assert reason("nccl", apart) is None
+
+
+def test_the_table_is_read_without_torch() -> None:
+    code = "import sys, kernels.baselines; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_the_library_is_named_with_its_version() -> None:
+    """NVSHMEM's is that of the library which was loaded, not of the package which is installed."""
+    traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False, library="NVSHMEM 3.4.5")
+    torch_version = torch.__version__.split("+")[0]
+    assert baselines.library_of("torch/one_shot", traits) == f"PyTorch {torch_version} symmetric memory"
+    assert baselines.library_of("nccl", traits).startswith("NCCL ")
+    assert baselines.library_of("nvshmem", traits) == "NVSHMEM 3.4.5"
+
+
+class LibraryFabric:
+    """A simulator's fabric that passes for a GPU's, whose library folds everybody's input as NVSHMEM's would."""
+
+    def __init__(self, fabric: Any, wrong: bool) -> None:
+        self.fabric = fabric
+        self.wrong = wrong
+        self.device = torch.device("cpu")
+        self.waiting: list[tuple[int, int]] = []
+        self.regions: dict[int, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fabric, name)
+
+    def allocate(self, size_bytes: int, alignment_bytes: int, name: str) -> Any:
+        region = self.fabric.allocate(size_bytes, alignment_bytes, name)
+        self.regions[region.address] = region
+        return region
+
+    def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
+        assert (call.collective, call.reduction) == ("reduce", "sum")
+        dtype = getattr(torch, call.dtype.removeprefix("torch."))
+        mine = self.fabric.read(self.regions[source], 0, call.count * dtype.itemsize).view(dtype)
+        everyone = self.fabric.exchange(json.dumps(mine.float().tolist()))
+        total = sum((torch.tensor(json.loads(text)) for text in everyone), torch.zeros(call.count))
+        if self.wrong and self.fabric.rank == 0:
+            total[5] += 3
+        self.fabric.write(self.regions[destination], 0, total.to(dtype).view(torch.uint8))
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_baseline_is_checked_like_a_kernel(placement: str, wrong: bool) -> None:
+    case = case_of("nvshmem", placement=placement, world_size=2, size_bytes=64)
+
+    def program(fabric: Any, plan: BaselinePlan) -> Any:
+        return run_baseline(LibraryFabric(fabric, wrong), plan)
+
+    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20))
+    outcomes = world.run(program, BaselinePlan(case, launches=3), 30.0)
+    check = merge(case, promise_of(case), [outcome.check for outcome in outcomes if outcome.check is not None])
+    assert check.method == "bound"
+    assert (check.launches, check.elements) == (3, 2 * 3 * 32)
+    assert check.wrong == (3 if wrong else 0)
+    if wrong:
+        assert check.first_mismatch is not None
+        assert (check.first_mismatch.rank, check.first_mismatch.index) == (0, 5)
+
+
+def test_unchecked_baselines_bring_nothing_home() -> None:
+    def program(fabric: Any, plan: BaselinePlan) -> Any:
+        return run_baseline(LibraryFabric(fabric, True), plan)
+
+    plan = BaselinePlan(case_of("nvshmem", world_size=2, size_bytes=64), check=False)
+    outcomes = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20)).run(program, plan, 30.0)
+    assert [outcome.check for outcome in outcomes] == [None, None]
+
+
+def test_a_kernel_is_no_baseline() -> None:
+    def program(fabric: Fabric, plan: BaselinePlan) -> Any:
+        return run_baseline(fabric, plan)
+
+    plan = BaselinePlan(dataclasses.replace(case_of("nccl"), algorithm="one_shot", world_size=2))
+    with pytest.raises(WorldFailure, match="one_shot is no baseline"):
+        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20)).run(program, plan, 30.0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_librarys_sums_are_held_to_the_dtypes_own_bound(dtype: str) -> None:
+    """A sum in the dtype in any order is right; a contribution left out is not."""
+    case = case_of("nccl", dtype=dtype, size_bytes=4000)
+    parts = [make_input(case, rank, case.numel) for rank in range(8)]
+    backwards = parts[7].clone()
+    for part in parts[6::-1]:
+        backwards += part
+    promise = find_baseline("nccl")
+    assert promise is not None
+    assert check_rank(case, promise, 0, [backwards], ()).wrong == 0
+    assert check_rank(case, promise, 0, [backwards - parts[3]], ()).wrong > case.numel // 4
+    assert check_rank(case, promise, 0, [backwards], ()).bound.startswith("min(S - E")
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=lambda one: one.name)
+def test_every_name_can_be_opened(baseline: baselines.Baseline) -> None:
+    """As far as the context manager: what is in it needs a GPU."""
+
+    def program(fabric: Fabric, _: None) -> str:
+        with SymmetricPool(fabric) as pool:
+            opened = baseline_contender(baseline.algorithm, fabric, pool, case_of(baseline.algorithm, world_size=1), 1)
+            return type(opened).__name__
+
+    world = ThreadWorld(1, SimulatorOptions(heap_bytes=1 << 20))
+    assert world.run(program, None, 30.0) == ["_GeneratorContextManager"]

@@ -1,0 +1,261 @@
+"""Pictures: the same bytes for the same records, and what is drawn is what was recorded."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from kernels.catalogue import SPECS
+from reports import figures
+from reports.figures import curves, distribution, numerics, style
+from reports.numerics import accuracy
+from reports.record.bundle import digest
+from reports.record.record import Check, LinkLimit
+from reports.table import spread
+from reports.table.compare import rows, split
+from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study
+
+ROOT = Path(__file__).parents[3]
+RECORDS = study(("one_shot", "nccl"), (KIB, 64 * KIB, 4 * MIB))
+
+
+def drawn(records: list[Any]) -> tuple[Any, list[Any]]:
+    """The figure, and its axes: time and bandwidth of each section."""
+    figure = curves.figure(figures.drawable(records))
+    return figure, figure.get_axes()
+
+
+def lines_of(axes: Any) -> list[Any]:
+    return [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
+
+
+def bands_of(axes: Any) -> list[Any]:
+    return [one for one in axes.patches if one.get_alpha() == curves.BAND]
+
+
+def test_the_same_records_are_the_same_svg_in_any_process() -> None:
+    program = (
+        "import sys, hashlib; from reports.figures import picture; "
+        "from tests.reports.figures.test_figures import RECORDS; "
+        "print(hashlib.sha256(picture(RECORDS)).hexdigest())"
+    )
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "HOME": "/nowhere", "TZ": zone},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
+    ]
+    assert hashes[0] == hashes[1]
+
+
+def test_empty_messages_have_no_place_on_the_axis() -> None:
+    _, axes = drawn([*RECORDS, record(size_bytes=0, timing={"slot_bytes": 0, "checked_before": 0, "checked_after": 0})])
+    assert [list(line.get_xdata()) for line in lines_of(axes[0])] == [[KIB, 64 * KIB, 4 * MIB]] * 2
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.drawable([record(size_bytes=0)])
+
+
+def test_the_svg_names_its_records_and_no_date() -> None:
+    text = figures.picture(RECORDS).decode()
+    xml.etree.ElementTree.fromstring(text)
+    assert digest(RECORDS) in text
+    assert not re.search(r"<dc:date>|20\d\d-\d\d-\d\d", text)
+    assert len(text) < 300_000
+
+
+def test_lines_are_the_medians_over_worlds_and_bands_their_range() -> None:
+    _, (left, right) = drawn(RECORDS)
+    ours, nccl = lines_of(left)
+    for line, algorithm in ((ours, "one_shot"), (nccl, "nccl")):
+        of_algorithm = [one for one in RECORDS if one.case["algorithm"] == algorithm and one.timing]
+        for size_bytes, value in zip(line.get_xdata(), line.get_ydata(), strict=True):
+            times = sorted(one.timing.median_us for one in of_algorithm if one.case["size_bytes"] == size_bytes)
+            assert len(times) == 3
+            assert value == times[1]
+    band = bands_of(left)[0].get_xy()[:, 1]
+    times = [one.timing.median_us for one in RECORDS if one.case["algorithm"] == "one_shot" and one.timing]
+    assert (band.min(), band.max()) == (min(times), max(times))
+    first = next(one for one in RECORDS if one.timing)
+    assert lines_of(right)[0].get_ydata()[0] == pytest.approx(first.timing.busbw_gbps(KIB), rel=0.06)
+    assert left.get_ylabel() == "time (us)"
+    assert right.get_ylabel() == "bus bandwidth (GB/s)"
+
+
+def test_one_world_has_no_band() -> None:
+    _, (left, _) = drawn(study(("one_shot", "nccl"), (KIB, 64 * KIB), worlds=1))
+    assert bands_of(left) == []
+
+
+def test_axes_are_logarithmic_with_binary_ticks() -> None:
+    figure, (left, right) = drawn(RECORDS)
+    figure.canvas.draw()
+    assert (left.get_xscale(), left.get_yscale(), right.get_xscale(), right.get_yscale()) == ("log",) * 3 + ("linear",)
+    for axes in (left, right):
+        texts = [label.get_text() for label in axes.get_xticklabels()]
+        assert texts[0] == "1 KiB"
+        assert all(re.fullmatch(r"\d+ (B|KiB|MiB|GiB)", text) for text in texts)
+
+
+def test_the_limit_is_the_measured_one() -> None:
+    _, (_, right) = drawn(RECORDS)
+    (limit,) = [line for line in right.get_lines() if len(line.get_xdata()) == 2]
+    assert set(limit.get_ydata()) == {400.0}
+    other = [record(size_bytes=size, timing={"limit": LinkLimit(100.0, 123.0, 1)}) for size in (KIB, MIB, 4 * MIB)]
+    _, (_, right) = drawn(other)
+    assert [set(line.get_ydata()) for line in right.get_lines() if len(line.get_xdata()) == 2] == [{123.0}]
+    _, (_, right) = drawn([record(size_bytes=size, timing={"limit": None}) for size in (KIB, MIB, 4 * MIB)])
+    assert all(len(line.get_xdata()) > 2 for line in right.get_lines())
+
+
+def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look() -> None:
+    figure, (left, _) = drawn(study(sizes=(KIB, MIB, 4 * MIB)))
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[:-1] == list(DELAYS_US)
+    styles = {name: line.get_linestyle() for name, line in zip(labels, lines_of(left), strict=False)}
+    assert {name for name, style in styles.items() if style == "-"} == {"one_shot", "two_shot"}
+    looks = {name: tuple(figures.look(name).values()) for name in style.KNOWN}
+    assert len(set(looks.values())) == len(looks)
+    assert figures.look("a_new_one") == figures.look("a_new_one")
+
+
+@pytest.mark.parametrize("others", [(), ("multimem_one_shot", "multimem_two_shot", "torch/multimem", "a_new_one")])
+def test_the_legend_covers_no_data_and_is_not_cut(others: tuple[str, ...]) -> None:
+    records = [record(name, size) for name in (*DELAYS_US, *others) for size in (KIB, MIB, 4 * MIB)]
+    figure, axes = drawn(records)
+    figure.canvas.draw()
+    legend = figure.legends[0].get_window_extent()
+    assert not any(legend.overlaps(one.get_window_extent()) for one in axes)
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.x1
+    assert legend.y0 >= 0
+
+
+def test_every_job_has_a_row_and_the_title_says_what_holds_for_all() -> None:
+    records = [one for dtype in ("bfloat16", "float32") for one in study(dtype=dtype, sizes=(KIB, MIB), worlds=1)]
+    figure, axes = drawn(records)
+    assert [one.get_title(loc="left").partition(",")[0] for one in axes[::2]] == [
+        "all_reduce bfloat16",
+        "all_reduce float32",
+    ]
+    assert figure.get_suptitle() == "4 x Invented GPU: graph, window kernel, L2 rotate"
+
+
+def test_one_size_is_a_picture_too() -> None:
+    assert figures.picture([record()], "png").startswith(b"\x89PNG")
+
+
+def test_what_can_not_be_drawn(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.draw([refused()], tmp_path / "x.svg")
+    with pytest.raises(ValueError, match=r"ends in \.svg or \.png"):
+        figures.draw(RECORDS, tmp_path / "x.pdf")
+    assert split([refused()])[0] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_algorithms_of_an_op_differ_clearly() -> None:
+    """In colour or marker, whatever their dashes; ours, of which lines are solid, as far as there are colours."""
+    ops: dict[str, set[str]] = {}
+    for spec in SPECS:
+        ops.setdefault(spec.op, set()).add(spec.algorithm)
+    assert len(ops) == 8
+    baselines = {"nccl", "nvshmem", "torch/one_shot", "torch/two_shot", "torch/multimem"}
+    for op, ours in ops.items():
+        looks = [tuple(figures.look(name).values()) for name in ours | baselines]
+        assert len(set(looks)) == len(looks), op
+        colours = {figures.look(name)["color"] for name in ours}
+        assert len(colours) == min(len(ours), len(style.COLOURS)), op
+        assert ours | baselines <= set(style.KNOWN), op
+
+
+def test_pictures_for_a_page_have_ids_of_their_own_and_are_named_for_who_hears_them() -> None:
+    judged = rows(figures.drawable(RECORDS)[0])
+    first, second = (style.inline(lambda: curves.single(judged, "median_us"), key, 'a "label" <b>') for key in "ab")
+    ids = [set(re.findall(r'\bid="([^"]+)"', text)) for text in (first, second)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    for text, own in zip((first, second), ids, strict=True):
+        assert set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", text)) <= own
+        assert 'role="img" aria-label="a &quot;label&quot; &lt;b&gt;"' in text
+        assert "<metadata" not in text
+        assert not re.search(r"http|<style|<!--", text.replace("http://www.w3.org/2000/svg", ""))
+        xml.etree.ElementTree.fromstring(text)
+    assert "1 KiB" in first
+
+
+def test_samples_are_drawn_where_they_lie() -> None:
+    judged = rows(figures.drawable(RECORDS)[0])
+    axes = distribution.single(judged).get_axes()[0]
+    strokes, lines, bars = ([one for one in axes.patches if one.get_linewidth() == width] for width in (0.5, 0.7, 2.4))
+    assert len(strokes) == len(lines) == len(bars) == 2
+    for line, bar, stroke, name in zip(lines, bars, strokes, ("one_shot", "nccl"), strict=True):
+        for number, row in enumerate(row for row in judged if row.algorithm == name):
+            samples, middle = spread.samples_us(row), row.figure("median_us") or 0
+            assert len(samples) == 150
+            ends = [y for _, y in line.get_path().vertices[2 * number : 2 * number + 2]]
+            assert ends == pytest.approx([samples[0] / middle - 1, samples[-1] / middle - 1])
+            low, high = (y for _, y in bar.get_path().vertices[2 * number : 2 * number + 2])
+            assert (low, high) == pytest.approx((samples[7] / middle - 1, samples[142] / middle - 1))
+        heights = {float(y) for _, y in stroke.get_path().vertices}
+        drawn_of = {sample / (row.figure("median_us") or 0) - 1 for row in judged for sample in spread.samples_us(row)}
+        assert len(heights) > 50
+        assert all(min(abs(height - one) for one in drawn_of) < 1e-12 for height in heights)
+
+
+def test_strokes_that_cover_one_another_are_drawn_once() -> None:
+    crowd = numpy.linspace(-0.001, 0.001, 5000)
+    kept = distribution.thinned(numpy.concatenate([[-0.5], crowd, [3.0]]))
+    assert len(kept) < 10
+    assert kept[0] == -0.5
+    assert kept[-1] == 3.0
+    apart = numpy.array([-0.04, -0.02, 0.0, 0.02, 0.04])
+    assert list(distribution.thinned(apart)) == list(apart)
+
+
+def with_errors(algorithm: str, size_bytes: int, ulps: int, **changes: Any) -> Any:
+    check = Check("bitwise", 9, 0, 0.5, ulps, 0.5, True, 2, True, max_relative_error=0.1, rms_relative_error=0.01)
+    return record(algorithm, size_bytes, check=check, **changes)
+
+
+def test_errors_over_sizes_are_the_largest_of_all_worlds() -> None:
+    records = [
+        with_errors("one_shot", size, 7 * world + size // KIB, world=world)
+        for size in (KIB, 4 * KIB)
+        for world in (0, 1)
+    ]
+    (group,) = accuracy.groups(records)
+    axes = numerics.figure([group]).get_axes()
+    assert [one.get_ylabel() for one in axes] == ["largest error, ulp", "root-mean-square error, u * results' rms"]
+    (line,) = axes[0].get_lines()
+    assert list(line.get_xdata()) == [KIB, 4 * KIB]
+    assert list(line.get_ydata()) == [8, 11]
+    assert axes[1].get_lines()[0].get_ydata() == pytest.approx([0.01 * 2**8] * 2)
+
+
+def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours() -> None:
+    looks = [style.error_style("one_shot", name) for name in ("float32", "native", "float16", "library")]
+    assert len({str(look["linestyle"]) for look in looks}) == 4
+    assert {look["color"] for look in looks} == {figures.look("one_shot")["color"]}
+
+
+@pytest.mark.parametrize("what", ["curves", "distribution", "numerics"])
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_every_kind_of_picture_is_a_file(what: str, suffix: str, tmp_path: Path) -> None:
+    records = [with_errors("one_shot", size, 3) for size in (KIB, MIB)]
+    path = tmp_path / f"x.{suffix}"
+    figures.draw(records, path, what)
+    assert path.stat().st_size > 5_000
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.draw([refused()], path, what)

@@ -1,0 +1,342 @@
+"""The HTML report: what must be in it for each kind of records, what must never be in it, and its figures read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from reports.html import figures_of, page
+from reports.record.bundle import digest
+from reports.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
+from reports.table import table
+from reports.table.sheet import Line, Sheet
+from tests.reports.synthetic import KIB, MIB, record, refused, study
+
+SIZES = (KIB, 64 * KIB, 4 * MIB)
+MEASURED = study(("one_shot", "two_shot", "nccl"), SIZES, worlds=2)
+EVIL = "<script>alert(1)</script>"
+
+
+def simulated(algorithm: str = "one_shot", size_bytes: int = KIB, world_size: int = 4, **changes: Any) -> Record:
+    """A simulated case with an error of 3 ulps at most, and counted instructions."""
+    made = record(algorithm, size_bytes, world_size=world_size, is_timed=False)
+    fabric = FabricInfo("simulator", "sm_90a", world_size, 1 << 28, True, "", True, "PTX interpreter")
+    check = Check("bitwise", 4096, 0, 0.5, 3, 0.25, True, 2, True, max_relative_error=0.01, rms_relative_error=0.002)
+    fields: dict[str, Any] = {"fabric": fabric, "check": check, "counters": {"instructions": 1_234_567}}
+    kept = ("id", "case", "started", "ended", "duration_s", "request", "environment")
+    fields |= {name: getattr(made, name) for name in kept} | {"status": Status.PASSED}
+    return Record(**(fields | changes))
+
+
+def failed(status: Status = Status.DEADLOCK, reason: str = "every thread waits", **changes: Any) -> Record:
+    return record(is_timed=False, status=status, check=None, reason=reason, **changes)
+
+
+def wrong() -> Record:
+    mismatch = Mismatch(2, 1, 77, 1.0, 2.0, "0x3f80", "0x4000")
+    return record(
+        is_timed=False,
+        status=Status.WRONG,
+        check=Check("bitwise", 9, 3, 1.0, 9, 1.0, True, 2, True, first_mismatch=mismatch),
+    )
+
+
+SIMULATED = [simulated(name, size) for name in ("one_shot", "two_shot") for size in SIZES]
+
+
+class Reader(HTMLParser):
+    """Chapters by id: their text, their tables (lists of rows), the labels of their pictures; all ids and addresses."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        self.tables: dict[str, list[list[list[str]]]] = {}
+        self.pictures: dict[str, list[str]] = {}
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.scripts = 0
+        self.values: list[tuple[str, str]] = []
+        self._section = ""
+        self._cell: list[str] | None = None
+        self._skipped = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        if "id" in found:
+            self.ids.append(found["id"])
+        self.addresses += [found[name] for name in ("src", "href", "xlink:href", "action", "srcset") if name in found]
+        if tag in ("script", "style"):
+            self.scripts += tag == "script"
+            self._skipped += 1
+        elif tag == "section":
+            self._section = found["id"]
+        elif tag == "table":
+            self.tables.setdefault(self._section, []).append([])
+        elif tag == "tr":
+            self.tables[self._section][-1].append([])
+        elif tag in ("td", "th"):
+            self._cell = []
+            self.values.append((found.get("data-v", ""), found.get("class", "")))
+        elif tag == "svg" and found.get("role") == "img":
+            self.pictures.setdefault(self._section, []).append(found["aria-label"])
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._skipped -= 1
+        elif tag in ("td", "th") and self._cell is not None:
+            self.tables[self._section][-1][-1].append("".join(self._cell).strip())
+            self._cell = None
+        elif tag == "section":
+            self._section = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._skipped:
+            return
+        self.texts[self._section] = self.texts.get(self._section, "") + data
+        if self._cell is not None:
+            self._cell.append(data)
+
+
+def test_a_measured_set_has_every_chapter() -> None:
+    read = Reader(page(MEASURED))
+    assert "All 18 cases that ran passed their check." in read.texts[""]
+    assert "18 passed" in " ".join(read.texts[""].split())
+    assert "12 refused" in " ".join(read.texts[""].split())
+    assert "4 x Invented GPU" in read.texts[""]
+    assert "measured on hardware: 18 cases have times" in read.texts[""]
+    assert "0123456789ab" in read.texts[""]
+    wanted = {"asked", "ran", "measured", "numerics", "reasons", "environment", "digests"}
+    assert wanted <= set(read.texts)
+    assert "simulated" not in read.texts
+    assert "NCCL 0.0.0" in read.texts["ran"]
+    assert "peer copies in the same runs" in read.texts["measured"]
+    assert "multicast" in read.texts["reasons"]
+    assert digest([one for one in MEASURED if one.request["command"] == "command0"]) in read.texts["digests"]
+
+
+def test_the_table_has_the_columns_of_nccl_tests_and_raw_values() -> None:
+    read = Reader(page(MEASURED))
+    timed_table = next(one for one in read.tables["measured"] if one[0][0] == "size (B)")
+    columns = timed_table[0]
+    wanted = ["size (B)", "count", "type", "redop", "algorithm", "time (us)", "min", "p95", "p99", "algbw (GB/s)"]
+    assert [column for column in columns if column in wanted] == wanted
+    assert columns[-5:] == ["busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"]
+    assert [row[0] for row in timed_table[1:]] == [str(size) for size in SIZES for _ in range(3)]
+    raw = [float(value) for value, _ in read.values if value]
+    for one in figures_of(page(MEASURED)):
+        if one["median_us"] is not None:
+            assert one["median_us"] in raw
+    best = [row[columns.index("time (us)")] for row in timed_table[1:]]
+    assert sum(cell.startswith("* ") for cell in best) == len(SIZES)
+
+
+def test_pictures_of_a_measured_set() -> None:
+    labels = Reader(page(MEASURED)).pictures["measured"]
+    assert [label.partition(":")[0] for label in labels] == [
+        "time against size",
+        "bus bandwidth against size",
+        "samples against their median, by size",
+    ]
+
+
+def test_simulated_and_measured_records_share_no_table_and_no_picture() -> None:
+    read = Reader(page([*MEASURED, *SIMULATED]))
+    assert "simulated: 6 cases, which have no times" in read.texts[""]
+    simulated_table = read.tables["simulated"][0]
+    assert {"status", "wrong", "max ulp", "PTX instr (M)"} <= set(simulated_table[0])
+    assert not any("(us)" in column or "GB/s" in column for column in simulated_table[0])
+    assert [row[-1] for row in simulated_table[1:]] == ["1.235"] * 6
+    counts = {row[3] for one in read.tables["numerics-simulated"] for row in one[1:]}
+    assert counts == {"3"}  # of 3 sizes one case each; on hardware there are two worlds of each
+    assert {row[3] for one in read.tables["numerics"] for row in one[1:]} == {"6"}
+    assert all("simulated" not in label for label in read.pictures["measured"])
+    apart = Reader(page([*MEASURED])).tables["measured"]
+    assert read.tables["measured"] == apart
+
+
+def test_a_simulated_set_has_no_times() -> None:
+    read = Reader(page(SIMULATED))
+    assert "measured" not in read.texts
+    assert "4 x simulated GPU" in read.texts[""]
+    assert set(read.pictures) == {"numerics-simulated"}
+    assert "times and bandwidths do not exist" in read.texts["simulated"]
+    assert not any(one["median_us"] for one in figures_of(page(SIMULATED)))
+
+
+def test_errors_over_ranks_are_drawn_by_accumulator() -> None:
+    records = [simulated(size_bytes=size, world_size=ranks) for size in SIZES for ranks in (2, 4, 8)]
+    read = Reader(page(records))
+    assert any("against ranks: all_reduce bfloat16" in label for label in read.pictures["numerics-simulated"])
+    assert "one_shot, float32" in read.texts["numerics-simulated"]
+
+
+def test_what_failed_is_said_first_and_with_its_reason() -> None:
+    records = [record(), failed(), failed(Status.TIMEOUT, "no more steps"), wrong(), refused(size_bytes=MIB)]
+    read = Reader(page(records))
+    assert "3 of 4 cases that ran did not pass." in read.texts[""]
+    said = " ".join(read.texts[""].split())
+    assert "1 passed" in said
+    assert "1 wrong" in said
+    assert "2 failed" in said
+    rows = read.tables["reasons"][1][1:]
+    assert {row[0] for row in rows} == {"! DEADLOCK", "! TIMEOUT", "✗ WRONG"}
+    assert {row[-1] for row in rows} >= {"every thread waits", "no more steps"}
+    assert any("first at rank 2, index 77" in row[-1] for row in rows)
+
+
+def test_unchecked_cases_are_no_passed_ones() -> None:
+    records = [record(is_timed=False, check=None, reason="check was off")]
+    text = Reader(page(records)).texts[""]
+    assert "nobody looked at the results of 1 of them" in text
+    assert "0 passed" in " ".join(text.split())
+
+
+def test_refusals_that_differ_in_the_size_are_one_line() -> None:
+    records = [refused("lamport", size, reason=f"up to 262144 bytes, not {size}") for size in (MIB, 4 * MIB)]
+    (line,) = Reader(page([record(), *records])).tables["reasons"][0][1:]
+    assert line == ["all_reduce/lamport", "2", "1 MiB, 4 MiB", "up to 262144 bytes, not (its size)"]
+
+
+def planted() -> list[Record]:
+    """Records with a script in every text that they have."""
+    kernel = KernelInfo(f"all_reduce/{EVIL}", EVIL, "sm_90a", f"sha256:{EVIL}", EVIL, EVIL, EVIL, 1, 1, (EVIL,))
+    base = record(EVIL)
+    fabric = FabricInfo("nvshmem", "sm_90a", 4, 1, False, EVIL, False, EVIL, {EVIL: EVIL})
+    environment = {EVIL: EVIL, "host": {EVIL: [EVIL]}, "gpus": [{"model": EVIL}], "git": {"commit": EVIL}}
+    configuration = {EVIL: EVIL, "nested": {EVIL: [EVIL, {EVIL: EVIL}]}}
+    request = {
+        "command": EVIL,
+        "command_line": [EVIL],
+        "experiment": EVIL,
+        "overrides": [EVIL],
+        "resolved": {EVIL: EVIL},
+    }
+    request |= {"configuration": configuration}
+    changes: dict[str, Any] = {"environment": environment, "request": request, "fabric": fabric}
+    case = base.case | dict.fromkeys(("op", "dtype", "inputs", "reduction"), EVIL)
+    return [
+        record(EVIL, size, **changes | {"kernel": kernel, "timing": {"devices": [{"before": {"uuid": EVIL}}] * 4}})
+        for size in SIZES
+    ] + [
+        record("nccl", **changes | {"library": EVIL, "environment": {}}),
+        refused(EVIL, reason=EVIL, **changes),
+        failed(reason=f"{EVIL} said the device", **changes),
+        failed(id=EVIL, case=case | {"dtype": "float32"}, **changes | {"request": request | {"job": 7}}),
+        simulated(environment=environment, request=request),
+    ]
+
+
+@dataclass(frozen=True)
+class OfAudit:
+    verdict: str = f"FINDING: {EVIL}"
+    captions: tuple[str, ...] = (EVIL,)
+    sheets: tuple[Sheet, ...] = (Sheet(EVIL, (EVIL,), ((Line({EVIL: EVIL}),),)),)
+
+
+def test_every_value_is_escaped() -> None:
+    text = page(planted(), title=EVIL, audit=OfAudit())
+    assert EVIL not in text
+    assert text.count("&lt;script&gt;alert(1)") > 50
+    read = Reader(text)
+    assert read.scripts == 2  # the figures, and what sorts
+    assert any(one["algorithm"] == EVIL for one in figures_of(text))
+    assert not re.search(r"<[^>]*\bon\w+=", text.partition("<script>")[0])
+
+
+@pytest.mark.parametrize("records", [MEASURED, SIMULATED, planted()], ids=["measured", "simulated", "planted"])
+def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records: list[Record]) -> None:
+    text = page(records)
+    read = Reader(text)
+    assert len(read.ids) == len(set(read.ids))
+    assert all(address.startswith("#") for address in read.addresses)
+    assert {address.removeprefix("#") for address in read.addresses} <= set(read.ids)
+    assert not re.search(r"url\((?!#)|@import|localStorage", text)
+    referred = set(re.findall(r"url\(#([^)]+)\)", text))
+    assert referred <= set(read.ids)
+
+
+def test_figures_are_those_of_the_table_as_json() -> None:
+    records = [*MEASURED, *SIMULATED, failed(reason="</script><b>&amp; \u2028")]
+    assert figures_of(page(records)) == json.loads(table.json_text(records))
+    with pytest.raises(ValueError, match="no report"):
+        figures_of("<html></html>")
+    with pytest.raises(ValueError, match="can't be read"):
+        figures_of('<script type="application/json" id="figures">[1,</script>')
+
+
+def test_an_audit_stands_first() -> None:
+    sheet = Sheet("the twenty", ("item", "verdict"), ((Line({"item": "1", "verdict": "verified"}),),))
+
+    @dataclass(frozen=True)
+    class Told:
+        verdict: str = "19 verified, 1 not captured"
+        captions: tuple[str, ...] = ("by the rules",)
+        sheets: tuple[Sheet, ...] = (sheet,)
+
+    read = Reader(page(MEASURED, audit=Told()))
+    assert next(name for name in read.texts if name) == "audit"
+    assert "19 verified, 1 not captured" in read.texts["audit"]
+    assert read.tables["audit"][0] == [["item", "verdict"], ["1", "verified"]]
+
+
+def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ() -> None:
+    records = []
+    for world in range(2):
+        for job, dtype in enumerate(("bfloat16", "float32")):
+            made = record(dtype=dtype, world=world)
+            configuration = made.request["configuration"] | {"dtype": dtype, "records": f"folder{world}"}
+            changes = {"configuration": configuration, "job": job, "command_line": ["python", "-m", "runner", "a b"]}
+            records.append(record(dtype=dtype, world=world, request=made.request | changes))
+    read = Reader(page(records))
+    commands, jobs = read.tables["asked"]
+    assert [row[0] for row in commands[1:]] == ["command0", "command1"]
+    assert commands[1][-1] == "python -m runner 'a b'"
+    assert jobs == [["job", "dtype"], ["0", "bfloat16"], ["1", "float32"]]
+    assert "accumulator: float32" in read.texts["asked"]
+
+
+def test_environments_are_shown_once_and_then_by_their_differences() -> None:
+    other = {"gpus": [{"model": "Invented GPU"}], "git": {"commit": "fedcba9876543210", "dirty": True}}
+    read = Reader(page([*MEASURED, record(world=5, environment=other | {"capture_s": 3.0})]))
+    assert read.tables["environment"][0] == [
+        ["what", "environment 1", "here"],
+        ["git.commit", "0123456789abcdef", "fedcba9876543210"],
+        ["git.dirty", "no", "yes"],
+    ]
+
+
+def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back() -> None:
+    def devices(mhz: int, *held: str) -> list[dict[str, Any]]:
+        reading = {"uuid": "GPU-1", "sm_mhz": mhz, "temperature_c": 40, "throttle": list(held)}
+        return [{"before": reading, "after": reading | {"sm_mhz": mhz - 10}}] * 4
+
+    records = [record(timing={"devices": devices(1980)}), record(world=1, timing={"devices": devices(1700, "idle")})]
+    read = Reader(page(records))
+    lines = next(one for one in read.tables["environment"] if one[0][:2] == ["rank", "GPU"])
+    assert lines[1][:4] == ["0", "GPU-1", "1700 to 1980", "1690 to 1970"]
+    assert lines[1][lines[0].index("held back by")] == "idle"
+
+
+def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
+    many = [one for dtype in ("bfloat16", "float32") for one in study(("one_shot",), SIZES, worlds=1, dtype=dtype)]
+    read = Reader(page(many, most_pictures=3))
+    assert len(read.pictures["measured"]) == 3
+    assert "pictures were left out, from 'curves of all_reduce float32" in read.texts[""]
+    assert "this page has 3 axes at most" in read.texts[""]
+
+
+def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reports.html.document.MANY", 1)
+    monkeypatch.setattr("reports.html.album.MANY", 1)
+    assert page(MEASURED, is_alone=True) == page(MEASURED)
+
+
+def test_no_records_are_no_report() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        page([])

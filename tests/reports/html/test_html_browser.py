@@ -1,0 +1,177 @@
+"""The report as people see it, in a real browser, offline: on a phone and on a desk, sorted by hand, printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.html import page
+from tests.reports.html.test_html import SIMULATED, failed
+from tests.reports.synthetic import KIB, MIB, study
+
+PAPER_WIDTH = 1047
+"""Of A4, landscape, between margins of 10 mm, in CSS pixels."""
+
+RECORDS = [
+    *study(worlds=2, sizes=(KIB, 64 * KIB, 4 * MIB)),
+    *SIMULATED,
+    failed(reason="a very long reason that nobody broke into lines " * 12 + "x" * 300),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page(RECORDS), encoding="utf-8")
+    return path
+
+
+class Opened:
+    """A page, and what it said and asked for."""
+
+    def __init__(self, browser: Any, report: Path, width: int, **options: Any) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, offline=True, **options)
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(report.as_uri())
+
+
+@pytest.fixture
+def opened(browser: Any, report: Path, request: pytest.FixtureRequest) -> Iterator[Opened]:
+    found = Opened(browser, report, **request.param)
+    yield found
+    found.page.close()
+
+
+def sideways(page: Any) -> int:
+    """By how much the page is wider than the window."""
+    wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return int(wider)
+
+
+BOTH = [{"width": 360}, {"width": 1280}]
+
+
+@pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
+def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened: Opened, report: Path) -> None:
+    assert sideways(opened.page) <= 0
+    assert opened.said == []
+    assert opened.asked == [report.as_uri()]
+
+
+@pytest.mark.parametrize("opened", [{"width": 360}], indirect=True)
+def test_wide_tables_scroll_in_their_own_boxes_and_the_algorithm_stays_in_sight(opened: Opened) -> None:
+    box = opened.page.locator("#measured .scroll").first
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+    box.evaluate("box => { box.scrollLeft = 500 }")
+    cell = box.locator("td.key").first
+    inside = "(cell, box) => cell.getBoundingClientRect().left - box.getBoundingClientRect().left"
+    assert abs(cell.evaluate(inside, box.element_handle())) <= 1
+    assert sideways(opened.page) <= 0
+
+
+@pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
+def test_nothing_in_pictures_overlaps(opened: Opened) -> None:
+    crossing = opened.page.evaluate(
+        """() => {
+            const found = [];
+            for (const svg of document.querySelectorAll(".picture svg")) {
+                const boxes = Array.from(svg.querySelectorAll("text")).map(one => one.getBoundingClientRect());
+                boxes.forEach((a, i) => boxes.slice(i + 1).forEach(b => {
+                    const across = a.left < b.right && b.left < a.right;
+                    if (a.width && b.width && across && a.top < b.bottom && b.top < a.bottom)
+                        found.push(svg.getAttribute("aria-label"));
+                }));
+                const frame = svg.getBoundingClientRect();
+                if (boxes.some(a => a.left < frame.left - 1 || a.right > frame.right + 1)) found.push("cut");
+            }
+            return found;
+        }"""
+    )
+    assert crossing == []
+
+
+@pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
+def test_a_click_on_a_header_sorts(opened: Opened) -> None:
+    table = opened.page.locator("#measured table", has_text="size (B)").first
+    columns = table.locator("th").all_inner_texts()
+    place = columns.index("time (us)") + 1
+    values = f"td:nth-child({place})"
+
+    def shown() -> list[str]:
+        return list(table.locator(values).all_inner_texts())
+
+    def raw() -> list[float]:
+        known = "cells => cells.map(cell => cell.dataset.v).filter(value => value !== undefined)"
+        return [float(value) for value in table.locator(values).evaluate_all(known)]
+
+    before = shown()
+    header = table.locator(f"th:nth-child({place})")
+    header.get_by_role("button").click()
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert len(raw()) == 18
+    assert raw() == sorted(raw())
+    assert sorted(before) == sorted(shown())
+    assert before != shown()
+    header.get_by_role("button").press("Enter")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert raw() == sorted(raw(), reverse=True)
+    name = table.locator(f"th:nth-child({columns.index('algorithm') + 1})")
+    name.get_by_role("button").click()
+    assert table.locator("th[aria-sort]").count() == 1
+    texts = table.locator(f"td:nth-child({columns.index('algorithm') + 1})").all_inner_texts()
+    assert texts == sorted(texts)
+
+
+@pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
+def test_what_has_no_figure_comes_last_either_way(opened: Opened) -> None:
+    table = opened.page.locator("#measured table", has_text="ours/base").last
+    place = table.locator("th").all_inner_texts().index("ours/base") + 1
+    button = table.locator(f"th:nth-child({place})").get_by_role("button")
+    for _ in range(2):
+        button.click()
+        texts = [text.strip() for text in table.locator(f"td:nth-child({place})").all_inner_texts()]
+        filled = [bool(text) for text in texts]
+        assert any(filled)
+        assert filled == sorted(filled, reverse=True)
+
+
+@pytest.mark.parametrize("opened", [{"width": 1280, "java_script_enabled": False}], indirect=True)
+def test_all_can_be_read_without_scripts(opened: Opened) -> None:
+    assert opened.page.locator("#measured td", has_text="one_shot").first.is_visible()
+    assert opened.page.locator("#measured svg[role=img]").first.is_visible()
+    opened.page.locator("#measured summary", has_text="Percentiles").first.click()
+    assert opened.page.locator("#measured details td", has_text="one_shot").first.is_visible()
+
+
+def test_it_opens_in_a_sandboxed_frame_without_scripts(browser: Any, report: Path) -> None:
+    page = browser.new_page()
+    page.set_content('<iframe sandbox="" width="800" height="600"></iframe>')
+    page.locator("iframe").evaluate("(frame, text) => { frame.srcdoc = text }", report.read_text(encoding="utf-8"))
+    assert page.frame_locator("iframe").locator(".verdict").inner_text().endswith("did not pass.")
+    page.close()
+
+
+@pytest.mark.parametrize("opened", [{"width": PAPER_WIDTH}], indirect=True)
+def test_print_cuts_nothing_and_folds_nothing(opened: Opened, tmp_path: Path) -> None:
+    opened.page.emulate_media(media="print")
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert sideways(opened.page) <= 0
+    cut = opened.page.evaluate(
+        """width => Array.from(document.querySelectorAll("table, pre, svg[role=img], dl"))
+            .filter(one => one.getBoundingClientRect().right > width + 0.5)
+            .map(one => one.closest("section")?.id)""",
+        PAPER_WIDTH,
+    )
+    assert cut == []
+    assert opened.page.evaluate("document.querySelectorAll('details:not([open])').length") == 0
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    path = tmp_path / "report.pdf"
+    opened.page.pdf(path=str(path), prefer_css_page_size=True)
+    assert path.read_bytes().startswith(b"%PDF")

@@ -1,0 +1,199 @@
+"""Studies of accumulators: which records are points of which curve, and what is said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.__main__ import main
+from reports.numerics import study
+from reports.record import bundle
+from reports.record.record import Check, FabricInfo, Record
+from reports.table import table
+from tests.reports import synthetic
+
+WORLD_SIZES = (2, 8, 72)
+
+
+def checked(
+    algorithm: str = "two_shot",
+    world_size: int = 2,
+    *,
+    rms: float = 2.0,
+    relative: float | None = 2.0**-8,
+    results: int | None = 1,
+    elements: int = 100,
+    size_bytes: int = 4096,
+    case: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Record:
+    """A record with invented errors; relative: of the root mean square, the largest is four times it."""
+    made = synthetic.record(algorithm, size_bytes, world_size=world_size, is_timed=False, **changes)
+    check = Check(
+        method="bitwise_fold",
+        elements=elements,
+        wrong=0,
+        max_absolute_error=1.0,
+        max_ulp_error=int(10 * rms),
+        rms_ulp_error=rms,
+        ranks_equal=results == 1,
+        launches=1,
+        launches_equal=True,
+        ranks_equal_promised=results == 1,
+        max_relative_error=None if relative is None else 4 * relative,
+        rms_relative_error=relative,
+        results=results,
+    )
+    fabric = FabricInfo("simulator", "sm_90a", world_size, 1 << 28, True, "", True)
+    altered = {**made.case, **(case or {})}
+    return dataclasses.replace(
+        made, case=altered, check=check, fabric=fabric, id="-".join(map(str, altered.values())), library=made.library
+    )
+
+
+RECORDS = [
+    *(checked("two_shot", size, relative=size * 2.0**-8) for size in WORLD_SIZES),
+    *(checked("one_shot_rotated", size, results=size) for size in WORLD_SIZES),
+]
+
+
+def test_a_curve_is_an_algorithm_a_dtype_and_an_accumulator_over_world_sizes() -> None:
+    first, second = study.series(list(reversed(RECORDS)))
+    assert (first.algorithm, second.algorithm) == ("one_shot_rotated", "two_shot")
+    assert second.name == "all_reduce/two_shot bfloat16/float32 sum, normal inputs"
+    assert second.world_sizes == WORLD_SIZES
+    assert [point.rms_relative_error for point in second.points] == [2, 8, 72], "in units of u"
+    assert [point.max_relative_error for point in second.points] == [8, 32, 288]
+    assert [point.results for point in first.points] == [2, 8, 72]
+    other = checked(accumulator="native")
+    assert len(study.series([*RECORDS, other])) == 3
+
+
+def test_several_sizes_are_one_point_weighted_by_their_elements() -> None:
+    both = [checked(rms=1.0, relative=0.0, elements=300), checked(rms=3.0, elements=100, size_bytes=64)]
+    ((point,),) = (one.points for one in study.series(both))
+    assert point.rms_ulp_error == pytest.approx(math.sqrt((300 * 1 + 100 * 9) / 400))
+    assert point.rms_relative_error == pytest.approx(math.sqrt(100 / 400))
+    assert (point.max_ulp_error, point.max_relative_error) == (30, 4.0)
+
+
+def test_older_records_have_no_relative_errors() -> None:
+    old = [checked(world_size=size, relative=None, results=None) for size in WORLD_SIZES]
+    ((*points,),) = (one.points for one in study.series(old))
+    assert {(point.max_relative_error, point.rms_relative_error, point.results) for point in points} == {(None,) * 3}
+    text = study.text(study.studied(old))
+    assert "rms of the results" not in text
+    assert text.count("in ulp") == 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"dtype": "int32", "accumulator": "native"},
+        {"reduction": "min", "accumulator": "native"},
+        {"inputs": "edge"},
+        {"accumulator": "library"},
+    ],
+)
+def test_what_rounds_nothing_and_what_others_did_is_on_no_curve(case: dict[str, str]) -> None:
+    assert study.series([checked(case=case)]) == []
+
+
+def test_what_was_not_checked_or_refused_is_on_no_curve() -> None:
+    unchecked = dataclasses.replace(checked(), check=None, reason="check was off")
+    assert study.series([unchecked, synthetic.refused()]) == []
+
+
+def test_three_world_sizes_make_a_study() -> None:
+    assert study.studied(RECORDS[:2]) == []
+    assert len(study.studied(RECORDS)) == 2
+    assert len(study.studied(RECORDS[:2], least=2)) == 1
+
+
+def test_the_table_has_a_column_a_world_size_and_says_whether_ranks_agree() -> None:
+    lines = study.text(study.studied(RECORDS)).splitlines()
+    assert lines[0].startswith("all_reduce sum, normal inputs, n ranks: root-mean-square error / largest error, in u")
+    assert lines[1].split() == ["dtype", "accumulator", "algorithm", "n=2", "n=8", "n=72", "ranks", "agree"]
+    cells = [cell for cell in lines[2].split("  ") if cell]
+    assert [cell.strip() for cell in cells] == [
+        "bfloat16",
+        "float32",
+        "two_shot",
+        "2 / 8",
+        "8 / 32",
+        "72 / 288",
+        "yes",
+    ]
+    assert lines[3].endswith("no: up to 72 results")
+    assert any(line.startswith("error: distance from the exact sum") for line in lines)
+
+
+def test_a_curve_without_a_world_size_has_a_dash_there() -> None:
+    text = study.text(study.studied([*RECORDS, *(checked("one_shot", size) for size in (2, 4, 8))]))
+    line = next(line for line in text.splitlines() if " one_shot " in line)
+    assert line.split()[-2:] == ["-", "yes"]
+
+
+def test_ranks_that_differ_without_a_count_are_said_to_differ() -> None:
+    (curve,) = study.series([checked(results=None)])
+    assert study.agreement(curve) == "no"
+
+
+def test_a_command_ends_with_its_study_and_what_is_not_in_it() -> None:
+    refused = synthetic.refused()
+    assert study.console_report([*RECORDS, refused]) == (
+        table.console_table([refused]) + "\n\n" + study.text(study.studied(RECORDS))
+    )
+    assert study.console_report(RECORDS) == study.text(study.studied(RECORDS))
+    assert study.console_report(RECORDS[:2]) == table.console_table(RECORDS[:2])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number, record in enumerate(RECORDS):
+        (tmp_path / f"{number}.json").write_text(record.to_json(), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", str(folder)]) == 0
+    assert capsys.readouterr().out == study.text(study.studied(bundle.read([folder]))) + "\n"
+    assert main(["study", str(folder), "--format", "markdown", "-o", str(folder / "study.svg")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("**all_reduce sum, normal inputs")
+    assert "| bfloat16 | float32 | two_shot | 2 / 8 |" in printed
+    root = xml.etree.ElementTree.parse(folder / "study.svg").getroot()
+    assert root.tag.endswith("svg")
+    assert main(["study", str(folder), "-o", str(folder / "study.pdf")]) == 2
+    assert "ends in .svg or .png" in capsys.readouterr().err
+
+
+def test_without_a_curve_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(RECORDS[0].to_json(), encoding="utf-8")
+    assert main(["study", str(path)]) == 2
+    assert "two world sizes or more: no curve" in capsys.readouterr().err
+
+
+def test_the_picture_has_every_curve_on_every_axis() -> None:
+    from reports.figures import study as pictures
+
+    figure = pictures.figure(study.studied(RECORDS))
+    axes = figure.get_axes()
+    assert [one.get_ylabel() for one in axes] == [measure.title for measure in study.MEASURES]
+    for one, measure in zip(axes, study.MEASURES, strict=True):
+        lines = one.get_lines()
+        assert len(lines) == 2
+        assert list(lines[0].get_xdata()) == list(WORLD_SIZES)
+        assert list(lines[0].get_ydata()) == [measure.value(point) for point in study.series(RECORDS)[0].points]
+
+
+def test_records_without_the_later_fields_stay_as_they_were() -> None:
+    plain = synthetic.record(is_timed=False)
+    assert "rms_relative_error" not in plain.to_json()
+    assert '"rms_relative_error": 0.0078125' in checked(relative=2.0**-7).to_json()

@@ -1,0 +1,113 @@
+"""Bundles: nothing is lost, the same records give the same bytes, and they are small."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from reports.record import bundle
+from reports.record.record import load
+from tests.reports.synthetic import KIB, record, refused, study
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+RECORDS = study(("one_shot", "nccl"), (KIB, 4 * KIB), worlds=2)
+
+
+def test_what_is_packed_comes_back(tmp_path: Path) -> None:
+    strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"x": [1, None, True, "é"]})
+    path = tmp_path / "all.jsonl.xz"
+    bundle.write([*RECORDS, strange], path)
+    back = {one.to_json() for one in bundle.unpacked(path)}
+    assert back == {one.to_json() for one in [*RECORDS, strange]}
+    assert len(lzma.decompress(path.read_bytes()).splitlines()) == len(RECORDS) + 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["all.jsonl.xz"]
+
+
+def test_a_second_process_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "MANY", 2)
+    for index, one in enumerate(RECORDS):
+        (tmp_path / f"{index}.json").write_text(one.to_json(), encoding="utf-8")
+    assert bundle.read([tmp_path], is_alone=True) == bundle.read([tmp_path])
+    (tmp_path / "9.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"9\.json: not JSON"):
+        bundle.read([tmp_path], is_alone=True)
+
+
+def test_the_same_records_are_the_same_bytes() -> None:
+    assert bundle.packed(RECORDS) == bundle.packed([*reversed(RECORDS), RECORDS[3]])
+    assert bundle.digest(RECORDS) == bundle.digest(reversed(RECORDS))
+    assert bundle.packed(RECORDS) != bundle.packed(RECORDS[1:])
+    assert bundle.digest(RECORDS) != bundle.digest(RECORDS[1:])
+
+
+def test_500_records_are_small() -> None:
+    records = study(world_size=8, worlds=8)[:500]
+    assert len(records) == 500
+    assert sum(len(row) for one in records if one.timing for row in one.timing.samples_us) > 100_000
+    size_bytes = len(bundle.packed(records))
+    assert 100_000 < size_bytes < 1_500_000
+
+
+def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path: Path) -> None:
+    folder = tmp_path / "records" / "run"
+    folder.mkdir(parents=True)
+    late, early = record("nccl", world=2), record("two_shot", world=0)
+    middle = refused("nvshmem", world=1)
+    (folder / "a.json").write_text(late.to_json(), encoding="utf-8")
+    (folder / "b.json").write_text(early.to_json(), encoding="utf-8")
+    (folder / "command.json").write_text("{}", encoding="utf-8")
+    bundle.write([middle, late], folder / "c.jsonl.xz")
+    assert bundle.read([tmp_path / "records"]) == [early, middle, late]
+    assert bundle.read([folder / "a.json", folder / "c.jsonl.xz", folder]) == [early, middle, late]
+
+
+def test_records_of_an_older_schema_are_bundled_as_of_today(tmp_path: Path) -> None:
+    old = load(EXAMPLES / "schema1.json")
+    bundle.write([old], tmp_path / "x.jsonl.xz")
+    assert bundle.unpacked(tmp_path / "x.jsonl.xz") == [old]
+    line = json.loads(lzma.decompress((tmp_path / "x.jsonl.xz").read_bytes()))
+    assert line["schema"] == 2
+
+
+def test_worlds_are_neighbours() -> None:
+    ids = [json.loads(line)["id"] for line in lzma.decompress(bundle.packed(RECORDS)).splitlines()]
+    assert ids == sorted(ids, key=ids.index)
+    assert [ids[index] == ids[index + 1] for index in range(0, len(ids), 2)] == [True] * (len(ids) // 2)
+
+
+def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl.xz"
+    for data in (b"", b"no xz", bundle.packed(RECORDS)[:-20]):
+        broken.write_bytes(data)
+        with pytest.raises(ValueError, match=r"broken\.jsonl\.xz: can't be read as a bundle"):
+            bundle.unpacked(broken)
+    broken.write_bytes(lzma.compress(f"{bundle.line_of(record())}\n{{}}\n".encode()))
+    with pytest.raises(ValueError, match=r"broken\.jsonl\.xz, line 2: not a record"):
+        bundle.read([broken])
+    broken.write_bytes(lzma.compress(b""))
+    for place in (broken, tmp_path):
+        with pytest.raises(ValueError, match="no records here"):
+            bundle.read([place])
+    for name in ("gone.json", "gone.jsonl.xz"):
+        with pytest.raises(ValueError, match=rf"{name}: can't be read \(No such file or directory\)$"):
+            bundle.read([tmp_path / name])
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xfd7zXZ")
+    with pytest.raises(ValueError, match=r"binary\.json: can't be read as text, so it is no record$"):
+        bundle.read([binary])
+
+
+def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"ends in \.jsonl\.xz"):
+        bundle.write(RECORDS, tmp_path / "x.xz")
+    with pytest.raises(ValueError, match=r"x\.jsonl\.xz: can't be written \(No such file"):
+        bundle.write(RECORDS, tmp_path / "gone" / "x.jsonl.xz")
+
+
+def test_a_record_that_changed_is_another_one() -> None:
+    changed = dataclasses.replace(RECORDS[0], duration_s=2.0)
+    assert bundle.line_of(changed) != bundle.line_of(RECORDS[0])

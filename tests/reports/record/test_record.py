@@ -1,0 +1,353 @@
+"""Records: what they refuse to say, and that their JSON is standard and gives them back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.record import (
+    CHECK_WAS_OFF,
+    SCHEMA_VERSION,
+    Check,
+    FabricInfo,
+    KernelInfo,
+    LinkLimit,
+    Mismatch,
+    Record,
+    Status,
+    Timing,
+    from_json,
+    load,
+)
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+"""A record as each schema wrote it, never to be written again: what readers have to take for ever."""
+
+CASE = {
+    "op": "all_reduce",
+    "algorithm": "one_shot",
+    "dtype": "bfloat16",
+    "accumulator": "float32",
+    "reduction": "sum",
+    "size_bytes": 1024,
+    "world_size": 4,
+    "placement": "out_of_place",
+    "inputs": "normal",
+    "seed": 0,
+}
+MISMATCH = Mismatch(2, 1, 7, 1.5, math.nan, "0x3fc0", "0x7fff")
+CHECK = Check(
+    method="bitwise_fold",
+    elements=4096,
+    wrong=0,
+    max_absolute_error=0.0,
+    max_ulp_error=1,
+    rms_ulp_error=0.25,
+    ranks_equal=True,
+    launches=2,
+    launches_equal=True,
+)
+DIGESTED = dataclasses.replace(
+    CHECK, input_digests=tuple(digit * 64 for digit in "0123"), output_digests=(("e" * 64,) * 2,) * 3 + ((),)
+)
+WRONG_CHECK = dataclasses.replace(CHECK, wrong=3, first_mismatch=MISMATCH, max_absolute_error=math.nan)
+SIMULATOR = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True, settings={"multimem": "exact", "seed": 0})
+GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast=False, multicast_reason="no NVSwitch")
+KERNEL = KernelInfo(
+    "all_reduce/one_shot", "kernel_0", "sm_90a", "sha256:aa", "", "sha256:bb", "4.8.1", 8, 256, ("x", "y")
+)
+TIMING = Timing(
+    mode="graph",
+    window="kernel",
+    l2="rotate",
+    slots=64,
+    slot_bytes=2048,
+    warmup_calls=3,
+    calls_per_sample=20,
+    bus_factor=1.5,
+    samples_us=((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0)),
+    checked_before=4096,
+    checked_after=4096,
+    interleaved_with=("nccl", "torch/two_shot"),
+    limit=LinkLimit(380.5, 369.25, 1 << 28),
+    devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
+    l2_bytes=50 << 20,
+)
+
+
+def record(**changes: Any) -> Record:
+    fields: dict[str, Any] = {
+        "id": "all_reduce-one_shot-bfloat16",
+        "status": Status.PASSED,
+        "case": CASE,
+        "started": "2026-11-20T12:00:00.000+00:00",
+        "ended": "2026-11-20T12:00:01.500Z",
+        "duration_s": 1.5,
+        "fabric": SIMULATOR,
+        "kernel": KERNEL,
+        "check": CHECK,
+        "counters": {"instructions": 12, "bytes": {"peer_read": 3}},
+        "environment": {"git": {"dirty": None}},
+        "request": {"overrides": ["+exp=x"]},
+    }
+    return Record(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        record(),
+        record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong"),
+        record(status=Status.REFUSED, check=None, kernel=None, fabric=None, counters={}, reason="no multicast"),
+        record(fabric=GPUS, timing=TIMING),
+        record(fabric=GPUS, timing=dataclasses.replace(TIMING, limit=None, devices=(), interleaved_with=())),
+        record(fabric=GPUS, kernel=None, library="NCCL 2.28.9", timing=TIMING),
+        record(check=None, reason=CHECK_WAS_OFF),
+        record(check=DIGESTED),
+    ],
+)
+def test_round_trip(made: Record, tmp_path: Path) -> None:
+    text = made.to_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    path = tmp_path / "record.json"
+    path.write_text(text, encoding="utf-8")
+    again = load(path)
+    # NaN is unlike itself, so the texts are compared, and the objects where no NaN is in the way
+    assert again.to_json() == text
+    if made.check is not WRONG_CHECK:
+        assert again == made
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 3
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
+def test_floats_survive(value: float) -> None:
+    mismatch = dataclasses.replace(MISMATCH, expected=value)
+    check = dataclasses.replace(WRONG_CHECK, first_mismatch=mismatch)
+    again = from_json(record(status=Status.WRONG, check=check).to_json())
+    assert again.check is not None
+    assert again.check.first_mismatch is not None
+    read = again.check.first_mismatch.expected
+    assert read.hex() == value.hex()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timing": TIMING}, "simulated fabric has no clock"),
+        ({"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK}, "timing needs PASSED"),
+        ({"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF}, "without one"),
+        (
+            {"timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=()), "fabric": GPUS},
+            "samples of 1 ranks",
+        ),
+        ({"library": "NCCL 2.28.9"}, "by the kernel all_reduce/one_shot and by NCCL"),
+        ({"status": Status.REFUSED, "check": None}, "REFUSED needs a reason"),
+        ({"status": Status.FAILED, "check": None, "reason": " "}, "FAILED needs a reason"),
+        ({"status": Status.DEADLOCK, "check": None}, "DEADLOCK needs a reason"),
+        ({"status": Status.TIMEOUT, "check": None}, "TIMEOUT needs a reason"),
+        ({"status": Status.TIMEOUT, "reason": "slow"}, "can't have a check"),
+        ({"check": None}, "PASSED needs a check"),
+        ({"check": None, "reason": "trust me"}, "PASSED needs a check"),
+        ({"check": WRONG_CHECK}, "3 of 4096 elements are wrong; first at rank 2, index 7, launch 1"),
+        ({"check": dataclasses.replace(CHECK, ranks_equal=False)}, "ranks' results differ"),
+        ({"check": dataclasses.replace(CHECK, launches_equal=False)}, "repeated launches"),
+        ({"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))}, "3 bytes before it"),
+        ({"status": Status.WRONG}, "WRONG needs a check"),
+        ({"status": Status.WRONG, "check": None, "reason": "bad"}, "WRONG needs a check"),
+        ({"fabric": None}, "PASSED needs the fabric"),
+        ({"fabric": dataclasses.replace(SIMULATOR, world_size=8)}, "of the case's world size"),
+        ({"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")}, "is not what the case asked for"),
+        ({"kernel": dataclasses.replace(KERNEL, arch="sm_100a")}, "compiled for sm_100a, the fabric is sm_90a"),
+        ({"status": "PASSED", "check": None, "reason": "trust me"}, "status 'PASSED' is no Status"),
+        ({"case": {"op": "all_reduce"}}, "case lacks algorithm, dtype"),
+        ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
+        ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
+        ({"ended": "yesterday"}, "ended is 'yesterday'"),
+        ({"duration_s": math.nan}, "duration_s"),
+        ({"duration_s": -1.0}, "duration_s"),
+        ({"schema": 1}, "schema 1 can't be written"),
+        ({"id": ""}, "needs the id"),
+        ({"counters": {"rate": math.inf}}, "counters.rate"),
+        ({"environment": {"x": [{"y": object()}]}}, r"environment.x\[0\].y"),
+        ({"request": {1: "x"}}, "keys must be text"),
+    ],
+)
+def test_broken_rules(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        record(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_equality_that_is_not_promised_is_no_fault() -> None:
+    loose = dataclasses.replace(CHECK, ranks_equal=False, ranks_equal_promised=False)
+    loose = dataclasses.replace(loose, launches_equal=False, launches_equal_promised=False)
+    assert loose.faults == ()
+    assert record(check=loose).verified
+
+
+def test_unchecked_is_not_verified() -> None:
+    assert not record(check=None, reason=CHECK_WAS_OFF).verified
+    assert record().verified
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "allclose"}, "none of bytes, bitwise"),
+        ({"wrong": 1}, "first_mismatch"),
+        ({"first_mismatch": MISMATCH}, "first_mismatch"),
+        ({"launches": 0}, "at least one launch"),
+        ({"method": "bound"}, "bound and bound_value"),
+        ({"bound": "x", "bound_value": 1.0}, "bound and bound_value"),
+        ({"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": 1.5}, "1.5 of the bound was used"),
+        ({"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": math.nan}, "nan of the bound was used"),
+    ],
+)
+def test_broken_checks(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CHECK, **changes)
+
+
+def test_an_empty_message_has_a_check_of_no_elements() -> None:
+    none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
+    empty = record(check=none, case=CASE | {"size_bytes": 0})
+    with pytest.raises(ValueError, match="the check compared nothing, and the case has 1024 bytes"):
+        record(check=none)
+    assert from_json(empty.to_json()) == empty
+    assert empty.verified
+
+
+@pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])
+def test_methods_without_a_bound(method: str) -> None:
+    assert dataclasses.replace(CHECK, method=method).faults == ()
+
+
+def test_a_case_may_have_root_and_offset_and_need_not() -> None:
+    placed = record(case=CASE | {"op": "broadcast", "root": 3, "offset": 1}, kernel=None)
+    assert from_json(placed.to_json()).case["root"] == 3
+    assert "root" not in from_json(record().to_json()).case
+
+
+def test_newer_schema_is_refused_naming_both() -> None:
+    document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 3"):
+        from_json(json.dumps(document), "run/x.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"surprise": 1}, "unknown field surprise"),
+        ({"duration_s": "1.5"}, r"record.duration_s: \"1.5\" is no float"),
+        ({"status": "GREAT"}, "record.status"),
+        ({"check": {"method": "bitwise"}}, "record.check: lacks elements"),
+        ({"kernel": []}, "record.kernel"),
+        ({"schema": True}, "no schema number"),
+        ({"schema": 0}, "numbered from 1, not 0"),
+        ({"schema": 1, "timing": {"mode": "graph"}}, "x: a timing of schema 1"),
+    ],
+)
+def test_strange_documents(change: dict[str, Any], message: str) -> None:
+    document = json.loads(record().to_json()) | change
+    with pytest.raises(ValueError, match=message):
+        from_json(json.dumps(document), "x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"case": CASE | {"size_bytes": "abc"}}, "case.size_bytes is 'abc'; it is a whole number from 0"),
+        ({"case": CASE | {"size_bytes": -4}}, "case.size_bytes is -4"),
+        ({"case": CASE | {"world_size": True}}, "case.world_size is True; it is a whole number from 1"),
+        ({"case": CASE | {"world_size": 0}}, "case.world_size is 0"),
+        ({"request": {"job": "x"}}, "request.job is 'x'; it is a whole number"),
+        ({"request": {"jobs": 1.5}}, "request.jobs is 1.5"),
+    ],
+)
+def test_numbers_that_are_none_are_named(changes: dict[str, Any], message: str) -> None:
+    document = json.loads(record().to_json()) | changes
+    with pytest.raises(ValueError, match=message):
+        from_json(json.dumps(document), "x.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'])
+def test_not_records(text: str) -> None:
+    with pytest.raises(ValueError, match=r"here: not"):
+        from_json(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("schema1.json", record(schema=2)),
+        ("schema2.json", record(schema=2, fabric=GPUS, timing=TIMING)),
+        ("schema2_library.json", record(schema=2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
+        ("schema3.json", record(fabric=GPUS, timing=TIMING, check=DIGESTED)),
+    ],
+)
+def test_every_schema_is_still_read(name: str, expected: Record) -> None:
+    path = EXAMPLES / name
+    assert load(path) == expected
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert stored["schema"] == int(name[len("schema")])
+    if stored["schema"] > 1:
+        assert load(path).to_json() == path.read_text(encoding="utf-8"), "what was read is written as it was"
+    today = json.loads(expected.to_json())
+    assert {key: today[key] for key in stored if key != "schema"} == {
+        key: value for key, value in stored.items() if key != "schema"
+    }
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone\.json"):
+        load(tmp_path / "gone.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"binary\.json"):
+        load(tmp_path / "binary.json")
+
+
+def test_parts_are_copied() -> None:
+    counters = {"bytes": {"peer_read": 3}}
+    made = record(counters=counters)
+    counters["bytes"]["peer_read"] = 4
+    assert made.counters == {"bytes": {"peer_read": 3}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"output_digests": None}, "come together"),
+        ({"input_digests": None}, "come together"),
+        ({"input_digests": ("0" * 63,) * 4}, "64 hexadecimal digits"),
+        ({"output_digests": (("E" * 64,) * 2,) * 4}, "64 hexadecimal digits"),
+        ({"input_digests": ("0" * 64,) * 3}, "3 ranks have input_digests, 4 output_digests"),
+        ({"output_digests": (("e" * 64,),) * 4}, "one for each of 2 launches, or none"),
+        ({"output_digests": (("e" * 64, "f" * 64),) * 4}, "launches_equal is True, the digests say otherwise"),
+        ({"launches_equal": False, "launches_equal_promised": False}, "launches_equal is False, the digests say"),
+    ],
+)
+def test_digests_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(DIGESTED, **changes)
+
+
+def test_digests_are_of_all_ranks() -> None:
+    with pytest.raises(ValueError, match="digests of 3 ranks, the case has 4"):
+        record(
+            check=dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)
+        )
+
+
+@pytest.mark.parametrize("place", ["environment", "request", "counters", "case"])
+def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> None:
+    document = json.loads((EXAMPLES / "schema2.json").read_text(encoding="utf-8"))
+    document[place]["nested"] = {"value": [0.5, "LARGE"]}
+    text = json.dumps(document).replace('"LARGE"', "1e999")
+    with pytest.raises(ValueError, match=rf"{place}\.nested\.value\[1\]: inf has no place in JSON"):
+        from_json(text)
+    assert type(getattr(from_json(text.replace("1e999", "1e99")), place)) is dict

@@ -1,0 +1,320 @@
+"""The table of what was timed: figures worked out by hand, marks and captions that can be wrong."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from typing import Any
+
+import pytest
+
+from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, Status
+from reports.table.compare import itemsize, rows, split
+from reports.table.table import console_table, csv_text, json_text, markdown, plain
+from reports.table.timed_table import captions
+from tests.reports.synthetic import KIB, REFUSAL, record, refused
+
+MB = 1_000_000
+
+
+def timed(algorithm: str, time_us: float, size_bytes: int = MB, **changes: Any) -> Record:
+    """Every sample of the first rank takes time_us, the other three ranks are quicker."""
+    samples = [[time_us] * 4, *[[time_us / 2] * 4] * 3]
+    return record(algorithm, size_bytes, samples_us=samples, **changes)
+
+
+def cells(text: str, algorithm: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if re.search(rf" {re.escape(algorithm)} ", line)]
+    return line.split()
+
+
+def test_columns_are_those_of_nccl_tests() -> None:
+    lines = plain([timed("one_shot", 20.0), timed("nccl", 25.0)]).splitlines()
+    assert lines[0] == "all_reduce bfloat16, accumulator float32, sum, 4 ranks, normal inputs"
+    assert re.split(r"  +", lines[1].strip()) == [
+        *("size (B)", "count", "type", "redop", "algorithm", "time (us)", "min", "p95", "p99", "algbw (GB/s)"),
+        *("busbw (GB/s)", "#wrong", "link %", "ours/base"),
+    ]
+    # 1 MB in 20 us: 50 GB/s, times 1.5 over 400
+    assert lines[2].split() == [
+        *("1000000", "500000", "bfloat16", "sum", "one_shot", "20.00", "*", "20.00", "20.00", "20.00", "50.00"),
+        *("75.00", "0", "18.8", "0.80"),
+    ]
+    assert lines[3].split()[4:6] == ["nccl", "25.00"]
+    assert "*" not in lines[3]
+
+
+def test_figures_are_the_median_and_the_percentiles_of_the_maxima() -> None:
+    samples = [[float(value)] + [1.0] * 3 for value in range(100, 0, -1)]
+    text = plain([record(samples_us=list(zip(*samples, strict=True)))])
+    assert cells(text, "one_shot")[5:10] == ["50.50", "*", "1.00", "95.00", "99.00"]
+
+
+def test_the_ratio_is_of_the_best_of_each_side_at_each_size() -> None:
+    records = [timed("one_shot", 30.0), timed("two_shot", 20.0), timed("nccl", 16.0), timed("torch/one_shot", 40.0)]
+    records += [timed("one_shot", 10.0, KIB), timed("nccl", 40.0, KIB)]
+    (section,) = split(records)[0]
+    judged = {(row.algorithm, row.size_bytes): (row.best, row.ratio) for row in rows(section)}
+    assert judged == {
+        ("one_shot", KIB): (True, 0.25),
+        ("nccl", KIB): (False, None),
+        ("one_shot", MB): (False, None),
+        ("two_shot", MB): (False, 1.25),
+        ("nccl", MB): (True, None),
+        ("torch/one_shot", MB): (False, None),
+    }
+    assert "ours/base: the time of our best over that of the best baseline" in plain(records)
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "nccl"])
+def test_there_is_no_ratio_with_one_side_only(algorithm: str) -> None:
+    assert "ours/base" not in plain([timed(algorithm, 20.0)])
+
+
+def test_what_was_not_timed_is_never_the_best() -> None:
+    bare = timed("two_shot", 1.0, is_timed=False)
+    unchecked = timed("multimem_one_shot", 1.0, is_timed=False, check=None, reason=CHECK_WAS_OFF)
+    text = plain([timed("one_shot", 20.0), bare, unchecked, timed("nccl", 25.0)])
+    assert "*" in cells(text, "one_shot")
+    assert cells(text, "two_shot")[5:8] == ["PASSED", "-", "-"]
+    assert "PASSED (unchecked)" in text
+
+
+def test_baselines_stand_beside_the_accumulator_that_was_asked_for() -> None:
+    records = [timed(name, 20.0, accumulator=one) for one in ("float32", "native") for name in ("one_shot", "nccl")]
+    found, rest = split(records)
+    assert [(section.heading.split(", ")[1], len(section.records)) for section in found] == [
+        ("accumulator float32", 2),
+        ("accumulator native", 2),
+    ]
+    assert rest == []
+
+
+def test_records_of_one_command_are_not_called_new_worlds() -> None:
+    again = [timed("one_shot", time_us, world=1) for time_us in (5.0, 6.0)]
+    text = plain(again)
+    assert "2 runs a case, not each in a world of its own; every figure is the median over them" in text
+    assert "new worlds" not in text
+
+
+def test_worlds_are_one_row_with_their_median_and_their_spread() -> None:
+    records = [timed("one_shot", time_us, world=world) for world, time_us in enumerate((22.0, 20.0, 40.0))]
+    text = plain([*records, timed("nccl", 30.0)])
+    assert text.count(" one_shot ") == 1
+    assert cells(text, "one_shot")[5] == "22.00"
+    assert "3: 20.00..40.00" in text
+    assert cells(text, "one_shot")[12] == "0"
+    # 20 us apart, over 22
+    assert "1 to 3 new worlds a case; every figure is the median over them" in text
+    assert "up to 90.9% apart" in text
+    assert "worlds" not in plain(records[:1])
+
+
+def test_worlds_that_failed_do_not_vanish_among_those_that_passed() -> None:
+    broken = timed("one_shot", 20.0, world=1, is_timed=False, status=Status.TIMEOUT, check=None, reason="rank 2 hung")
+    text = plain([timed("one_shot", 20.0), broken])
+    assert text.count(" one_shot ") == 2
+    assert "TIMEOUT [1]" in text
+    assert "[1] rank 2 hung" in text
+
+
+def test_wrong_elements_are_counted_and_have_no_time() -> None:
+    check = Check(
+        "bitwise", 64, 7, 1.0, 1, 0.1, True, 2, True, first_mismatch=Mismatch(0, 0, 1, 1.0, 2.0, "0x1", "0x2")
+    )
+    text = plain([timed("nccl", 20.0), timed("one_shot", 1.0, is_timed=False, status=Status.WRONG, check=check)])
+    found = cells(text, "one_shot")
+    assert found[5:7] == ["WRONG", "[1]"]
+    assert "7" in found
+    assert "7 of 64 elements are wrong" in text
+
+
+def test_refused_contenders_are_told_once_with_their_reason() -> None:
+    records = [timed("one_shot", 20.0), timed("one_shot", 20.0, KIB)]
+    records += [refused("torch/multimem", MB), refused("torch/multimem", KIB), refused("nvshmem", KIB, reason="no int")]
+    records += [timed("nvshmem", 50.0)]
+    lines = plain(records).splitlines()
+    assert f"refused: torch/multimem: {REFUSAL}" in lines
+    assert "refused: nvshmem (1 KiB): no int" in lines
+    assert not any(re.search(r"^ .*torch/multimem", line) for line in lines)
+
+
+def test_placement_is_shown_where_it_differs() -> None:
+    text = plain([timed("one_shot", 20.0), timed("torch/two_shot", 30.0)])
+    assert cells(text, "one_shot")[5] == "out"
+    assert cells(text, "torch/two_shot")[5] == "in"
+    assert "place: out of place or in place" in text
+    assert "place" not in plain([timed("one_shot", 20.0)])
+
+
+def test_captions_say_how_and_against_what() -> None:
+    timing = {"slots": 8, "calls_per_sample": 5, "limit": LinkLimit(390.0, 370.0, 1 << 28)}
+    records = [timed("one_shot", 20.0), timed("nccl", 20.0, KIB, timing=timing)]
+    text = "\n".join(captions(split(records)[0]))
+    assert "graph, window kernel, L2 rotate; 8 to 64 slots of 2 KiB to 2000000 B, 5 to 20 calls a sample" in text
+    assert "a contender's slots are 16 KiB to 125000 KiB together" in text
+    assert "4 samples; data checked before and after" in text
+    assert "the samples' maxima over all ranks" in text
+    assert "busbw = algbw * 1.5, 1 GB = 10^9 bytes" in text
+    assert "push 390.0 to 400.0, pull 370.0 to 380.0 GB/s (256 MiB" in text
+    assert "libraries: NCCL 0.0.0" in text
+    assert "device: Invented GPU; fabric: nvshmem" in text
+    assert "symlab: 0123456789ab" in text
+
+
+def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_through_memory() -> None:
+    cache = {"l2_bytes": 50 << 20}
+    large = timed("one_shot", 20.0, 1 << 20, timing=cache)
+    small = [timed("one_shot", 5.0, size_bytes, timing=cache) for size_bytes in (KIB, 4 * KIB)]
+    note = "L2 rotate: up to 4 KiB a contender's slots fit in the L2 cache (50 MiB) together"
+    assert note in "\n".join(captions(split([large, *small])[0]))
+    for others in ([large], [timed("one_shot", 5.0, KIB, timing={"l2_bytes": 0})]):
+        assert "fit in the L2 cache" not in "\n".join(captions(split(others)[0]))
+    hot = timed("one_shot", 5.0, KIB, timing={**cache, "l2": "hot"})
+    assert "fit in the L2 cache" not in "\n".join(captions(split([hot])[0])), "that says it by its name"
+
+
+def test_captions_say_what_the_libraries_were_told() -> None:
+    def told(**allowed: str) -> Any:
+        one = timed("nccl", 20.0)
+        return dataclasses.replace(
+            one, environment={**one.environment, "variables": {"allowed": allowed, "withheld": 3}}
+        )
+
+    records = [told(NCCL_NVLS_ENABLE="0", NCCL_VERSION="2.0"), told(NVSHMEM_DISABLE_NVLS="1", CUDA_HOME="/x")]
+    text = "\n".join(captions(split(records)[0]))
+    assert "set in the environment: NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1\n" in text
+    assert "set in the environment" not in "\n".join(captions(split([timed("nccl", 20.0)])[0]))
+
+
+def test_without_a_limit_there_is_no_share_of_it() -> None:
+    text = plain([timed("one_shot", 20.0, timing={"limit": None})])
+    assert "link %" not in text
+    assert "the link's limit was not measured" in text
+
+
+def test_what_was_timed_otherwise_is_not_compared() -> None:
+    hot = timed("one_shot", 5.0, timing={"l2": "hot"})
+    found, _ = split([timed("one_shot", 20.0), hot])
+    assert [section.heading.rpartition("inputs, ")[2] for section in found] == [
+        "graph, window kernel, L2 rotate",
+        "graph, window kernel, L2 hot",
+    ]
+    assert plain([timed("one_shot", 20.0), hot]).count(" *\n") == 0
+    assert len(re.findall(r"\d \* ", plain([timed("one_shot", 20.0), hot]))) == 2  # one a section
+
+
+def test_devices_are_not_compared_with_one_another() -> None:
+    other = timed("one_shot", 5.0, environment={"gpus": [{"model": "Another GPU"}]})
+    found, _ = split([timed("one_shot", 20.0), other])
+    assert [section.heading.rpartition(", ")[2] for section in found] == ["Invented GPU", "Another GPU"]
+
+
+def test_other_numbers_of_calls_are_no_other_worlds_of_a_case() -> None:
+    jobs = [
+        timed("one_shot", time_us, world=calls, timing={"calls_per_sample": calls}, request={"overrides": overrides})
+        for calls, time_us, overrides in [(4, 20.0, ["timing.calls=4"]), (1, 30.0, ["timing.calls=1"])]
+    ]
+    sections, _ = split(jobs)
+    assert [section.heading.rpartition(", ")[2] for section in sections] == ["timing.calls=4", "timing.calls=1"]
+    assert "new worlds" not in plain(jobs)
+    same = [dataclasses.replace(job, request={"overrides": ["timing.limit=none"]}) for job in jobs]
+    assert len(split(same)[0]) == 1
+
+
+def test_simulated_records_keep_their_own_table() -> None:
+    simulator = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True)
+    simulated = record(is_timed=False, fabric=simulator, counters={"instructions": 5_000_000})
+    alone = plain([simulated])
+    assert "PTX instr (M)" in alone
+    assert not re.search(r"time \(us\)|busbw|GB/s", alone)
+    other = dataclasses.replace(simulated, case={**simulated.case, "dtype": "float16"})
+    both = plain([timed("one_shot", 20.0), other])
+    assert both.index("busbw") < both.index("PTX instr (M)")
+
+
+def test_wide_has_a_line_a_size() -> None:
+    records = [timed("one_shot", 20.0), timed("nccl", 16.0), timed("one_shot", 10.0, KIB), timed("nccl", 20.0, KIB)]
+    lines = plain(records, is_wide=True).splitlines()
+    assert lines[1].split() == ["size", "one_shot", "nccl", "ours/base"]
+    assert lines[2].split() == ["1", "KiB", "10.00", "(0.2)*", "20.00", "(0.1)", "0.50"]
+    assert lines[3].split() == ["1000000", "B", "20.00", "(75.0)", "16.00", "(93.8)*", "1.25"]
+
+
+def test_wide_says_who_was_called_in_place() -> None:
+    records = [timed("one_shot", 20.0), timed("nccl", 16.0), timed("torch/two_shot", 25.0)]
+    lines = plain(records, is_wide=True).splitlines()
+    assert "in place: torch/two_shot; out of place: one_shot, nccl" in [line.strip() for line in lines]
+    assert "in place" not in plain(records[:2], is_wide=True)
+
+
+def test_markdown_marks_the_best_in_bold_too() -> None:
+    text = markdown([timed("one_shot", 20.0), timed("nccl", 16.0)], is_wide=True)
+    assert "| 1000000 B | 20.00 (75.0) | **16.00 (93.8)\\*** | 1.25 |" in text.splitlines()
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert text.endswith("\n")
+    assert "**16.00 \\***" in markdown([timed("one_shot", 20.0), timed("nccl", 16.0)])
+
+
+def test_csv_and_json_hold_raw_values_of_all_cases() -> None:
+    records = [timed("one_shot", 20.0), timed("one_shot", 30.0, world=1), timed("nccl", 50.0), refused("nvshmem", MB)]
+    objects = json.loads(json_text(records))
+    lines = list(csv.DictReader(io.StringIO(csv_text(records))))
+    assert [one["algorithm"] for one in objects] == [one["algorithm"] for one in lines]
+    ours, nccl, nvshmem = objects
+    assert (ours["median_us"], ours["worlds"], ours["median_us_lowest"], ours["median_us_highest"]) == (25, 2, 20, 30)
+    assert (ours["best"], ours["ours_over_baseline"], nccl["best"]) == (True, 0.5, False)
+    assert ours["busbw_gbps"] == pytest.approx((75 + 50) / 2)
+    assert (nvshmem["status"], nvshmem["reason"], nvshmem["median_us"]) == ("REFUSED", REFUSAL, None)
+    assert nccl["accumulator"] == "float32"
+    assert lines[2]["median_us"] == ""
+    assert (csv_text([]), json_text([])) == ("\n", "[]\n")
+
+
+def test_a_drawn_table_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    records = [timed(name, 20.0, world=world) for name in ("one_shot", "nccl") for world in range(3)]
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", console_table(records, styled=True))
+    assert "…" not in bare
+    for line in plain(records).splitlines():
+        assert " ".join(line.split()) in {" ".join(one.split()) for one in bare.splitlines()}
+
+
+def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [timed(name, 20.0, size) for size in (KIB, MB) for name in ("one_shot", "torch/two_shot")]
+    lines = plain(records).splitlines()
+    needed = max(len(line) for line in lines[: lines.index("", 5)])
+    assert needed > 100
+    widths = {}
+    for terminal in (needed, 300):
+        monkeypatch.setenv("COLUMNS", str(terminal))
+        bare = re.sub(r"\x1b\[[0-9;]*m", "", console_table(records, styled=True)).splitlines()
+        widths[terminal] = max(len(line) for line in bare if "shot" in line)
+    assert widths[needed] == needed
+    assert needed < widths[300] < 300
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("bfloat16", 2), ("float32", 4), ("float8_e4m3fn", 1), ("int64", 8), ("float4_e2m1fn", 1)]
+)
+def test_item_sizes(dtype: str, size: int) -> None:
+    assert itemsize(dtype) == size
+
+
+def test_a_dtype_without_a_width_is_said() -> None:
+    with pytest.raises(ValueError, match="'half' does not say how wide"):
+        itemsize("half")
+
+
+def test_a_reason_that_names_the_cases_size_is_said_once() -> None:
+    limit = "all_reduce/ll is for small messages: up to 1024 bytes, not {}; take all_reduce/two_shot"
+    records = [timed("one_shot", 5.0, size) for size in (2048, 4096)]
+    records += [refused("ll", size, reason=limit.format(size)) for size in (2048, 4096)]
+    lines = plain(records).splitlines()
+    assert [line for line in lines if line.startswith("refused: ")] == [
+        "refused: ll: all_reduce/ll is for small messages: up to 1024 bytes; take all_reduce/two_shot"
+    ]

@@ -1,0 +1,352 @@
+"""From a request to cases, and what only the catalogue can refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kernels.catalogue import find
+from kernels.numeric.dtypes import ALL, REDUCTIONS
+from memory.fabric import Executable, Fabric
+from memory.pool import SymmetricPool
+from runner.case import cases
+from runner.case.cases import (
+    GAP_BYTES,
+    GUARD_BYTES,
+    cases_of,
+    check_against_catalogue,
+    heap_bytes_needed,
+    heap_bytes_to_measure,
+    largest_fitting,
+    names_of,
+    resolved,
+    sizes_of,
+)
+from runner.case.program import Plan, bind
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request.validate import Request
+from runner.request_error import RequestError
+from runner.world.threads import ThreadWorld
+from simulator.memory import heaps
+from simulator.world import SimulatorOptions
+from tests.runner.conftest import TWO
+
+
+def request(*arguments: str) -> Request:
+    """The first job's request; two algorithms, where neither an experiment nor a key says which."""
+    own = any(part in " ".join(arguments) for part in ("algorithms=", "exp="))
+    with hydra_over():
+        return compose_jobs([*([] if own else [TWO]), *arguments], multirun=False)[0].request
+
+
+def test_sizes_outside_algorithms_inside() -> None:
+    cases = cases_of(request("+exp=allreduce_bf16", "sizes=[4K,1K]", "seed=7", "inputs=exact"))
+    assert [(case.size_bytes, case.algorithm) for case in cases] == [
+        (size_bytes, algorithm)
+        for size_bytes in (4096, 1024)
+        for algorithm in ("one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot")
+    ]
+    assert {(case.seed, case.inputs, case.world_size, case.dtype) for case in cases} == {(7, "exact", 8, "bfloat16")}
+
+
+def test_ids_are_stable_and_tell_cases_apart() -> None:
+    wanted = request("+exp=allreduce_fp16")
+    cases = cases_of(wanted)
+    assert cases == cases_of(wanted)
+    assert len({case.id for case in cases}) == len(cases) == 24
+    assert cases[0].id == "all_reduce-one_shot-float16-float32-sum-n8-1024B-out_of_place-normal-s0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["op=allreduce"], "unknown op 'allreduce' (op), did you mean all_reduce"),
+        (["op=x"], "unknown op 'x' (op), known: all_gather, all_reduce, "),
+        (["algorithms=[one_shoot]"], "unknown algorithm 'one_shoot' of all_reduce (algorithms), did you mean one_shot"),
+        (["dtype=bf16"], "unknown dtype 'bf16' (dtype), did you mean bfloat16"),
+        (["reduction=summ"], "unknown reduction 'summ' (reduction), did you mean sum"),
+        (
+            ["dtype=bfloat16", "accumulator=float16"],
+            "bfloat16 has no accumulator 'float16' (accumulator), it has native, float32",
+        ),
+        (["accumulator=float64"], "float32 has no accumulator 'float64' (accumulator), it has native, float32"),
+        (
+            ["sizes=[1K,6]"],
+            "6 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4 or",
+        ),
+        (["sizes=1"], "1 bytes are no whole number of float32 elements (sizes), give a multiple of 4, such as 4"),
+        (["sizes=1G"], "1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)"),
+        (["sizes=4", "world_size=72", "fabric.heap_bytes=4K"], "nothing fits"),
+        (["algorithms=[ncl]"], "unknown algorithm 'ncl' of all_reduce (algorithms), did you mean nccl?"),
+        (["baselines=[torch/oneshot]"], "unknown baseline 'torch/oneshot' of all_reduce (baselines), did you mean "),
+        (
+            ["baselines=[one_shot]"],
+            "unknown baseline 'one_shot' of all_reduce (baselines), did you mean torch/one_shot",
+        ),
+    ],
+)
+def test_what_the_catalogue_refuses(arguments: list[str], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_against_catalogue(request(*arguments))
+    assert str(caught.value).startswith(message) or message in str(caught.value)
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_what_is_said_to_fit_fits_and_one_element_more_does_not(placement: str) -> None:
+    heap_bytes = 1 << 20
+    arguments = ("algorithms=two_shot", f"placement={placement}", f"fabric.heap_bytes={heap_bytes}")
+    with pytest.raises(RequestError) as caught:
+        check_against_catalogue(request(*arguments, "sizes=2M"))
+    most = int(str(caught.value).partition("at most ")[2].partition(" bytes")[0])
+    assert most > heap_bytes // (4 if placement == "out_of_place" else 2)
+    check_against_catalogue(request(*arguments, f"sizes={most}"))
+    with pytest.raises(RequestError):
+        check_against_catalogue(request(*arguments, f"sizes={most + 4}"))
+
+
+def test_the_need_is_counted_with_guards_and_in_place_once() -> None:
+    (case,) = cases_of(request("algorithms=one_shot", "sizes=4K"))
+    spec = find(case.name)
+    both = heap_bytes_needed(case, spec)
+    one = heap_bytes_needed(dataclasses.replace(case, placement="in_place"), spec)
+    assert both - one == 4096 + 2 * GUARD_BYTES + GAP_BYTES
+    assert largest_fitting(case, spec, both) == 4096
+    assert largest_fitting(case, spec, both - 1) < 4096
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
+def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
+    heap_bytes = 1 << 20
+    (case,) = cases_of(request(f"algorithms={algorithm}", "sizes=4K", "world_size=3"))
+    case = dataclasses.replace(case, size_bytes=largest_fitting(case, find(case.name), heap_bytes))
+    plan = Plan(case, Executable(case.name, "", "", "", ""))
+
+    def program(fabric: Fabric, _: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            bind(fabric, pool, plan, find(case.name))
+
+    ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
+
+
+def as_asked(*arguments: str) -> Request:
+    """The request with nothing put before what was asked for."""
+    with hydra_over():
+        return compose_jobs(arguments, multirun=False)[0].request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ("float32", "float32", "sum")),
+        (["dtype=bfloat16"], ("bfloat16", "float32", "sum")),
+        (["dtype=float8_e5m2", "reduction=avg"], ("float8_e5m2", "float32", "avg")),
+        (["dtype=float64"], ("float64", "native", "sum")),
+        (["dtype=int32"], ("int32", "native", "sum")),
+        (["dtype=float16", "reduction=max"], ("float16", "native", "max")),
+        (["dtype=float16", "accumulator=native"], ("float16", "native", "sum")),
+        (["op=reduce_scatter", "dtype=float16"], ("float16", "float32", "sum")),
+        (["op=all_gather"], ("float32", "none", "none")),
+        (["op=send_recv", "dtype=uint8"], ("uint8", "none", "none")),
+        (["op=broadcast", "accumulator=none", "reduction=none"], ("float32", "none", "none")),
+    ],
+)
+def test_what_is_left_open_suits_op_and_dtype(arguments: list[str], expected: tuple[str, str, str]) -> None:
+    found = resolved(as_asked(*arguments))
+    assert (found.dtype, found.accumulator, found.reduction) == expected
+    assert resolved(found) == found
+    for case in cases_of(as_asked(*arguments)):
+        assert (case.dtype, case.accumulator, case.reduction) == expected
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """catalogue(op, algorithm={field: value}, ..): the catalogue's kernels of that op are these, like one_shot else."""
+
+    def fill(op: str, **algorithms: dict[str, Any]) -> None:
+        like = {
+            "dtypes": ALL,
+            "accumulators": ("native", "float32", "none"),
+            "placements": ("out_of_place", "in_place"),
+        }
+        like |= {"reductions": (*REDUCTIONS, "none"), "workspaces": lambda case: ()}
+        base = dataclasses.replace(find("all_reduce/one_shot"), op=op, **like)
+        specs = [dataclasses.replace(base, algorithm=name, **fields) for name, fields in algorithms.items()]
+        monkeypatch.setattr(cases, "SPECS", (*(one for one in cases.SPECS if one.op != op), *specs))
+
+    return fill
+
+
+def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do(catalogue: Callable[..., None]) -> None:
+    catalogue("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
+    every, some = ("pull", "multimem", "push"), ("pull", "push")
+    off = "fabric.multicast=false"
+    assert names_of(as_asked("op=all_gather")) == every
+    assert names_of(as_asked("op=all_gather", off)) == some
+    assert names_of(as_asked("op=all_gather", "algorithms=all", off)) == every
+    assert names_of(as_asked("op=all_gather", "fabric=nvshmem", "baselines=none")) == every, "nobody knows yet"
+    assert names_of(as_asked("op=all_gather", "algorithms=[push]")) == ("push",)
+
+
+def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype(catalogue: Callable[..., None]) -> None:
+    token = {"dtypes": ("uint32",), "max_size_bytes": 4}
+    other = {"dtypes": ("uint32",), "refusal": lambda case, arch: "" if case.numel != 1 else None}
+    catalogue("barrier", peers=token, multimem=other)
+    found = cases_of(as_asked("op=barrier"))
+    assert [(case.algorithm, case.dtype, case.size_bytes) for case in found] == [
+        ("peers", "uint32", 4),
+        ("multimem", "uint32", 4),
+    ]
+    assert {case.size_bytes for case in cases_of(as_asked("op=barrier", "sizes=[8]"))} == {8}, "as given: refused"
+    catalogue("barrier", peers=token, other={})
+    assert sizes_of(as_asked("op=barrier")) == (1024, 8192, 65536), "one of them takes the usual ones"
+
+
+def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once(catalogue: Callable[..., None]) -> None:
+    catalogue("all_to_all", push={})
+    arguments = ("op=all_to_all", "world_size=3", "dtype=bfloat16", "sizes=[0,5,6,11,12,1000]")
+    assert sizes_of(as_asked(*arguments)) == (0, 6, 12, 996)
+    assert [case.size_bytes for case in cases_of(as_asked(*arguments))] == [0, 6, 12, 996]
+    check_against_catalogue(as_asked(*arguments))
+    assert sizes_of(as_asked("sizes=[5,6]", "world_size=3")) == (5, 6), "all_reduce divides nothing"
+
+
+def test_cases_say_root_offset_and_placement(catalogue: Callable[..., None]) -> None:
+    catalogue("reduce", pull={})
+    wanted = as_asked("op=reduce", "root=3", "world_size=4", "offset=2", "placement=in_place", "inputs=edge", "sizes=8")
+    check_against_catalogue(wanted)
+    (case,) = cases_of(wanted)
+    assert (case.root, case.offset, case.placement, case.inputs) == (3, 2, "in_place", "edge")
+    assert case.id == "reduce-pull-float32-float32-sum-n4-8B-in_place-edge-s0-r3-o2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["op=all_gather", "reduction=sum"],
+            "all_gather only moves data: no reduction 'sum' (reduction), give none or ",
+        ),
+        (["op=all_gather", "accumulator=native"], "no accumulator 'native' (accumulator), give none or auto"),
+        (["op=all_gather", "dtype=float12"], "unknown dtype 'float12' (dtype), did you mean float32 or float16"),
+        (["op=all_gather", "root=1"], "all_gather has no root 1 (root), leave it at 0"),
+        (["op=reduce", "root=2"], "there is no rank 2 in a world of 2 (root), give 0 to 1"),
+        (["op=reduce", "root=1", "world_size=1"], "there is no rank 1 in a world of 1 (root), give 0"),
+        (["op=all_to_all", "placement=in_place"], "all_to_all has no form in place (placement), give out_of_place"),
+        (["op=reduce", "reduction=none"], "float32 has no reduction 'none' (reduction), it has sum, min, max, avg"),
+        (["op=reduce", "reduction=xor"], "float32 has no reduction 'xor' (reduction), it has sum, min, max, avg"),
+        (["op=reduce", "reduction=summ"], "unknown reduction 'summ' (reduction), did you mean sum?"),
+        (
+            ["op=reduce", "reduction=min", "accumulator=float32"],
+            "min adds nothing, so it has no accumulator 'float32' (accumulator), give native",
+        ),
+        (["op=reduce", "dtype=uint8"], "uint8 is for moving data, and nothing is reduced in it (dtype), take one of "),
+        (
+            ["op=reduce", "dtype=float8_e5m2", "accumulator=float16"],
+            "no kernel of reduce has the accumulator 'float16' for float8_e5m2 (accumulator), known: native, float32",
+        ),
+    ],
+)
+def test_what_an_op_can_never_do_is_refused(catalogue: Callable[..., None], arguments: list[str], message: str) -> None:
+    for op in ("all_gather", "all_to_all", "reduce"):
+        catalogue(op, pull={})
+    with pytest.raises(RequestError) as caught:
+        check_against_catalogue(as_asked(*arguments))
+    assert message in str(caught.value)
+
+
+def test_the_need_counts_offset_and_empty_buffers() -> None:
+    (case,) = cases_of(request("algorithms=one_shot", "sizes=4K"))
+    spec = find(case.name)
+    base = heap_bytes_needed(case, spec)
+    assert heap_bytes_needed(dataclasses.replace(case, offset=1), spec) == base + 2 * 256, "both begin later"
+    empty = dataclasses.replace(case, size_bytes=0)
+    assert heap_bytes_needed(empty, spec) == base - 2 * 4096
+    assert heap_bytes_to_measure([empty]) == heap_bytes_to_measure([case]) - 2 * (4096 - 256)
+
+
+def test_in_place_the_need_is_that_of_the_larger_of_both(catalogue: Callable[..., None]) -> None:
+    catalogue("all_gather", pull={})
+    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4"))
+    spec = next(one for one in cases.SPECS if one.name == case.name)
+    shared = dataclasses.replace(case, placement="in_place")
+    assert heap_bytes_needed(case, spec) - heap_bytes_needed(shared, spec) == 1024 + 2 * GUARD_BYTES + GAP_BYTES
+    most = largest_fitting(case, spec, 1 << 20)
+    assert most % 16 == 0
+    assert heap_bytes_needed(dataclasses.replace(case, size_bytes=most), spec) <= 1 << 20
+    assert heap_bytes_needed(dataclasses.replace(case, size_bytes=most + 16), spec) > 1 << 20
+
+
+def on_gpus(*arguments: str) -> Request:
+    return request("fabric=nvshmem", *arguments)
+
+
+def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() -> None:
+    own = ("one_shot", "two_shot")
+    every = ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem")
+    assert names_of(request()) == own
+    assert names_of(on_gpus()) == own + every
+    assert names_of(on_gpus("baselines=none")) == own
+    assert names_of(on_gpus("algorithms=[nccl,two_shot]", "baselines=[nvshmem,nccl]")) == (
+        "nccl",
+        "two_shot",
+        "nvshmem",
+    )
+    assert names_of(request("baselines=[nccl]")) == (*own, "nccl"), "asked for by name, it ends REFUSED there"
+    cases = cases_of(on_gpus("sizes=[1K,4K]", "baselines=[nccl]"))
+    assert [(case.size_bytes, case.algorithm) for case in cases] == [
+        (size, name) for size in (1024, 4096) for name in (*own, "nccl")
+    ]
+
+
+def test_a_baselines_case_says_what_runs() -> None:
+    wanted = on_gpus("algorithms=[one_shot]", "sizes=1K")
+    assert {case.algorithm: (case.placement, case.accumulator) for case in cases_of(wanted)} == {
+        "one_shot": ("out_of_place", "float32"),
+        "nccl": ("in_place", "library"),
+        "torch/one_shot": ("out_of_place", "library"),
+        "torch/two_shot": ("in_place", "library"),
+        "torch/multimem": ("in_place", "library"),
+        "nvshmem": ("out_of_place", "library"),
+    }
+    assert [case.placement for case in cases_of(on_gpus("placement=in_place", "baselines=[torch/one_shot,nvshmem]"))][
+        -2:
+    ] == ["out_of_place", "in_place"]
+    assert len({case.id for case in cases_of(wanted)}) == 6
+
+
+def test_all_that_is_timed_together_fits_the_heap() -> None:
+    fitting = on_gpus("sizes=[256M]", "dtype=bfloat16")
+    check_against_catalogue(fitting)
+    needed = heap_bytes_to_measure(cases_of(fitting))
+    scratch = 128 << 20
+    assert 3 * (512 << 20) < needed - scratch < 3 * (513 << 20), "input and output of two kernels and NVSHMEM, scratch"
+    with pytest.raises(RequestError, match=r"timing 256M takes .*fabric\.heap_bytes.*timing\.mode=none"):
+        check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))
+    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "timing.mode=none"))
+    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "check=false"))
+
+
+def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses() -> None:
+    """all_reduce/ll beside one_shot at 64 MiB: its inboxes would be 4 n times as large, and it is refused."""
+    asked = on_gpus("algorithms=[one_shot,ll]", "sizes=[64M]", "baselines=none", "world_size=8", "fabric.heap_bytes=1G")
+    check_against_catalogue(asked)
+    both, alone = cases_of(asked), cases_of(on_gpus("algorithms=[one_shot]", "sizes=[64M]", "baselines=none"))
+    assert heap_bytes_to_measure(both) - heap_bytes_to_measure(alone) < 1 << 20
+    assert heap_bytes_needed(both[1], find("all_reduce/ll")) > 1 << 30, "what it would take"
+
+
+def test_a_simulated_heap_has_its_own_limit() -> None:
+    with pytest.raises(RequestError, match="a heap of 8G a rank .* give 4K to 4G"):
+        check_against_catalogue(request("fabric.heap_bytes=8G"))
+    check_against_catalogue(on_gpus("fabric.heap_bytes=64G"))
+
+
+def test_the_gaps_are_those_of_the_simulator() -> None:
+    assert heaps.GAP_BYTES == GAP_BYTES
+
+
+def test_the_guards_are_those_of_the_program() -> None:
+    assert Plan.__dataclass_fields__["guard_bytes"].default == GUARD_BYTES

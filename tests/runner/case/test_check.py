@@ -1,0 +1,304 @@
+"""The check: right results pass, and each way of being wrong is found, named and placed."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kernels.catalogue import collective as find_collective
+from kernels.numeric.dtypes import DTYPES
+from kernels.numeric.exact import ExactSum, exact_sum
+from kernels.numeric.formats import FORMATS, nan_distance, round_to
+from kernels.numeric.numerics import fold
+from kernels.spec import Case, Fold
+from reports.record.record import Check
+from runner.case import reference
+from runner.case.check import RankCheck, check_rank, merge
+from runner.case.inputs import make_input
+from tests.runner.promises import owner, spec
+
+ALL_REDUCE = find_collective("all_reduce")
+PLAIN = ["float32", "float16", "bfloat16"]
+
+
+def case(
+    dtype: str = "bfloat16",
+    accumulator: str = "float32",
+    inputs: str = "normal",
+    world_size: int = 8,
+    numel: int = 1000,
+    op: str = "all_reduce",
+) -> Case:
+    size_bytes = numel * DTYPES[dtype].itemsize
+    return Case(op, "made_up", dtype, accumulator, "sum", size_bytes, world_size, inputs=inputs)
+
+
+def contributions(one: Case) -> list[torch.Tensor]:
+    return [make_input(one, rank, one.numel) for rank in range(one.world_size)]
+
+
+def checked(
+    one: Case, order: Fold, outputs: Callable[[int], list[torch.Tensor]], inputs: list[torch.Tensor] | None = None
+) -> Check:
+    """The merged check of what outputs(rank) gives."""
+    the_spec = spec(order, one.op)
+    checks = [check_rank(one, the_spec, rank, outputs(rank), (), inputs=inputs) for rank in range(one.world_size)]
+    assert pickle.loads(pickle.dumps(checks)) == checks or any(math.isnan(c.max_absolute_error) for c in checks)
+    return merge(one, the_spec, checks[::-1])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    reference.forget_references()
+
+
+def right(one: Case, order: Fold) -> torch.Tensor:
+    first = (owner(one, 0) + 1) % one.world_size if order == "from_next_rank" else None
+    return fold(contributions(one), one.accumulator, "sum", first)
+
+
+@pytest.mark.parametrize("dtype", PLAIN)
+@pytest.mark.parametrize("accumulator", ["float32", "native"])
+@pytest.mark.parametrize("inputs", ["exact", "normal"])
+@pytest.mark.parametrize("order", ["rank_order", "from_next_rank", "unordered"])
+@pytest.mark.parametrize("world_size", [1, 2, 8])
+def test_right_results_pass(dtype: str, accumulator: str, inputs: str, order: Fold, world_size: int) -> None:
+    one = case(dtype, accumulator, inputs, world_size)
+    result = right(one, order)
+    found = checked(one, order, lambda rank: [result, result.clone()])
+    method = "bitwise" if inputs == "exact" else "bound" if order == "unordered" else "bitwise_fold"
+    assert found.faults == ()
+    assert (found.method, found.wrong, found.elements) == (method, 0, 2 * world_size * 1000)
+    assert found.ranks_equal
+    assert found.launches_equal
+    assert found.launches == 2
+    if inputs == "exact" or world_size == 1 or (accumulator == "float32" and dtype == "float16"):
+        assert found.max_ulp_error <= (0 if inputs == "exact" or world_size == 1 else 1)
+    if method == "bound":
+        assert found.bound
+        assert found.bound_used is not None
+        assert found.bound_used <= 1.0
+
+
+@pytest.mark.parametrize("inputs", ["exact", "normal"])
+@pytest.mark.parametrize("order", ["rank_order", "from_next_rank", "unordered"])
+@pytest.mark.parametrize("accumulator", ["float32", "native"])
+def test_a_dropped_rank_is_caught(inputs: str, order: Fold, accumulator: str) -> None:
+    one = case(accumulator=accumulator, inputs=inputs)
+    for dropped in (0, 3, 7):
+        parts = [part for rank, part in enumerate(contributions(one)) if rank != dropped]
+        result = fold(parts, accumulator)
+        found = checked(one, order, lambda rank, result=result: [result])  # type: ignore[misc]
+        assert found.wrong > 0.5 * found.elements
+        assert found.first_mismatch is not None
+        assert found.first_mismatch.rank == 0
+        assert "elements are wrong" in found.faults[0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("order", ["rank_order", "from_next_rank", "unordered"])
+def test_a_native_accumulator_is_caught_where_float32_is_asked_for(dtype: str, order: Fold) -> None:
+    one = case(dtype)
+    wrong = right(replace(one, accumulator="native"), order)
+    found = checked(one, order, lambda rank: [wrong])
+    assert found.wrong > 0.05 * found.elements
+    assert found.max_ulp_error >= 2
+    if found.bound_used is not None:
+        assert found.bound_used > 1.0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_float32_accumulator_is_caught_where_native_is_asked_for(dtype: str) -> None:
+    one = case(dtype, "native")
+    better = right(replace(one, accumulator="float32"), "rank_order")
+    assert checked(one, "rank_order", lambda rank: [better]).wrong > 0
+    # a switch may well be better than it was asked to be
+    assert checked(one, "unordered", lambda rank: [better]).wrong == 0
+
+
+def test_the_wrong_order_is_caught() -> None:
+    one = case(accumulator="native")
+    for order, other in (("rank_order", "from_next_rank"), ("from_next_rank", "rank_order")):
+        result = right(one, other)  # type: ignore[arg-type]
+        assert checked(one, order, lambda rank, result=result: [result]).wrong > 100  # type: ignore[arg-type,misc]
+
+
+def test_one_wrong_element_is_placed() -> None:
+    one = case("float32", inputs="exact")
+    result = right(one, "rank_order")
+    broken = result.clone()
+    broken[417] += 2
+
+    def outputs(rank: int) -> list[torch.Tensor]:
+        return [result, broken if rank == 5 else result]
+
+    found = checked(one, "rank_order", outputs)
+    assert found.wrong == 1
+    assert found.first_mismatch is not None
+    at = found.first_mismatch
+    assert (at.rank, at.launch, at.index) == (5, 1, 417)
+    assert (at.expected, at.actual) == (float(result[417]), float(result[417]) + 2)
+    assert at.actual_bits == f"0x{int(broken[417:418].view(torch.int32)) & 0xFFFFFFFF:08x}"
+    assert at.expected_bits == f"0x{int(result[417:418].view(torch.int32)) & 0xFFFFFFFF:08x}"
+    assert found.max_absolute_error == 2.0
+    assert not found.launches_equal
+    assert found.ranks_equal  # of the first launch
+    assert found.rms_ulp_error == pytest.approx(found.max_ulp_error / math.sqrt(found.elements))
+    assert any("repeated launches" in fault for fault in found.faults)
+
+
+def test_errors_are_counted_from_the_exact_sum_rounded_once() -> None:
+    one = case("float16", "native", numel=64)
+    result = right(one, "rank_order")
+    exact = torch.stack([part.double() for part in contributions(one)]).sum(0)  # float16 sums are exact in float64
+    nearest = round_to(exact, torch.float16)
+    found = checked(one, "rank_order", lambda rank: [result])
+    error = (result.double() - nearest.double()).abs().max()
+    assert found.max_absolute_error == float(error) > 0
+    assert found.wrong == 0
+
+
+def test_ranks_that_differ() -> None:
+    one = case()
+    low = round_to(torch.stack([part.double() for part in contributions(one)]).sum(0), torch.bfloat16)
+    step = torch.nextafter(low, torch.full_like(low, math.inf))
+    limit = reference.make_reference(one, spec("unordered"), ALL_REDUCE, 0, contributions(one)).limit
+    assert limit is not None
+    other = torch.where(limit.permits(step), step, low)
+    assert not torch.equal(other, low)
+
+    loose = checked(one, "unordered", lambda rank: [other if rank == 2 else low, low])
+    assert not loose.ranks_equal
+    assert not loose.launches_equal
+    assert loose.faults == ()  # within the bound, and no order was promised: reported, not demanded
+
+    result = right(one, "rank_order")
+    strict = checked(one, "rank_order", lambda rank: [other if rank == 2 else result])
+    assert not strict.ranks_equal
+    assert any("ranks' results differ" in fault for fault in strict.faults)
+
+
+def test_guard_faults_name_the_rank() -> None:
+    one = case()
+    result = right(one, "rank_order")
+    checks = [check_rank(one, spec(), rank, [result], ["output: 2 bytes behind it"] * (rank == 1)) for rank in range(8)]
+    assert merge(one, spec(), checks).faults == ("rank 1: output: 2 bytes behind it",)
+
+
+def special(dtype: torch.dtype) -> list[torch.Tensor]:
+    """Two ranks' payloads: -0.0, NaN, infinities, subnormals, overflow, cancellation."""
+    tiny, large = FORMATS[dtype].smallest_subnormal, FORMATS[dtype].largest
+    left = [-0.0, -0.0, 0.0, math.nan, math.inf, math.inf, tiny, -tiny, large, large, 1.5]
+    right = [-0.0, 0.0, -0.0, 1.0, 1.0, -math.inf, tiny, tiny, large, -large, -1.5]
+    return [torch.tensor(left, dtype=dtype), torch.tensor(right, dtype=dtype)]
+
+
+@pytest.mark.parametrize("dtype", PLAIN)
+@pytest.mark.parametrize("accumulator", ["float32", "native"])
+def test_special_payloads(dtype: str, accumulator: str) -> None:
+    tiny = FORMATS[DTYPES[dtype]].smallest_subnormal
+    parts = special(DTYPES[dtype])
+    one = case(dtype, accumulator, world_size=2, numel=len(parts[0]))
+    values = [-0.0, 0.0, 0.0, math.nan, math.inf, math.nan, 2 * tiny, 0.0, math.inf, 0.0, 0.0]
+    expected = torch.tensor(values, dtype=torch.float64).to(torch.float32).to(DTYPES[dtype])
+    # another NaN than torch's: the canonical one of PTX
+    bits = FORMATS[DTYPES[dtype]].bits
+    expected.view(bits)[3] = 0x7FFFFFFF if dtype == "float32" else 0x7FFF
+    found = checked(one, "rank_order", lambda rank: [expected, expected], parts)
+    assert found.faults == ()
+    assert found.max_absolute_error == 0.0
+    assert found.max_ulp_error == 0
+
+    for index, bad in ((0, 0.0), (1, -0.0), (3, 1.0), (4, math.nan), (5, math.inf), (6, 0.0), (7, tiny), (8, 1.0)):
+        broken = expected.clone()
+        broken[index] = bad
+        found = checked(one, "rank_order", lambda rank, broken=broken: [broken], parts)  # type: ignore[misc]
+        assert found.wrong == 2
+        assert found.first_mismatch is not None
+        assert found.first_mismatch.index == index
+    assert found.max_absolute_error == math.inf  # 1.0 where infinity must be
+
+
+def test_special_payloads_without_an_order() -> None:
+    parts = special(torch.float16)
+    one = case("float16", world_size=2, numel=len(parts[0]))
+    values = [0.0, 0.0, 0.0, math.nan, math.inf, math.nan, 2**-23, 0.0, math.inf, 0.0, 0.0]  # a switch gives no -0
+    good = torch.tensor(values, dtype=torch.float16)
+    found = checked(one, "unordered", lambda rank: [good], parts)
+    assert found.faults == ()
+    good[3] = 1.0
+    found = checked(one, "unordered", lambda rank: [good], parts)
+    assert found.wrong == 2
+    assert found.max_ulp_error == nan_distance(torch.float16)
+    assert math.isnan(found.max_absolute_error)
+    assert found.first_mismatch is not None
+    assert math.isnan(found.first_mismatch.expected)
+
+
+def test_ops_whose_ranks_get_different_outputs() -> None:
+    one = case("float32", inputs="exact", world_size=4, numel=64, op="reduce_scatter")
+    total = torch.stack([part.double() for part in contributions(one)]).sum(0).to(torch.float32)
+    found = checked(one, "rank_order", lambda rank: [total.chunk(4)[rank]])
+    assert found.faults == ()
+    assert (found.elements, found.ranks_equal_promised) == (64, False)
+    swapped = checked(one, "rank_order", lambda rank: [total.chunk(4)[rank ^ 1]])
+    assert swapped.wrong > 32
+
+
+def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted_sum(parts: list[torch.Tensor]) -> ExactSum:
+        calls.append("sum")
+        return exact_sum(parts)
+
+    def counted_fold(parts: list[torch.Tensor], *rest: object) -> torch.Tensor:
+        calls.append("fold")
+        return fold(parts, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reference, "exact_sum", counted_sum)
+    monkeypatch.setattr(reference, "fold", counted_fold)
+    one = case()
+    result = right(one, "rank_order")
+    found: list[RankCheck] = []
+
+    def run(order: Fold, rank: int) -> None:
+        found.append(check_rank(one, spec(order), rank, [result], ()))
+
+    orders: tuple[Fold, ...] = ("rank_order", "unordered")
+    for order in orders:
+        threads = [threading.Thread(target=run, args=(order, rank)) for rank in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(found) == 16
+    assert all(one_rank.wrong == 0 for one_rank in found)
+    assert sorted(calls) == ["fold", "sum"]
+
+
+def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(numel: int) -> None:
+        one = case(numel=numel)
+        check_rank(one, spec(), 0, [right(one, "rank_order")], ())
+
+    for numel in range(100, 120):
+        look(numel)
+    assert len(reference._references._results) == reference.KEPT_REFERENCES
+    monkeypatch.setattr(reference, "KEPT_ELEMENTS", 250)
+    look(120)
+    assert len(reference._references._results) == 2
+    look(1000)
+    assert len(reference._references._results) == len(reference._totals._results) == 1
+
+
+def test_outputs_of_a_wrong_shape_are_our_own_error() -> None:
+    one = case()
+    with pytest.raises(AssertionError, match="rank 3: output is"):
+        check_rank(one, spec(), 3, [torch.zeros(7, dtype=torch.bfloat16)], ())

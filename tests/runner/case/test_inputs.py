@@ -1,0 +1,257 @@
+"""Inputs: reproducible to the bit, exact where they say so, and unkind to a dropped rank or a shifted index."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kernels.numeric.dtypes import ALL, DTYPES, FLOATS, INTEGERS, reductions_of
+from kernels.numeric.formats import bits_of, same_bits, to_float64
+from kernels.spec import Case
+from runner.case import inputs
+from runner.case.inputs import digest_of, largest_exact, make_input, stream_of
+
+WORLD_SIZES = [1, 2, 3, 8, 16, 72]
+
+
+def case(
+    dtype: str = "bfloat16", world_size: int = 8, kind: str = "exact", seed: int = 0, reduction: str = "sum"
+) -> Case:
+    return Case("all_reduce", "one_shot", dtype, "float32", reduction, 4096, world_size, inputs=kind, seed=seed)
+
+
+PLAIN = ["float32", "float16", "bfloat16"]
+"""Floats with room for integers of 72 ranks."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    inputs._kept.clear()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "digest"),
+    [
+        ("float32", "exact", "94e84f8299b1e31c"),
+        ("float16", "exact", "a03cbfc7da3890f2"),
+        ("bfloat16", "exact", "d876eeb43e5e45a1"),
+        ("float32", "normal", "81923d96b10bcb2e"),
+        ("float16", "normal", "5aa01b87ada57c60"),
+        ("bfloat16", "normal", "cbd83a9e32505539"),
+    ],
+)
+def test_pinned_bits(dtype: str, kind: str, digest: str) -> None:
+    """A change here changes what every seed in every record means."""
+    made = make_input(case(dtype, kind=kind, seed=7), rank=3, numel=1000)
+    assert hashlib.sha256(made.view(torch.uint8).numpy().tobytes()).hexdigest()[:16] == digest
+
+
+def whole_numbers(part: torch.Tensor) -> list[int]:
+    """Exact integers of any type."""
+    if part.dtype.is_floating_point:
+        numbers = to_float64(part).tolist()
+        assert all(number.is_integer() for number in numbers)
+        return [int(number) for number in numbers]
+    name = str(part.dtype).removeprefix("torch.")
+    return part.view(torch.uint8).numpy().view(name).tolist()  # type: ignore[no-any-return]
+
+
+LIMITS = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "float8_e4m3fn": 16, "float8_e5m2": 8}
+LIMITS |= {"int32": 2**31 - 1, "int64": 2**63 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_exact_means_exact(dtype: str, world_size: int) -> None:
+    """Every partial sum in any order is an integer within the format's, and the sum of all sizes bounds them all."""
+    rows = [whole_numbers(make_input(case(dtype, world_size), rank, 4000)) for rank in range(world_size)]
+    assert max(sum(map(abs, column)) for column in zip(*rows, strict=True)) <= LIMITS[dtype]
+    most = largest_exact(DTYPES[dtype], world_size)
+    everything = [number for row in rows for number in row]
+    if most == 0:
+        assert set(everything) == {-1, 0, 1}
+        return
+    assert most == min(LIMITS[dtype] // world_size, 2**32)
+    assert 0 not in everything
+    unsigned = dtype.startswith("u")
+    if most < 100:
+        assert sorted(set(everything)) == [n for n in range(-most, most + 1) if n]
+    else:
+        assert max(map(abs, everything)) > 0.97 * most
+    positive = sum(number > 0 for number in everything) / len(everything)
+    assert positive == 1 if unsigned else 0.45 < positive < 0.55
+
+
+def test_exact_float64_and_int64_need_more_than_half_their_width() -> None:
+    """Or a float32 accumulator, or a sum of 32 bits, would pass."""
+    for dtype in ("float64", "int64", "uint64"):
+        assert max(abs(one) for one in whole_numbers(make_input(case(dtype), 0, 4000))) > 2**31
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_exact_minima_and_maxima_have_the_whole_range(dtype: str) -> None:
+    parts = [make_input(case(dtype, 8, reduction=one), 3, 4000) for one in ("min", "max")]
+    assert torch.equal(bits_of(parts[0]), bits_of(parts[1]))
+    numbers = whole_numbers(parts[0])
+    assert 0.9 * min(LIMITS[dtype], 2**32) < max(map(abs, numbers)) <= LIMITS[dtype]
+    assert 0 not in numbers
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("world_size", [2, 8, 72])
+def test_a_rank_left_out_of_bitwise_reductions_shows(dtype: str, world_size: int) -> None:
+    for reduction, combine in (("and", torch.bitwise_and), ("or", torch.bitwise_or), ("xor", torch.bitwise_xor)):
+        one = case(dtype, world_size, reduction=reduction)
+        parts = [bits_of(make_input(one, rank, 500)) for rank in range(world_size)]
+        rest = parts[1]
+        for part in parts[2:]:
+            rest = combine(rest, part)
+        total = combine(rest, parts[0])
+        shows = float((total != rest).double().mean())
+        assert shows > (0.99 if reduction == "xor" else {2: 0.99, 8: 0.7, 72: 0.1}[world_size])
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_ops_that_only_move_data_get_patterns_of_any_kind(dtype: str) -> None:
+    made = [make_input(case(dtype, kind=kind, reduction="none"), 1, 2000) for kind in ("exact", "normal")]
+    assert torch.equal(bits_of(made[0]), bits_of(made[1]))
+    assert int(bits_of(made[0]).unique().numel()) > 250
+    edge = make_input(case(dtype, kind="edge", reduction="none"), 1, 2000)
+    changed = float((bits_of(edge) != bits_of(made[0])).double().mean())
+    assert 0.2 < changed < 0.5
+
+
+def test_which_streams_there_are() -> None:
+    """By what each kind must be: sums and averages share theirs, and only some depend on the world size."""
+    kinds = {
+        (dtype, reduction, kind): stream_of(case(dtype, 72, kind, reduction=reduction)).kind
+        for dtype in (*FLOATS, *INTEGERS)
+        for reduction in reductions_of(dtype)
+        for kind in ("exact", "normal", "edge")
+    }
+    assert {kind for (_, _, inputs_kind), kind in kinds.items() if inputs_kind == "edge"} == {"edge"}
+    assert {kind for (dtype, _, one), kind in kinds.items() if one == "normal" and dtype in FLOATS} == {"normal"}
+    assert {kind for (dtype, _, one), kind in kinds.items() if one == "normal" and dtype in INTEGERS} == {"bits"}
+    sparse = {dtype for (dtype, reduction, _), kind in kinds.items() if kind == "sparse"}
+    assert sparse == {"float8_e4m3fn", "float8_e5m2"}
+    assert kinds["float8_e5m2", "avg", "exact"] == "sparse"
+    assert kinds["float8_e5m2", "max", "exact"] == kinds["int32", "avg", "exact"] == "integers"
+    assert [kinds["uint64", one, "exact"] for one in ("and", "or", "xor")] == ["zeros", "ones", "bits"]
+    assert stream_of(case(world_size=4, kind="normal")) == stream_of(case(world_size=8, kind="normal"))
+    assert stream_of(case(world_size=4)) != stream_of(case(world_size=8))
+
+
+def test_int32_sums_of_normal_inputs_wrap_around() -> None:
+    rows = [whole_numbers(make_input(case("int32", kind="normal"), rank, 4000)) for rank in range(8)]
+    wrapped = sum(not -(2**31) <= sum(column) < 2**31 for column in zip(*rows, strict=True))
+    assert wrapped > 1000
+
+
+@pytest.mark.parametrize("dtype", PLAIN)
+@pytest.mark.parametrize("world_size", [2, 8, 72])
+def test_a_dropped_rank_or_a_shifted_index_shows(dtype: str, world_size: int) -> None:
+    parts = [make_input(case(dtype, world_size), rank, 4000).to(torch.float64) for rank in range(world_size)]
+    total = torch.stack(parts).sum(0)
+    for rank in range(world_size):
+        assert bool((total - parts[rank] != total).all())
+        twice = total - parts[rank] + parts[(rank + 1) % world_size]
+        assert float((twice != total).double().mean()) > 0.5
+    for shift in (1, 2, 8, 16):
+        assert float((total.roll(shift) != total).double().mean()) > 0.5
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_normal_inputs_are_standard_normal(dtype: str) -> None:
+    drawn = make_input(case(dtype, kind="normal"), 0, 100_000)
+    made = to_float64(drawn)
+    assert abs(float(made.mean())) < 0.02
+    assert abs(float(made.std()) - 1) < 0.02
+    assert 3.5 < float(made.abs().max()) < 6
+    if dtype != "float64":
+        wide = make_input(case("float32", kind="normal"), 0, 100_000)
+        assert bool(same_bits(drawn, wide.to(DTYPES[dtype])).all())  # nothing is so large that it would saturate
+    else:
+        assert not torch.equal(made, made.float().double())
+
+
+@pytest.mark.parametrize("kind", ["exact", "normal", "edge"])
+def test_a_smaller_buffer_is_the_beginning_of_a_larger_one(kind: str) -> None:
+    for dtype, reduction in (("bfloat16", "sum"), ("float8_e5m2", "sum"), ("int32", "or"), ("uint8", "none")):
+        one = case(dtype, 72, kind, reduction=reduction)
+        long = make_input(one, 1, 5000)
+        for numel in (1, 15, 4097):
+            inputs.forget_inputs()
+            assert torch.equal(bits_of(make_input(one, 1, numel)), bits_of(long[:numel]))
+
+
+def test_seeds_and_ranks_give_independent_streams() -> None:
+    made = [make_input(case("float32", kind="normal", seed=seed), rank, 2000) for seed in (0, 1) for rank in range(3)]
+    for one in range(6):
+        for other in range(one):
+            assert abs(float((made[one] * made[other]).mean())) < 0.1
+
+
+def test_kept_inputs_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make_input(case(), 0, 100)
+    other_algorithm = replace(case(), algorithm="two_shot", accumulator="native", placement="in_place")
+    assert make_input(other_algorithm, 0, 100) is first
+    assert make_input(case(world_size=4), 0, 100) is not first
+    monkeypatch.setattr(inputs, "KEPT_BYTES", 450)
+    for rank in range(1, 5):
+        make_input(case(), rank, 100)
+    assert len(inputs._kept) == 2
+    assert torch.equal(make_input(case(), 0, 100), first)
+
+
+def test_unknown_requests() -> None:
+    with pytest.raises(ValueError, match="inputs 'ones': must be exact, normal or edge"):
+        make_input(case(kind="ones"), 0, 4)
+    with pytest.raises(ValueError, match="seed -1: must be 0 or more"):
+        make_input(case(seed=-1), 0, 4)
+
+
+@pytest.mark.parametrize("kind", ["exact", "normal", "edge"])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_large_inputs_are_drawn_in_pieces_with_the_same_bits(
+    kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make_input(case(dtype, kind=kind), 2, 10_000)
+    inputs.forget_inputs()
+    monkeypatch.setattr(inputs, "CHUNK_ELEMENTS", 999)
+    pieces = make_input(case(dtype, kind=kind), 2, 10_000)
+    assert pieces is not whole
+    assert torch.equal(bits_of(pieces), bits_of(whole))
+
+
+def test_smaller_inputs_are_slices_of_the_largest_kept() -> None:
+    long = make_input(case(), 1, 5000)
+    short = make_input(case(), 1, 700)
+    assert short.data_ptr() == long.data_ptr()
+    assert make_input(case(), 1, 700) is short
+    longer = make_input(case(), 1, 6000)
+    assert torch.equal(longer[:5000], long)
+    assert make_input(case(), 1, 5000).data_ptr() == longer.data_ptr()
+    assert len(inputs._kept) == 1
+
+
+def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = [make_input(case(kind="normal"), rank, 3000) for rank in range(8)]
+    inputs.forget_inputs()
+    monkeypatch.setattr(inputs, "CHUNK_ELEMENTS", 1000)
+    together = inputs.make_inputs(case(kind="normal"), range(8), 3000)
+    assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+    assert inputs.make_inputs(case(kind="normal"), range(8), 10)[7].data_ptr() == together[7].data_ptr()
+
+
+def test_the_digest_is_of_the_bytes_and_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_input(case(), 1, 1000)
+    digest = hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
+    assert digest_of(data) == digest
+    assert digest_of(data.clone()) == digest
+    assert digest_of(make_input(case(), 2, 1000)) != digest
+    assert digest_of(torch.empty(0)) == hashlib.sha256(b"").hexdigest()
+    monkeypatch.setattr(inputs.hashlib, "sha256", None)
+    assert digest_of(data) == digest

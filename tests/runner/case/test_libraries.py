@@ -1,0 +1,220 @@
+"""How libraries' collectives are called: slots, and the words each library is asked in, with stand-ins for GPUs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as distributed
+
+from kernels.baselines import find_baseline
+from kernels.numeric.dtypes import ALL, DTYPES
+from kernels.spec import Case
+from memory.fabric import LibraryCall
+from runner.case.libraries import InPlace, OutOfPlace, Slices, nccl_call, nvshmem_call, slices_of
+from runner.request.validate import CONF
+
+RANKS = 4
+
+
+def test_slots_are_slices_that_begin_at_their_stride() -> None:
+    buffer, other = torch.zeros(3 * 128), torch.zeros(3 * 128)
+    called: list[int] = []
+    where = Slices(100, 128)
+    slots = InPlace(buffer, where, 3, lambda data: called.append(data.storage_offset()))
+    slots.write(1, torch.ones(100))
+    slots.launch(1)
+    assert (called, slots.slots) == ([128], 3)
+    assert buffer.nonzero().flatten().tolist() == list(range(128, 228))
+    assert torch.equal(slots.output(1), torch.ones(100))
+    pairs = OutOfPlace((buffer, other), (where, Slices(50, 64)), 3, lambda one, two: two.copy_(2 * one[:50]))
+    pairs.write(2, torch.ones(100))
+    assert set(pairs.output(2).view(torch.uint8).tolist()) == {0xFF}
+    pairs.launch(2)
+    assert torch.equal(pairs.output(2), torch.full((50,), 2.0))
+    assert pairs.output(2).storage_offset() == 128
+
+
+@pytest.mark.parametrize(
+    ("op", "source", "target"),
+    [
+        ("all_reduce", Slices(100, 128), Slices(100, 128)),
+        ("reduce_scatter", Slices(100, 128), Slices(25, 128)),
+        ("all_gather", Slices(25, 128), Slices(100, 128)),
+        ("all_to_all", Slices(100, 128), Slices(100, 128)),
+    ],
+)
+def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices, target: Slices) -> None:
+    case = Case(op, "nccl", "bfloat16", "library", "none", 200, RANKS)
+    assert slices_of(case) == (source, target)
+
+
+PROGRAM = """
+import sys
+import torch
+import torch.distributed as distributed
+from kernels.catalogue import collective
+from kernels.numeric.formats import bits_of
+from kernels.spec import Case
+from kernels.baselines import find_baseline
+from runner.case.inputs import make_inputs
+from runner.case.libraries import nccl_call, slices_of
+
+rank, ranks, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
+group = distributed.group.WORLD
+for offer in find_baseline("nccl").offers:
+    root = ranks - 1 if collective(offer.op).rooted else 0
+    dtypes = ("float32", "int64") if collective(offer.op).reduces else ("bfloat16", "uint32", "float8_e4m3fn")
+    for dtype in dtypes:
+        placement, reduction = offer.placements[0], offer.reductions[0]
+        case = Case(offer.op, "nccl", dtype, "library", reduction, 24 * ranks, ranks, placement, "exact", root=root)
+        meaning = collective(case.op)
+        where = slices_of(case)
+        inputs = make_inputs(case, range(ranks), where[0].numel, torch.device("cpu"))
+        source = inputs[rank].clone()
+        target = source if placement == "in_place" else torch.zeros(where[1].numel, dtype=source.dtype)
+        nccl_call(case, group, rank)(*((source,) if target is source else (source, target)))
+        expected = meaning.outputs([bits_of(one) if not meaning.reduces else one for one in inputs], rank, root)
+        if expected is not None:
+            found = target if meaning.reduces else bits_of(target)
+            wanted = torch.stack(expected).sum(0).to(found.dtype) if meaning.reduces else expected[0]
+            assert torch.equal(found, wanted), case.id
+        print(case.id)
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_torchs_own_collectives_do_what_the_ops_mean(tmp_path: Path) -> None:
+    """By the same calls, on the CPU (Gloo): roots, directions, and which of two buffers is which."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(rank), "3", str(tmp_path / "store")],
+            cwd=CONF.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(3)
+    ]
+    for process in ranks:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert len(out.split()) == 3 * 2 + 4 * 3, out
+
+
+class Recorder:
+    """torch.distributed's functions, whose calls are kept and not made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        for name in (
+            "all_reduce",
+            "reduce",
+            "broadcast",
+            "reduce_scatter_tensor",
+            "all_gather_into_tensor",
+            "all_to_all_single",
+        ):
+            monkeypatch.setattr(distributed, name, self._keeping(name))
+
+    def _keeping(self, name: str) -> Callable[..., None]:
+        return lambda *arguments, **named: self.calls.append((name, arguments, named))
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    return Recorder(monkeypatch)
+
+
+def nccl_case(op: str, dtype: str = "bfloat16", **changes: Any) -> Case:
+    baseline = find_baseline("nccl")
+    assert baseline is not None
+    offer = baseline.offer(op)
+    values: dict[str, Any] = {"placement": offer.placements[0], "reduction": offer.reductions[0], "root": 0}
+    return Case(op, "nccl", dtype, "library", size_bytes=64, world_size=RANKS, **(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("reduction", "operation"),
+    [("sum", "SUM"), ("min", "MIN"), ("max", "MAX"), ("avg", "AVG")],
+)
+@pytest.mark.parametrize("op", ["all_reduce", "reduce", "reduce_scatter"])
+def test_nccl_is_asked_for_the_reduction(recorder: Recorder, op: str, reduction: str, operation: str) -> None:
+    case = nccl_case(op, reduction=reduction, root=3 if op == "reduce" else 0)
+    source, target = (torch.zeros(one.numel, dtype=torch.bfloat16) for one in slices_of(case))
+    given = (source,) if case.placement == "in_place" else (source, target)
+    nccl_call(case, "the group", 1)(*given)
+    ((name, arguments, named),) = recorder.calls
+    assert name == find_baseline("nccl").offer(op).call.rpartition(".")[2]  # type: ignore[union-attr]
+    assert named["op"] == getattr(distributed.ReduceOp, operation)
+    assert named["group"] == "the group"
+    assert [one.data_ptr() for one in arguments] == [one.data_ptr() for one in reversed(given)], "the output is first"
+    assert named.get("dst", 3) == 3
+
+
+@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("op", ["all_gather", "all_to_all", "broadcast"])
+def test_data_that_moves_goes_as_bytes(recorder: Recorder, op: str, dtype: str) -> None:
+    case = nccl_case(op, dtype, root=2 if op == "broadcast" else 0)
+    source, target = (torch.zeros(one.numel, dtype=DTYPES[dtype]) for one in slices_of(case))
+    nccl_call(case, "the group", 1)(*((source,) if op == "broadcast" else (source, target)))
+    ((_, arguments, named),) = recorder.calls
+    assert {one.dtype for one in arguments} == {torch.uint8}
+    assert arguments[0].data_ptr() == (source if op == "broadcast" else target).data_ptr()
+    assert arguments[0].numel() == 64
+    assert named.get("src", 2) == 2
+
+
+def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    posted: dict[int, list[tuple[str, torch.Tensor, int]]] = {}
+    waited: list[int] = []
+
+    class Transfer:
+        def __init__(self, operation: Any, tensor: torch.Tensor, peer: int, group: Any) -> None:
+            self.kind = "send" if operation is distributed.isend else "receive"
+            self.tensor, self.peer, self.rank = tensor, peer, group
+
+    class Waiting:
+        def wait(self) -> None:
+            waited.append(1)
+
+    def batch(transfers: list[Transfer]) -> list[Waiting]:
+        posted[transfers[0].rank] = [(one.kind, one.tensor, one.peer) for one in transfers]
+        return [Waiting()]
+
+    monkeypatch.setattr(distributed, "P2POp", Transfer)
+    monkeypatch.setattr(distributed, "batch_isend_irecv", batch)
+    case = nccl_case("send_recv", "float32")
+    inputs = [torch.full((16,), float(rank)) for rank in range(RANKS)]
+    outputs = [torch.zeros(16) for _ in range(RANKS)]
+    for rank in range(RANKS):
+        nccl_call(case, rank, rank)(inputs[rank], outputs[rank])
+    for rank, transfers in posted.items():
+        ((_, sent, after), (_, _, before)) = transfers
+        received = next(tensor for kind, tensor, peer in posted[after] if kind == "receive" and peer == rank)
+        received.copy_(sent)
+        assert before == (rank - 1) % RANKS
+    assert [int(output[0]) for output in outputs] == [3, 0, 1, 2]
+    assert len(waited) == RANKS
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "changes", "expected"),
+    [
+        ("all_reduce", "float16", {"reduction": "max"}, LibraryCall("reduce", "torch.float16", 32, "max")),
+        ("reduce_scatter", "int64", {"reduction": "min"}, LibraryCall("reducescatter", "torch.int64", 2, "min")),
+        ("all_gather", "bfloat16", {}, LibraryCall("fcollect", "torch.bfloat16", 8)),
+        ("all_to_all", "uint32", {}, LibraryCall("alltoall", "torch.uint32", 4)),
+        ("broadcast", "float8_e4m3fn", {"root": 3}, LibraryCall("broadcast", "torch.uint8", 64, root=3)),
+    ],
+)
+def test_nvshmem_is_asked_in_its_own_words(op: str, dtype: str, changes: dict[str, Any], expected: LibraryCall) -> None:
+    values = {"reduction": "none"} | changes
+    assert nvshmem_call(Case(op, "nvshmem", dtype, "library", size_bytes=64, world_size=RANKS, **values)) == expected

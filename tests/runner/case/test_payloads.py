@@ -1,0 +1,82 @@
+"""-0.0, NaN, infinities, subnormals and the largest finite values, through the real kernels in the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.numeric.dtypes import DTYPES
+from kernels.spec import Case
+from runner.case import inputs, program
+from runner.case.check import merge
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+from simulator.world import SimulatorOptions
+
+WORLD_SIZE = 4
+NUMEL = 1999
+
+
+def special_input(case: Case, rank: int, numel: int, device: torch.device | None = None) -> torch.Tensor:
+    """Every element drawn from the values that arithmetic treats in a special way."""
+    dtype = DTYPES[case.dtype]
+    limits = torch.finfo(dtype)
+    values = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0]
+    values += [limits.max, -limits.max]
+    values += [
+        limits.tiny,
+        -limits.tiny,
+        limits.smallest_normal / 2,
+        limits.smallest_normal * limits.eps,
+        1 + limits.eps,
+    ]
+    generator = torch.Generator().manual_seed(case.seed * 100 + rank)
+    # Infinities and NaN a little rarer than the others: sums of four must come out finite, too.
+    weights = torch.tensor([0.3 if value != value or abs(value) == float("inf") else 1.0 for value in values])
+    picks = torch.multinomial(weights, numel, replacement=True, generator=generator)
+    return torch.tensor(values, dtype=torch.float64).to(dtype)[picks]
+
+
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.mark.parametrize("multimem", ["exact", "stated"])
+@pytest.mark.parametrize(
+    ("dtype", "accumulator"),
+    [
+        ("float32", "float32"),
+        ("float16", "float32"),
+        ("float16", "native"),
+        ("bfloat16", "float32"),
+        ("bfloat16", "native"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
+def test_special_values(
+    algorithm: str,
+    dtype: str,
+    accumulator: str,
+    multimem: str,
+    cache_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = catalogue.find(f"all_reduce/{algorithm}")
+    if not spec.needs_multicast and multimem == "stated":
+        pytest.skip("the model of the switch is nothing to a peer-to-peer kernel")
+    monkeypatch.setattr(program, "make_input", special_input)
+    monkeypatch.setattr(inputs, "make_input", special_input)
+    size_bytes = NUMEL * DTYPES[dtype].itemsize
+    case = Case("all_reduce", algorithm, dtype, accumulator, "sum", size_bytes, WORLD_SIZE, seed=20261121)
+    compiled = executable(spec, case, "sm_90a", cache_dir)
+    world = ThreadWorld(WORLD_SIZE, SimulatorOptions(heap_bytes=1 << 22, multimem=multimem))
+    outcomes = world.run(run_case, Plan(case, compiled), 60)
+    found = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+    assert found.first_mismatch is None
+    assert found.faults == ()
+    assert found.method == ("bound" if spec.needs_multicast else "bitwise_fold")

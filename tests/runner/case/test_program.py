@@ -1,0 +1,306 @@
+"""The per-rank program: how it binds memory and arguments, what it notices, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
+from memory.fabric import Executable, HeapFull
+from runner.case import program
+from runner.case.inputs import make_input
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+
+SPEC = KernelSpec(
+    op="all_reduce",
+    algorithm="tried",
+    summary="declares a parameter of every kind",
+    dtypes=("float32", "float16", "bfloat16"),
+    accumulators=("float32",),
+    reductions=("sum",),
+    placements=("out_of_place", "in_place"),
+    needs_multicast=True,
+    fold="rank_order",
+    parameters=(
+        Parameter("address", "input"),
+        Parameter("address", "output"),
+        Parameter("peers", "input"),
+        Parameter("multicast", "input"),
+        Parameter("address", "flags"),
+        Parameter("peers", "flags"),
+        Parameter("numel"),
+        Parameter("rank"),
+    ),
+    workspaces=lambda case: (Workspace("flags", 3 * case.world_size),),
+    launch=lambda case: Launch(2, 64),
+    build=lambda case: None,
+    sources=(),
+)
+
+CASE = Case("all_reduce", "tried", "bfloat16", "float32", "sum", 34, 4)
+EXECUTABLE = Executable("all_reduce/tried", "tried", "none", "", "sha256:0")
+
+Kernel = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only binding and noticing are tested here: the check gives back what it was given."""
+    monkeypatch.setattr(program.catalogue, "find", lambda name: {SPEC.name: SPEC}[name])
+    monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
+
+
+@pytest.fixture
+def machine(dictionary_world: Any) -> Any:
+    made = dictionary_world(4)
+    made.kernels["tried"] = lambda fabric, *arguments: sum_kernel(fabric.world, *arguments)
+    return made
+
+
+def sum_kernel(world: Any, source: int, target: int, peers: int, *others: int) -> None:
+    """All ranks' bfloat16 added up in rank order into the own output; in place that is not to be looked at."""
+    numel = others[3]
+    total = torch.zeros(numel)
+    for address in world.at(peers, 8 * world.world_size).view(torch.int64).tolist():
+        total += world.at(address, 2 * numel).view(torch.bfloat16)
+    world.at(target, 2 * numel).view(torch.bfloat16).copy_(total)
+
+
+def run(machine: Any, plan: Plan) -> list[Any]:
+    outcomes = ThreadWorld(plan.case.world_size, machine=machine).run(run_case, plan, 20.0)
+    assert [outcome.rank for outcome in outcomes] == list(range(plan.case.world_size))
+    assert nothing_held(machine)
+    return [outcome.check for outcome in outcomes]
+
+
+def nothing_held(machine: Any) -> bool:
+    return not any(machine.live_regions(rank) for rank in range(machine.world_size))
+
+
+def test_outputs_of_all_launches_come_home(machine: Any) -> None:
+    inputs = [make_input(CASE, rank, 17) for rank in range(4)]
+    expected = sum((one.float() for one in inputs), torch.zeros(17)).to(torch.bfloat16)
+    for outputs, faults in run(machine, Plan(CASE, EXECUTABLE, launches=3, between=0)):
+        assert faults == ()
+        assert len(outputs) == 3
+        for output in outputs:
+            assert output.dtype == torch.bfloat16
+            assert torch.equal(output, expected)
+
+
+@pytest.mark.parametrize("size_bytes", [2, 16, 30, 1000])
+def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> None:
+    case = replace(CASE, size_bytes=size_bytes)
+    seen: list[tuple[int, ...]] = []
+
+    def kernel(fabric: Any, *arguments: int) -> None:
+        world = fabric.world
+        source, target, inputs, multicast, flags, flags_of_peers, numel, rank = arguments
+        assert (numel, rank) == (size_bytes // 2, fabric.rank)
+        assert source % 16 == target % 16 == flags % 16 == 0
+        table = world.at(inputs, 32).view(torch.int64).tolist()
+        assert table[rank] == source
+        assert world.at(flags_of_peers, 32).view(torch.int64)[rank] == flags
+        assert multicast - source == (1 << 60) - fabric.window(rank)
+        for peer, address in enumerate(table):
+            expected = make_input(case, peer, numel)
+            assert torch.equal(world.at(address, size_bytes).view(torch.bfloat16), expected)
+        assert world.at(target, size_bytes).unique().tolist() == [0xFF]
+        counter = world.at(flags, 48).view(torch.int32)
+        assert counter.tolist() == [len([one for one in seen if one[-1] == rank])] * 12
+        counter += 1
+        seen.append(arguments)
+
+    machine.kernels["tried"] = kernel
+    run(machine, Plan(case, EXECUTABLE, launches=3, between=0))
+    assert len(seen) == 12
+    assert len(set(seen)) == 4, "the launches of a rank have the same arguments"
+
+
+def test_in_place_the_output_is_the_inputs_buffer_and_is_filled_again(machine: Any) -> None:
+    case = replace(CASE, placement="in_place")
+
+    def kernel(fabric: Any, source: int, target: int, *others: int) -> None:
+        assert source == target
+        assert torch.equal(fabric.world.at(source, 34).view(torch.bfloat16), make_input(case, fabric.rank, 17))
+        fabric.world.at(source, 34).fill_(fabric.rank)
+
+    machine.kernels["tried"] = kernel
+    for rank, (outputs, faults) in enumerate(run(machine, Plan(case, EXECUTABLE, between=0))):
+        assert faults == ()
+        assert [output.view(torch.uint8).unique().tolist() for output in outputs] == [[rank], [rank]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "offset", "fault"),
+    [
+        (1, -4, "output's guard before the buffer changed at byte -4 in launch {}: 0x07"),
+        (1, -256, "output's guard before the buffer changed at byte -256 in launch {}: 0x07"),
+        (1, 34, "output's guard after the buffer changed at byte 34 in launch {}: 0x07"),
+        (1, 34 + 255, "output's guard after the buffer changed at byte 289 in launch {}: 0x07"),
+        (0, -1, "input's guard before the buffer changed at byte -1 in launch {}: 0x07"),
+        (0, 12, "input changed at byte 12 in launch {}: 0x07"),
+        (4, 48, "flags's guard after the buffer changed at byte 48 in launch {}: 0x07"),
+    ],
+)
+@pytest.mark.parametrize("launch", [0, 1, 2])
+def test_a_write_beyond_the_output_is_a_fault(
+    machine: Any, argument: int, offset: int, fault: str, launch: int
+) -> None:
+    launched: list[int] = []
+
+    def kernel(fabric: Any, *arguments: int) -> None:
+        sum_kernel(fabric.world, *arguments)
+        if fabric.rank == 2:
+            launched.append(0)
+            if len(launched) == launch + 1:
+                fabric.world.at(arguments[argument] + offset, 1).fill_(7)
+
+    machine.kernels["tried"] = kernel
+    for rank, (_, faults) in enumerate(run(machine, Plan(CASE, EXECUTABLE, launches=3, between=0))):
+        if rank == 2:
+            assert faults[0].startswith(fault.format(launch))
+            assert "(1 bytes changed)" in faults[0]
+        else:
+            assert faults == ()
+
+
+def test_poison_written_around_the_output_is_seen_in_a_later_launch(machine: Any) -> None:
+    def kernel(fabric: Any, *arguments: int) -> None:
+        fabric.world.at(arguments[1] - 16, 16).fill_(0xFF)
+
+    machine.kernels["tried"] = kernel
+    for _, faults in run(machine, Plan(CASE, EXECUTABLE, between=0)):
+        assert len(faults) == 1
+        assert "before the buffer changed at byte -16 in launch 1" in faults[0]
+        assert "(16 bytes changed)" in faults[0]
+
+
+def test_without_check_nothing_comes_home(machine: Any) -> None:
+    assert run(machine, Plan(CASE, EXECUTABLE, check=False, between=0)) == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"launches": 0}, "launches is 0"),
+        ({"guard_bytes": 24}, "guard_bytes is 24"),
+        ({"guard_bytes": 0}, "guard_bytes is 0"),
+        ({"executable": replace(EXECUTABLE, name="all_reduce/one_shot")}, "its executable all_reduce/one_shot"),
+    ],
+)
+def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Plan(**{"case": CASE, "executable": EXECUTABLE} | changes)
+
+
+def test_a_case_for_another_world_is_refused(machine: Any) -> None:
+    with pytest.raises(WorldFailure, match="the case is for 2 ranks, this world has 4"):
+        ThreadWorld(4, machine=machine).run(run_case, Plan(replace(CASE, world_size=2), EXECUTABLE, between=0), 10.0)
+
+
+def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world: Any) -> None:
+    small = dictionary_world(4, heap_bytes=1 << 12)
+    plan = Plan(replace(CASE, size_bytes=1 << 12), EXECUTABLE, between=0)
+    with pytest.raises(WorldFailure, match='"input" of 4608 bytes does not fit') as caught:
+        ThreadWorld(4, machine=small).run(run_case, plan, 10.0)
+    assert isinstance(caught.value.__cause__, HeapFull)
+    assert nothing_held(small)
+
+
+class Injected(Exception):
+    """What a test puts into a program."""
+
+
+class InterruptedMachine:
+    """A machine whose rank 1 is interrupted at one of its fabric's calls."""
+
+    def __init__(self, machine: Any, interrupted: Any, at_call: int, error: BaseException | None) -> None:
+        self.machine = machine
+        self.fabrics = [interrupted(machine.fabric(rank), at_call * (rank == 1), error) for rank in range(4)]
+
+    def fabric(self, rank: int) -> Any:
+        return self.fabrics[rank]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
+
+
+def calls_of(machine: Any, interrupted: Any) -> Iterator[tuple[int, str]]:
+    watched = InterruptedMachine(machine, interrupted, 0, None)
+    run(watched, Plan(CASE, EXECUTABLE, between=0))
+    return enumerate(watched.fabrics[1].calls, 1)
+
+
+@pytest.mark.parametrize("kind", [Injected, KeyboardInterrupt, SystemExit])
+def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
+    machine: Any, dictionary_world: Any, interrupted: Any, kind: type[BaseException]
+) -> None:
+    calls = list(calls_of(machine, interrupted))
+    names = [name for _, name in calls]
+    assert (names.count("allocate"), names.count("launch"), names.count("free")) == (5, 2, 5)
+    last_meeting = max(at_call for at_call, name in calls if name == "free")
+    for at_call, name in calls:
+        fresh = dictionary_world(4)
+        fresh.kernels = machine.kernels
+        hurt = InterruptedMachine(fresh, interrupted, at_call, kind("injected"))
+        world = ThreadWorld(4, machine=hurt)
+        began = time.monotonic()
+        with pytest.raises(WorldFailure, match="^rank 1: ") as caught:
+            world.run(run_case, Plan(CASE, EXECUTABLE, between=0), 20.0)
+        assert time.monotonic() - began < 5
+        assert not world.healthy
+        assert (caught.value.status, caught.value.rank) == ("FAILED", 1)
+        assert kind.__name__ in caught.value.message
+        assert nothing_held(fresh), f"after {kind.__name__} at call {at_call}, {name}"
+        if at_call <= last_meeting:
+            assert sorted(caught.value.errors) == [0, 1, 2, 3]
+            echoes = [str(caught.value.errors[rank]) for rank in (0, 2, 3)]
+            assert all("rank 1" in echo for echo in echoes), (name, at_call, last_meeting, echoes)
+
+
+def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
+    parameter = Parameter("patience")
+    fabric = machine.fabric(0)
+    assert program._argument(parameter, fabric, CASE, {}, {}, 2.5) == 0
+
+    class Gpu:
+        traits = replace(fabric.traits, simulated=False)
+
+    assert program._argument(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="patience_s is 0"):
+        Plan(CASE, EXECUTABLE, patience_s=0, between=0)
+
+
+def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that gave up a wait ends; what it left says where."""
+    spec = replace(
+        SPEC,
+        parameters=(*SPEC.parameters, Parameter("address", "status")),
+        workspaces=lambda case: (Workspace("flags", 3 * case.world_size), Workspace("status", 4)),
+    )
+    monkeypatch.setattr(program.catalogue, "find", lambda name: spec)
+    described = SimpleNamespace(describe=lambda words: f"waited for rank {words[1]}")
+    monkeypatch.setitem(sys.modules, "kernels.dsl.status", described)
+    launched: list[int] = []
+
+    def kernel(fabric: Any, *arguments: int) -> None:
+        sum_kernel(fabric.world, *arguments)
+        launched.append(fabric.rank)
+        if fabric.rank == 2 and launched.count(2) == 2:
+            fabric.world.at(arguments[-1], 16).view(torch.int32).copy_(torch.tensor([1, 3, 0, 0]))
+
+    machine.kernels["tried"] = kernel
+    with pytest.raises(WorldFailure, match="waited for rank 3") as caught:
+        ThreadWorld(4, machine=machine).run(run_case, Plan(CASE, EXECUTABLE, launches=3, between=0), 20.0)
+    assert (caught.value.status, caught.value.rank) == ("DEADLOCK", 2)
+    assert nothing_held(machine)

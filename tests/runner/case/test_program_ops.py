@@ -1,0 +1,272 @@
+"""The per-rank program with every op: what kernels are given in and out of place, and what they must not touch.
+
+The kernel here is Python and does what the collective says, through the addresses that it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.catalogue import COLLECTIVES, collective
+from kernels.numeric.dtypes import ALL, DTYPES
+from kernels.spec import Case, KernelSpec, Launch, Parameter
+from memory.fabric import Executable
+from memory.pool import SymmetricPool
+from runner.case import program
+from runner.case.buffers import guarded
+from runner.case.inputs import make_input
+from runner.case.layout import layout_of
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+
+SPEC = KernelSpec(
+    op="all_reduce",
+    algorithm="tried",
+    summary="copies what the collective says",
+    dtypes=ALL,
+    accumulators=("native",),
+    reductions=("sum",),
+    placements=("out_of_place", "in_place"),
+    needs_multicast=False,
+    fold="rank_order",
+    parameters=(
+        Parameter("address", "input"),
+        Parameter("address", "output"),
+        Parameter("peers", "input"),
+        Parameter("peers", "output"),
+        Parameter("numel"),
+        Parameter("rank"),
+        Parameter("root"),
+    ),
+    workspaces=lambda case: (),
+    launch=lambda case: Launch(1, 32),
+    build=lambda case: None,
+    sources=(),
+)
+
+Touch = Callable[[Any, tuple[int, ...], int], None]
+
+
+def case_of(op: str, **changes: Any) -> Case:
+    return replace(Case(op, "tried", "uint8", "none", "none", 24, 4), **changes)
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue has the one spec, inputs are known bytes, and the check gives back what it was given."""
+
+    def known_bytes(case: Case, rank: int, numel: int, device: Any = None) -> torch.Tensor:
+        made = torch.arange(numel * case.itemsize, dtype=torch.int64) * 7 + 31 * rank + case.seed + 1
+        return (made % 251).to(torch.uint8).view(DTYPES[case.dtype])
+
+    monkeypatch.setattr(program.catalogue, "find", lambda name: replace(SPEC, op=name.partition("/")[0]))
+    monkeypatch.setattr(program, "make_input", known_bytes)
+    monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
+
+
+def given(case: Case, rank: int) -> torch.Tensor:
+    """A rank's input as bytes."""
+    return program.make_input(case, rank, layout_of(case).input_bytes // case.itemsize).view(torch.uint8)
+
+
+def wanted(case: Case, rank: int) -> torch.Tensor | None:
+    """What the stand-in kernel puts out: the first part of what the collective would reduce."""
+    parts = collective(case.op).outputs([given(case, peer) for peer in range(case.world_size)], rank, case.root)
+    return None if parts is None else parts[0]
+
+
+def run(dictionary_world: Any, case: Case, touch: Touch | None = None, launches: int = 3) -> list[Any]:
+    """Outputs and faults of each rank. touch(world, arguments, launch) is called on each rank after the kernel."""
+    machine = dictionary_world(case.world_size)
+    count = [0] * case.world_size
+
+    def kernel(fabric: Any, *arguments: int) -> None:
+        source, target, inputs, outputs, numel, rank, root = arguments
+        world, layout = fabric.world, layout_of(case)
+        assert (numel, rank, root) == (case.numel, fabric.rank, case.root)
+        tables = [world.at(table, 8 * case.world_size).view(torch.int64).tolist() for table in (inputs, outputs)]
+        assert (tables[0][rank], tables[1][rank]) == (source, target)
+        for peer, (at, there) in enumerate(zip(*tables, strict=True)):
+            away = fabric.window(peer) - fabric.window(rank)
+            assert at == source + away + layout.input_starts[peer] - layout.input_starts[rank]
+            assert there == target + away + layout.output_starts[peer] - layout.output_starts[rank]
+            # In place another rank's kernel may be done with its own already.
+            if layout.input_bytes and (peer == rank or not layout.in_place):
+                assert torch.equal(world.at(at, layout.input_bytes), given(case, peer))
+        result = wanted(case, rank)
+        if result is not None and result.numel():
+            world.at(target, layout.output_bytes).copy_(result)
+        if touch is not None:
+            touch(fabric, arguments, count[rank])
+        count[rank] += 1
+
+    machine.kernels["tried"] = kernel
+    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=launches, between=0)
+    outcomes = ThreadWorld(case.world_size, machine=machine).run(run_case, plan, 20.0)
+    assert not any(machine.live_regions(rank) for rank in range(case.world_size))
+    return [outcome.check for outcome in outcomes]
+
+
+def placements(op: str) -> list[str]:
+    return ["out_of_place"] + (["in_place"] if collective(op).in_place else [])
+
+
+OPS_AND_PLACEMENTS = [(one.op, placement) for one in COLLECTIVES for placement in placements(one.op)]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 5])
+@pytest.mark.parametrize(("op", "placement"), OPS_AND_PLACEMENTS)
+def test_every_op_comes_out_right_and_without_a_fault(
+    dictionary_world: Any, op: str, placement: str, offset: int
+) -> None:
+    root = 2 if collective(op).rooted else 0
+    case = case_of(op, placement=placement, offset=offset, root=root)
+    for rank, (outputs, faults) in enumerate(run(dictionary_world, case)):
+        assert faults == ()
+        expected = wanted(case, rank)
+        for output in outputs:
+            assert output.numel() == collective(op).counts(24, 4)[1]
+            assert expected is None or torch.equal(output, expected)
+
+
+@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_every_dtype_is_brought_home_with_its_bits(dictionary_world: Any, dtype: str, placement: str) -> None:
+    itemsize = DTYPES[dtype].itemsize
+    case = case_of("all_gather", dtype=dtype, size_bytes=12 * itemsize, world_size=3, placement=placement, offset=3)
+    for outputs, faults in run(dictionary_world, case):
+        assert faults == ()
+        for output in outputs:
+            assert (output.dtype, output.numel()) == (DTYPES[dtype], 12)
+            assert torch.equal(output.view(torch.uint8), wanted(case, 0))
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize(("op", "placement"), OPS_AND_PLACEMENTS)
+def test_an_empty_message_has_empty_buffers_between_guards(
+    dictionary_world: Any, op: str, placement: str, world_size: int
+) -> None:
+    case = case_of(op, size_bytes=0, world_size=world_size, placement=placement, offset=3)
+    for outputs, faults in run(dictionary_world, case):
+        assert faults == ()
+        assert [output.numel() for output in outputs] == [0, 0, 0]
+
+
+def test_an_empty_buffers_guards_are_watched(dictionary_world: Any) -> None:
+    def touch(fabric: Any, arguments: tuple[int, ...], launch: int) -> None:
+        if fabric.rank == 1 and launch == 1:
+            fabric.world.at(arguments[1], 1).fill_(7)
+
+    checks = run(dictionary_world, case_of("all_reduce", size_bytes=0), touch)
+    assert [bool(faults) for _, faults in checks] == [False, True, False, False]
+    assert checks[1][1][0].startswith("output's guard after the buffer changed at byte 0 in launch 1: 0x07")
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7, 16])
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float64"])
+def test_an_offset_is_counted_in_elements_from_a_boundary(dictionary_world: Any, dtype: str, offset: int) -> None:
+    case = case_of("all_reduce", dtype=dtype, offset=offset)
+    seen: list[int] = []
+
+    def touch(fabric: Any, arguments: tuple[int, ...], launch: int) -> None:
+        seen.extend(address - offset * case.itemsize for address in arguments[:2])
+
+    run(dictionary_world, case, touch)
+    assert len(seen) == 24
+    assert {address % 16 for address in seen} == {0}
+
+
+@pytest.mark.parametrize("launch", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("where", "byte", "fault"),
+    [
+        (1, -1, "output's guard before the buffer changed at byte -1"),
+        (1, 24, "output's guard after the buffer changed at byte 24"),
+        (0, -1, "input's guard before the buffer changed at byte -1"),
+        (0, 24, "input's guard after the buffer changed at byte 24"),
+        (1, -259, "output's guard before the buffer changed at byte -259"),
+    ],
+)
+def test_guards_are_exact_around_a_misaligned_buffer(
+    dictionary_world: Any, where: int, byte: int, fault: str, launch: int
+) -> None:
+    def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
+        if fabric.rank == 2 and number == launch:
+            fabric.world.at(arguments[where] + byte, 1).fill_(7)
+
+    checks = run(dictionary_world, case_of("all_reduce", offset=3), touch)
+    assert [bool(faults) for _, faults in checks] == [False, False, True, False]
+    assert checks[2][1][0].startswith(f"{fault} in launch {launch}: 0x07")
+
+
+@pytest.mark.parametrize("launch", [0, 1, 2])
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_the_output_of_a_rank_that_is_given_none_must_stay(dictionary_world: Any, placement: str, launch: int) -> None:
+    case = case_of("reduce", root=1, placement=placement)
+
+    def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
+        if fabric.rank in (1, 3) and number == launch:  # it is the root's to write
+            fabric.world.at(arguments[1] + 20, 2).fill_(0)
+
+    checks = run(dictionary_world, case, touch)
+    assert [len(faults) for _, faults in checks] == [0, 0, 0, 1]
+    name = "input beside the output" if placement == "in_place" else "output of a rank that is given none"
+    assert checks[3][1][0].startswith(f"{name} changed at byte 20 in launch {launch}: 0x00, was ")
+    assert checks[3][1][0].endswith("(2 bytes changed)")
+
+
+@pytest.mark.parametrize("launch", [0, 1, 2])
+def test_the_other_ranks_chunks_of_a_reduce_scatter_in_place_must_stay(dictionary_world: Any, launch: int) -> None:
+    def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
+        if fabric.rank == 1 and number == launch:
+            fabric.world.at(arguments[1], 6).fill_(0)  # its own chunk
+            fabric.world.at(arguments[0] + 12, 1).fill_(0)
+
+    checks = run(dictionary_world, case_of("reduce_scatter", placement="in_place"), touch)
+    assert [len(faults) for _, faults in checks] == [0, 1, 0, 0]
+    assert checks[1][1][0].startswith(f"input beside the output changed at byte 12 in launch {launch}: 0x00")
+
+
+def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_world: Any) -> None:
+    seen: list[bool] = []
+    case = case_of("all_gather", placement="in_place")
+    machine = dictionary_world(4)
+
+    def kernel(fabric: Any, *arguments: int) -> None:
+        whole = fabric.world.at(arguments[1], 24).clone()
+        own = whole[6 * fabric.rank :][:6]
+        seen.append(torch.equal(own, given(case, fabric.rank)))
+        own.fill_(0xFF)
+        seen.append(whole.unique().tolist() == [0xFF])
+        fabric.world.at(arguments[1], 24).fill_(1)
+
+    machine.kernels["tried"] = kernel
+    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=3, between=0)
+    ThreadWorld(4, machine=machine).run(run_case, plan, 20.0)
+    assert seen == [True] * 24
+
+
+def test_there_is_no_multicast_of_what_begins_elsewhere_on_every_rank(dictionary_world: Any) -> None:
+    fabric = dictionary_world(1).fabric(0)
+    with SymmetricPool(fabric) as pool:
+        whole = guarded(pool, "whole", 24, 256, 3)
+        assert whole.multicast_address() - whole.tensor.multicast().address == 259
+        assert whole.part((0,), 0, 24) == whole
+        assert whole.part((6,), 0, 6).multicast_address() == whole.multicast_address() + 6
+        apart = whole.part((0, 6, 12), 1, 6)
+        assert apart.address == whole.address + 6
+        with pytest.raises(AssertionError, match="whole begins at another place on every rank"):
+            apart.multicast_address()
+
+
+def test_inputs_are_those_of_the_case(dictionary_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "make_input", make_input)
+    case = Case("all_gather", "tried", "float32", "none", "none", 48, 4)
+    for outputs, faults in run(dictionary_world, case):
+        assert faults == ()
+        assert torch.equal(outputs[0], torch.cat([make_input(case, rank, 3) for rank in range(4)]))

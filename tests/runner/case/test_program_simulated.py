@@ -1,0 +1,244 @@
+"""The real program with real kernels on the simulator: right results, and an empty heap however it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import Case
+from memory.fabric import FabricError
+from memory.pool import SymmetricPool
+from runner.case.check import merge
+from runner.case.inputs import make_input
+from runner.case.program import Plan, run_case
+from runner.interrupt import Interrupted, interruptible
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+OPTIONS = SimulatorOptions(heap_bytes=1 << 22)
+CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def plan_of(case: Case, cache: Path) -> Plan:
+    return Plan(case, executable(catalogue.find(case.name), case, OPTIONS.arch, cache))
+
+
+def held(machine: SimulatedWorld) -> list[str]:
+    return [f"rank {rank}: {one.name}" for rank in range(machine.world_size) for one in machine.live_regions(rank)]
+
+
+def sha256(data: torch.Tensor) -> str:
+    return hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def test_digests_are_of_what_went_in_and_of_what_came_out(cache: Path) -> None:
+    case = Case("broadcast", "pull", "int32", "none", "none", 40, 3, root=1)
+    outcomes = ThreadWorld(3, machine=SimulatedWorld(3, OPTIONS)).run(run_case, plan_of(case, cache), 60.0)
+    check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+    given = [sha256(make_input(case, rank, 10)) for rank in range(3)]
+    assert len(set(given)) == 3
+    assert check.input_digests == tuple(given)
+    assert check.output_digests is not None
+    assert [set(row) for row in check.output_digests] == [{given[1]}] * 3, "each rank has the root's bits"
+    case = Case("reduce", "pull", "int32", "native", "sum", 40, 3, root=2)
+    outcomes = ThreadWorld(3, machine=SimulatedWorld(3, OPTIONS)).run(run_case, plan_of(case, cache), 60.0)
+    check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+    total = sum((make_input(case, rank, 10) for rank in range(3)), torch.zeros(10, dtype=torch.int32))
+    assert check.output_digests == ((), (), (sha256(total),) * 2)
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
+def test_a_kept_world_runs_case_after_case(cache: Path, algorithm: str) -> None:
+    machine = SimulatedWorld(3, OPTIONS)
+    world = ThreadWorld(3, machine=machine)
+    for size_bytes in (2, 70, 4096):
+        for placement in catalogue.find(f"all_reduce/{algorithm}").placements:
+            case = replace(CASE, algorithm=algorithm, size_bytes=size_bytes, placement=placement)
+            outcomes = world.run(run_case, plan_of(case, cache), 60.0)
+            check = merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+            assert (check.wrong, check.guard_faults, check.launches) == (0, (), 2)
+            assert check.elements == 2 * 3 * case.numel  # launches, ranks
+            assert check.input_digests == tuple(sha256(make_input(case, rank, case.numel)) for rank in range(3))
+            assert check.output_digests == (check.output_digests[0],) * 3 if check.output_digests else False
+            assert world.counters()["instructions"] > 0
+            assert held(machine) == []
+    assert world.healthy
+
+
+class InterruptedMachine:
+    """A simulated world whose rank 1 is interrupted at the count-th call of a method of its fabric."""
+
+    def __init__(self, machine: Any, interrupted: Any, method: str, count: int, error: BaseException) -> None:
+        self.machine = machine
+        self.interrupted = interrupted
+        self.at = (method, count, error)
+
+    def fabric(self, rank: int) -> Any:
+        fabric = self.machine.fabric(rank)
+        if rank != 1:
+            return fabric
+        method, count, error = self.at
+        return self.interrupted(fabric, count, error, method)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    ("method", "counts"),
+    [("allocate", 7), ("launch", 5), ("free", 7), ("exchange", 8), ("write", 28), ("synchronize", 10), ("barrier", 3)],
+)
+def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
+    cache: Path, interrupted: Any, method: str, counts: int, kind: type[BaseException]
+) -> None:
+    plan = plan_of(CASE, cache)
+    for count in range(1, counts + 1):
+        machine = SimulatedWorld(3, OPTIONS)
+        world = ThreadWorld(3, machine=InterruptedMachine(machine, interrupted, method, count, kind("injected")))
+        began = time.monotonic()
+        with pytest.raises(WorldFailure, match=f"^rank 1: .*{kind.__name__}|^rank 1: injected") as caught:
+            world.run(run_case, plan, 30.0)
+        assert time.monotonic() - began < 5
+        assert held(machine) == [], f"{method} {count}"
+        assert (caught.value.status, caught.value.rank) == ("FAILED", 1)
+        assert not world.healthy
+        assert all("rank 1" in str(error) for rank, error in caught.value.errors.items() if rank != 1)
+    beyond = InterruptedMachine(SimulatedWorld(3, OPTIONS), interrupted, method, counts + 1, kind("injected"))
+    ThreadWorld(3, machine=beyond).run(run_case, plan, 30.0)  # counts were all calls that there are
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals) -> None:
+    machine = SimulatedWorld(2, OPTIONS)
+    world = ThreadWorld(2, machine=machine)
+    running = threading.Event()
+
+    def program(fabric: Any, argument: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            pool.tensor(100, torch.float32, name="data", fill=1)
+            with pool.scope():
+                pool.tensor(100, torch.float32, name="inner")
+                while True:
+                    fabric.barrier()
+                    running.set()
+
+    def send() -> None:
+        if running.wait(10):
+            os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(Interrupted), interruptible():
+        world.run(program, None, 60.0)
+    assert time.monotonic() - began < 10
+    assert held(machine) == []
+    assert not world.healthy
+
+
+def test_memory_left_behind_fails_the_run_and_names_tensor_and_rank() -> None:
+    def program(fabric: Any, argument: None) -> None:
+        region = fabric.allocate(64, 256, "forgotten")
+        if fabric.rank == 0:
+            fabric.drop(region)
+
+    with pytest.raises(WorldFailure, match='rank 1: leak: symmetric tensor "forgotten"') as caught:
+        ThreadWorld(2, OPTIONS).run(program, None, 10.0)
+    assert isinstance(caught.value.__cause__, FabricError)
+
+
+def test_ranks_that_run_different_sizes_are_told(cache: Path) -> None:
+    plans = [plan_of(CASE, cache), plan_of(replace(CASE, size_bytes=72), cache)]
+
+    def program(fabric: Any, argument: None) -> None:
+        run_case(fabric, plans[fabric.rank == 2])
+
+    with pytest.raises(WorldFailure, match='the ranks disagree about symmetric tensor "input"') as caught:
+        ThreadWorld(3, OPTIONS).run(program, None, 30.0)
+    assert caught.value.rank is None
+    assert "ranks 0, 1 want to" in caught.value.message
+    assert "rank 2 wants to" in caught.value.message
+
+
+def test_a_slice_that_outlives_its_tensor_is_named() -> None:
+    machine = SimulatedWorld(2, OPTIONS)
+    kept: list[torch.Tensor] = []
+
+    def program(fabric: Any, argument: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            data = pool.tensor(100, torch.float32, name="data", fill=1)
+            inside = data.local[3:5] + 1  # a copy, which may stay
+            if fabric.rank == 1:
+                kept.append(data.local[3:5])
+            assert inside.tolist() == [2.0, 2.0]
+
+    with pytest.raises(WorldFailure, match='rank 1: a view of "data" outlives it') as caught:
+        ThreadWorld(2, machine=machine).run(program, None, 30.0)
+    assert caught.value.rank == 1
+    assert held(machine) == []
+
+
+class SignalledFabric:
+    """A fabric that, at the count-th call of any of its methods, sends the process a signal, and goes on."""
+
+    def __init__(self, fabric: Any, count: int, number: signal.Signals) -> None:
+        self.fabric, self.count, self.number = fabric, count, number
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.fabric, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.count:
+                os.kill(os.getpid(), self.number)
+            return found(*arguments)
+
+        return call
+
+
+def test_sigterm_at_every_call_of_a_rank_empties_the_heap(cache: Path) -> None:
+    plan = replace(plan_of(replace(CASE, world_size=2), cache), launches=1)
+    codes: list[int] = []
+    count = 0
+    while len(codes) == count:
+        count += 1
+        machine = SimulatedWorld(2, OPTIONS)
+        signalled: list[SignalledFabric] = []
+
+        def fabric(rank: int, machine: Any = machine, signalled: Any = signalled, count: int = count) -> Any:
+            made = SimulatedWorld.fabric(machine, rank)
+            if rank == 0:
+                signalled.append(SignalledFabric(made, count, signal.SIGTERM))
+                return signalled[0]
+            return made
+
+        machine.fabric = fabric  # type: ignore[method-assign,assignment]
+        try:
+            with interruptible():
+                ThreadWorld(2, machine=machine).run(run_case, plan, 30.0)
+                time.sleep(0.05)  # a signal sent at the very end
+        except Interrupted as raised:
+            codes.append(raised.exit_code)
+        assert held(machine) == [], f"call {count}"
+    assert set(codes) == {128 + signal.SIGTERM}
+    assert len(codes) > 25  # allocations, writes, launches, reads, exchanges and frees of the program

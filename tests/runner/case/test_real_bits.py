@@ -1,0 +1,146 @@
+"""Bit for bit: what a kernel gives on GPUs is what the simulator says its PTX gives.
+
+For every peer-to-peer kernel of the catalogue: of all_reduce with each dtype of 16 and 32 bits and each accumulator, of
+the other ops with bfloat16; all cells are for `python -m tests.matrix --gpus`. Results of multimem, whose order of
+adding is the switch's own, are not comparable so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import Case, KernelSpec, refuses
+from memory.fabric import Traits
+from memory.pool import SymmetricPool
+from runner.case.inputs import make_input
+from runner.case.program import Plan, bind
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+HEAP_BYTES = 1 << 25
+LAUNCHES = 2
+NUMELS = (1, 1001, (1 << 20) + 3)
+"""The last is above the size up to which two_shot pulls, for every dtype."""
+
+LARGEST_BYTES = 64 << 10
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
+    """One dtype and accumulator each, at the largest size; sizes() gives the others."""
+    op = catalogue.collective(spec.op)
+    dtypes = DTYPES if spec.op == "all_reduce" else DTYPES[2:] if DTYPES[2] in spec.dtypes else spec.dtypes[:1]
+    for dtype in dtypes:
+        for accumulator in ("float32", "native") if op.reduces else ("none",):
+            reduction = "sum" if op.reduces else "none"
+            yield Case(spec.op, spec.algorithm, dtype, accumulator, reduction, LARGEST_BYTES, world_size)
+
+
+def sizes(case: Case) -> list[Case]:
+    """The case at every size that the kernel takes, out of place and in place where it can."""
+    spec, op = catalogue.find(case.name), catalogue.collective(case.op)
+    traits = Traits("any", "sm_90a", case.world_size, HEAP_BYTES, multicast=False)
+    step = case.world_size if op.chunked else 1
+    sized = [replace(case, size_bytes=numel // step * step * case.itemsize) for numel in NUMELS] + [case]
+    placed = [replace(one, placement=where) for one in sized for where in spec.placements]
+    return [one for one in placed if refuses(spec, op, one, traits) is None]
+
+
+def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
+    """The output's bytes after each launch of each plan, on this rank."""
+    found = []
+    for plan in plans:
+        spec = catalogue.find(plan.case.name)
+        launch = spec.launch(plan.case)
+        with SymmetricPool(fabric) as pool:
+            binding = bind(fabric, pool, plan, spec)
+            source, target = binding.input, binding.output
+            data = make_input(plan.case, fabric.rank, source.size_bytes // plan.case.itemsize).cpu()
+            for _ in range(plan.launches):
+                fabric.write(source.tensor.region, source.offset_bytes, data.view(torch.uint8))
+                fabric.synchronize()
+                fabric.barrier()
+                fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+                fabric.synchronize()
+                content = fabric.read(target.tensor.region, target.offset_bytes, target.size_bytes)
+                found.append(content.numpy().tobytes())
+                fabric.barrier()
+    return found
+
+
+def good(outcomes: list[Any]) -> list[list[bytes]]:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+def named(case: Case) -> str:
+    return f"{case.op}-{case.algorithm}-{case.dtype}-{case.accumulator}-{case.world_size}"
+
+
+PEER_TO_PEER = [spec for spec in catalogue.SPECS if not spec.needs_multicast]
+CASES = [case for world_size in (2, 4, 8) for spec in PEER_TO_PEER for case in cases(spec, world_size)]
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case, str], Plan]:
+    cache_dir = tmp_path_factory.mktemp("compiled")
+
+    def plan(case: Case, arch: str) -> Plan:
+        return Plan(case, executable(catalogue.find(case.name), case, arch, cache_dir), launches=LAUNCHES)
+
+    return plan
+
+
+def simulated(plans: Sequence[Plan], arch: str, on_ranks: Any) -> list[list[bytes]]:
+    world = SimulatedWorld(plans[0].case.world_size, SimulatorOptions(arch=arch, heap_bytes=HEAP_BYTES))
+    return good(on_ranks(world, lambda fabric: outputs(fabric, plans)))
+
+
+def test_every_peer_to_peer_kernel_is_compared() -> None:
+    two_ranks = {(case.name, case.dtype, case.accumulator) for case in CASES if case.world_size == 2}
+    assert {name for name, *_ in two_ranks} == {spec.name for spec in PEER_TO_PEER}
+    for algorithm in ("one_shot", "two_shot"):
+        for dtype in DTYPES:
+            assert (f"all_reduce/{algorithm}", dtype, "float32") in two_ranks
+            assert (f"all_reduce/{algorithm}", dtype, "native") in two_ranks
+    assert all(sizes(case) for case in CASES), "each of them at some size"
+
+
+def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], Plan], on_ranks: Any) -> None:
+    """That the comparison compares something: exact inputs, whose sum has one value, in the simulator."""
+    case = replace(CASES[0], size_bytes=1001 * CASES[0].itemsize, inputs="exact")
+    dtype = make_input(case, 0, 1).dtype
+    total = sum(make_input(case, rank, 1001).double() for rank in range(case.world_size))
+    for found in simulated([compiled(case, "sm_90a")], "sm_90a", on_ranks):
+        assert len(found) == LAUNCHES
+        for content in found:
+            assert torch.equal(torch.frombuffer(bytearray(content), dtype=dtype).double(), total)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_gpus_give_the_simulated_bits(
+    case: Case, compiled: Callable[[Case, str], Plan], gpu_worlds: Callable[[int, int], Any], on_ranks: Any
+) -> None:
+    world = gpu_worlds(case.world_size, HEAP_BYTES)
+    arch = good(on_ranks(world, lambda fabric: fabric.traits.arch))[0]
+    plans = [compiled(one, str(arch)) for one in sizes(case)]
+    real = good(on_ranks(world, lambda fabric: outputs(fabric, plans)))
+    expected = simulated(plans, str(arch), on_ranks)
+    labels = [(plan.case.size_bytes, plan.case.placement, launch) for plan in plans for launch in range(LAUNCHES)]
+    different = [
+        (rank, *label)
+        for rank in range(case.world_size)
+        for label, one, other in zip(labels, real[rank], expected[rank], strict=True)
+        if one != other
+    ]
+    assert not different, f"(rank, bytes, placement, launch) that differ: {different}"

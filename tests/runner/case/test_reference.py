@@ -1,0 +1,347 @@
+"""References of every op, dtype and reduction: right results pass, and each kind of wrong one is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kernels.catalogue import OPS, SPECS, collective
+from kernels.numeric.dtypes import ALL, DTYPES, FLOATS, INTEGERS, ITEMSIZES, NONE, accumulators_of, reductions_of
+from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, to_float64
+from kernels.numeric.numerics import average_of_sum, fold
+from kernels.spec import Case, Fold, KernelSpec
+from reports.record.record import Check
+from runner.case import reference
+from runner.case.check import check_rank, merge
+from runner.case.reference import method_of, reference_of
+from tests.runner.promises import owner, parts_of, right, spec
+
+REDUCING = [op for op in OPS if collective(op).reduces]
+MOVING = [op for op in OPS if not collective(op).reduces]
+ORDERS: tuple[Fold, ...] = ("rank_order", "from_next_rank", "unordered")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    reference.forget_references()
+
+
+def case(
+    op: str = "all_reduce",
+    dtype: str = "bfloat16",
+    accumulator: str = "native",
+    reduction: str = "sum",
+    inputs: str = "normal",
+    world_size: int = 4,
+    numel: int = 96,
+) -> Case:
+    if not collective(op).reduces:
+        accumulator = reduction = NONE
+    root = world_size - 1 if collective(op).rooted else 0
+    size_bytes = numel * ITEMSIZES[dtype]
+    return Case(op, "made_up", dtype, accumulator, reduction, size_bytes, world_size, inputs=inputs, root=root)
+
+
+def checked(one: Case, promise: KernelSpec, outputs: list[torch.Tensor | None]) -> Check:
+    """The merged check of an output a rank, each of two launches; None: what a rank without one has."""
+    nothing = torch.zeros(3, dtype=torch.uint8).view(torch.uint8)
+    checks = [
+        check_rank(one, promise, rank, [nothing if output is None else output] * 2, ())
+        for rank, output in enumerate(outputs)
+    ]
+    return merge(one, promise, checks)
+
+
+def honest(one: Case, promise: KernelSpec) -> list[torch.Tensor | None]:
+    return [right(one, promise, rank) for rank in range(one.world_size)]
+
+
+def with_bits(value: torch.Tensor, index: int, change: int) -> torch.Tensor:
+    broken = bits_of(value).clone()
+    broken[index] ^= change
+    return broken.view(value.dtype)
+
+
+@pytest.mark.parametrize("op", REDUCING)
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
+def test_right_results_of_every_reduction_pass(op: str, dtype: str, inputs: str) -> None:
+    world_size = 4 if inputs == "exact" else 3
+    for reduction in reductions_of(dtype):
+        for accumulator in accumulators_of(dtype, reduction):
+            one = case(op, dtype, accumulator, reduction, inputs, world_size)
+            for order in ORDERS:
+                promise = spec(order, op)
+                outputs = honest(one, promise)
+                found = checked(one, promise, outputs)
+                assert found.faults == ()
+                assert found.method == method_of(one, promise, collective(op))
+                count = sum(output.numel() for output in outputs if output is not None)
+                assert (found.elements, found.launches) == (2 * count, 2)
+                if found.method == "bitwise":
+                    assert (found.max_ulp_error, found.max_absolute_error, found.rms_ulp_error) == (0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("op", REDUCING)
+@pytest.mark.parametrize("order", ORDERS)
+def test_one_wrong_bit_is_found_in_every_dtype(op: str, order: Fold) -> None:
+    promise = spec(order, op)
+    for dtype in (*FLOATS, *INTEGERS):
+        for reduction in reductions_of(dtype):
+            one = case(op, dtype, "native", reduction, "exact")
+            outputs = honest(one, promise)
+            victim = outputs[-1]
+            assert victim is not None
+            outputs[-1] = with_bits(victim, 5, 1 << 3)
+            found = checked(one, promise, outputs)
+            assert found.wrong == 2
+            assert found.first_mismatch is not None
+            at = found.first_mismatch
+            assert (at.rank, at.index, len(at.actual_bits)) == (3, 5, 2 + 2 * ITEMSIZES[dtype])
+            assert int(at.actual_bits, 16) ^ int(at.expected_bits, 16) == 8
+            assert at.expected == float(to_float64(victim[5:6]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "reduction", "inputs", "world_size", "ordered", "unordered"),
+    [
+        ("float32", "sum", "exact", 3, "bitwise", "bitwise"),
+        ("float32", "sum", "normal", 3, "bitwise_fold", "bound"),
+        ("float8_e5m2", "sum", "edge", 3, "bitwise_fold", "bound"),
+        ("float16", "avg", "exact", 8, "bitwise", "bitwise"),
+        ("float16", "avg", "exact", 6, "bitwise_fold", "bound"),
+        ("float64", "min", "edge", 3, "bitwise", "bound"),
+        ("float64", "max", "exact", 3, "bitwise", "bitwise"),
+        ("int32", "avg", "normal", 3, "bitwise", "bitwise"),
+        ("uint64", "xor", "edge", 3, "bitwise", "bitwise"),
+    ],
+)
+def test_methods(dtype: str, reduction: str, inputs: str, world_size: int, ordered: str, unordered: str) -> None:
+    one = case("all_reduce", dtype, "native", reduction, inputs, world_size)
+    op = collective("all_reduce")
+    assert [method_of(one, spec(order), op) for order in ORDERS] == [ordered, ordered, unordered]
+    for order, method in zip(ORDERS, (ordered, ordered, unordered), strict=True):
+        found = checked(one, spec(order), honest(one, spec(order)))
+        assert found.method == method
+        assert found.ranks_equal_promised == found.launches_equal_promised == (method != "bound")
+
+
+@pytest.mark.parametrize("op", MOVING)
+@pytest.mark.parametrize("dtype", ALL)
+def test_moved_data_is_compared_byte_by_byte(op: str, dtype: str) -> None:
+    promise = spec("rank_order", op)
+    for inputs in ("exact", "edge"):
+        one = case(op, dtype, inputs=inputs)
+        outputs = honest(one, promise)
+        found = checked(one, promise, outputs)
+        assert (found.faults, found.method, found.max_ulp_error) == ((), "bytes", 0)
+        last = outputs[3]
+        assert last is not None
+        for index in range(0, len(last), 7):
+            found = checked(one, promise, [*outputs[:3], with_bits(last, index, 1)])
+            assert found.wrong == 2
+            assert found.first_mismatch is not None
+            assert (found.first_mismatch.rank, found.first_mismatch.index) == (3, index)
+        swapped = [outputs[1], outputs[0], *outputs[2:]]
+        assert (checked(one, promise, swapped).wrong > 0) != collective(op).same_on_all_ranks
+
+
+def test_a_nan_of_another_payload_is_another_byte() -> None:
+    for op, wrong in (("all_gather", 2), ("all_reduce", 0)):
+        one = case(op, "float32", inputs="edge")
+        promise = spec("rank_order", op)
+        outputs = honest(one, promise)
+        first = outputs[0]
+        assert first is not None
+        index = int(is_nan(first).to(torch.uint8).argmax())
+        broken = with_bits(first, index, 2)
+        assert bool(is_nan(broken)[index])
+        assert checked(one, promise, [broken, *outputs[1:]]).wrong == wrong
+
+
+def test_what_moved_ops_are_to_give() -> None:
+    """From the definitions, not from the collectives."""
+    numel, ranks = 12, range(4)
+    for op in MOVING:
+        one = case(op, "int32", inputs="normal", numel=numel)
+        count = collective(op).counts(numel, 4)[0]
+        given = [reference.make_inputs(one, ranks, count)[rank].tolist() for rank in ranks]
+        for rank in ranks:
+            found = reference_of(one, spec("rank_order", op), collective(op), rank, CPU).nearest.tolist()
+            expected = {
+                "all_gather": [number for row in given for number in row],
+                "barrier": [number for row in given for number in row],
+                "broadcast": given[3],
+                "all_to_all": [number for row in given for number in row[3 * rank : 3 * rank + 3]],
+                "send_recv": given[rank - 1],
+            }[op]
+            assert found == expected
+
+
+def test_a_rank_without_an_output_has_nothing_to_compare() -> None:
+    for inputs, order in (("exact", "rank_order"), ("normal", "unordered"), ("normal", "from_next_rank")):
+        one = replace(case("reduce", inputs=inputs), root=2)
+        promise = spec(order, "reduce")  # type: ignore[arg-type]
+        assert [collective("reduce").gives(one, rank) for rank in range(4)] == [False, False, True, False]
+        result = right(one, promise, 2)
+        assert result is not None
+        for launches in (2, 0):
+            alone = check_rank(one, promise, 1, [torch.zeros(5)] * launches, ["output: 1 byte changed"])
+            assert (alone.elements, alone.wrong, alone.launches) == (0, 0, launches)
+            checks = [replace(alone, rank=rank) for rank in (0, 1, 3)]
+            found = merge(one, promise, [*checks, check_rank(one, promise, 2, [result, result], ())])
+            assert (found.elements, found.launches, found.method) == (
+                2 * 96,
+                2,
+                method_of(one, promise, collective("reduce")),
+            )
+            assert (found.bound != "") == (found.bound_value is not None) == (found.method == "bound")
+            assert found.faults == tuple(f"rank {rank}: output: 1 byte changed" for rank in (0, 1, 3))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
+def test_an_empty_message(op: str, order: Fold, inputs: str) -> None:
+    for dtype in ("bfloat16", "float8_e4m3fn", "uint32"):
+        for reduction in ("sum", "avg", "max"):
+            one = case(op, dtype, "native", reduction, inputs, numel=0)
+            promise = spec(order, op)
+            found = checked(one, promise, honest(one, promise))
+            assert (found.faults, found.elements, found.rms_ulp_error) == ((), 0, 0.0)
+            assert found.method == method_of(one, promise, collective(op))
+            assert (found.bound != "") == (found.method == "bound")
+
+
+@pytest.mark.parametrize("kernel", SPECS, ids=lambda one: one.name)
+@pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
+def test_every_spec_of_the_catalogue_can_be_checked(kernel: KernelSpec, inputs: str) -> None:
+    for dtype in kernel.dtypes:
+        reduction = next((one for one in reversed(kernel.reductions) if one in reductions_of(dtype)), NONE)
+        accumulator = (*accumulators_of(dtype, reduction), NONE)[0]
+        for numel in (3, 999):
+            one = case(kernel.op, dtype, accumulator, reduction, inputs, 3, 1 if kernel.op == "barrier" else numel)
+            outputs = honest(replace(one, algorithm=kernel.algorithm), kernel)
+            assert checked(replace(one, algorithm=kernel.algorithm), kernel, outputs).faults == ()
+
+
+def test_positive_zeros_are_demanded_where_they_are_promised() -> None:
+    one = case("all_reduce", "float32", inputs="edge", world_size=3, numel=240)
+    plain, promised = spec(), spec(positive_zero="inputs")
+    zeros = honest(one, plain), honest(one, promised)
+    assert checked(one, plain, zeros[0]).faults == checked(one, promised, zeros[1]).faults == ()
+    # index 3 of 24 is -0.0 on all ranks
+    assert checked(one, plain, zeros[1]).wrong == checked(one, promised, zeros[0]).wrong == 2 * 3 * 10
+    mismatch = checked(one, promised, zeros[0]).first_mismatch
+    assert mismatch is not None
+    assert (mismatch.index, mismatch.expected_bits, mismatch.actual_bits) == (3, "0x00000000", "0x80000000")
+
+
+def test_references_tell_roots_orders_reductions_and_promises_apart() -> None:
+    """Each differs from the others in bits, and none is kept for another."""
+    cases = [
+        (case("all_reduce", "bfloat16", numel=4000), spec()),
+        (case("all_reduce", "bfloat16", numel=4000), spec("from_next_rank")),
+        (case("all_reduce", "bfloat16", "float32", numel=4000), spec()),
+        (case("all_reduce", "bfloat16", "native", "avg", numel=4000), spec()),
+        (case("all_reduce", "bfloat16", "native", "min", numel=4000), spec()),
+        (case("all_reduce", "bfloat16", "native", "max", numel=4000), spec()),
+        (replace(case("all_reduce", "bfloat16", numel=4000), seed=1), spec()),
+        (case("all_reduce", "bfloat16", inputs="edge", numel=4000), spec()),
+        (case("all_reduce", "bfloat16", inputs="edge", numel=4000), spec(positive_zero="inputs")),
+    ]
+    cases += [(replace(case("broadcast", numel=4000), root=root), spec(op="broadcast")) for root in range(4)]
+    for again in range(2):
+        seen = []
+        for one, promise in cases:
+            found = reference_of(one, promise, collective(one.op), 0, CPU).expected
+            assert found is not None
+            wanted = right(one, promise, 0)
+            assert wanted is not None
+            assert torch.equal(bits_of(found), bits_of(wanted)) or bool((is_nan(found) == is_nan(wanted)).all())
+            assert not any(torch.equal(bits_of(found), other) for other in seen), f"{one.id}, {again}"
+            seen.append(bits_of(found))
+    assert len(reference._references._results) == len(cases)
+
+
+def test_an_owner_may_depend_on_where_the_buffer_lies() -> None:
+    def shifted(one: Case, rank: int) -> torch.Tensor:
+        return (owner(one, rank) + one.offset + (one.placement == "in_place")) % one.world_size
+
+    promise = replace(spec("from_next_rank"), owner=shifted)
+    here = case(numel=4000)
+    found = [
+        reference_of(one, promise, collective("all_reduce"), 0, CPU).expected
+        for one in (here, replace(here, offset=1), replace(here, offset=2), replace(here, placement="in_place"))
+    ]
+    bits = [bits_of(one) for one in found if one is not None]
+    assert not torch.equal(bits[0], bits[1])
+    assert not torch.equal(bits[1], bits[2])
+    assert torch.equal(bits[1], bits[3])
+
+
+def test_reduce_scatter_owners_are_asked_by_rank() -> None:
+    one = case("reduce_scatter", numel=4000)
+    promise = replace(spec("from_next_rank", "reduce_scatter"), owner=lambda one, rank: torch.full((1000,), rank))
+    for rank in range(4):
+        parts = parts_of(one, rank)
+        assert parts is not None
+        following = fold([*parts[rank + 1 :], *parts[: rank + 1]], "native")
+        assert check_rank(one, promise, rank, [following], ()).wrong == 0
+        assert check_rank(one, promise, rank, [fold(parts, "native")], ()).wrong > (100 if rank < 3 else -1)
+    with pytest.raises(ValueError, match="needs an owner"):
+        check_rank(one, replace(promise, owner=None), 0, [torch.zeros(1000, dtype=torch.bfloat16)], ())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_switchs_edge_results_pass_in_either_way(dtype: str) -> None:
+    """min and max of the numbers or NaN; sums of float8 saturated or overflown; averages multiplied before or after."""
+    kind = DTYPES[dtype]
+    promise = spec("unordered")
+    for reduction in ("min", "max"):
+        one = case("all_reduce", dtype, "native", reduction, "edge", numel=480)
+        result = right(one, promise, 0)
+        assert result is not None
+        parts = torch.stack([to_float64(part) for part in parts_of(one, 0) or []])
+        lenient = parts.nan_to_num(torch.inf if reduction == "min" else -torch.inf, torch.inf, -torch.inf)
+        best = lenient.amin(0) if reduction == "min" else lenient.amax(0)
+        best = torch.where(parts.isnan().all(0), torch.nan, best)
+        other = bits_of(narrow(best, kind))
+        assert checked(one, promise, [result] * 4).faults == ()
+        found = checked(one, promise, [other.view(kind)] * 4)
+        assert (found.faults, found.max_ulp_error, found.max_absolute_error) == ((), 0, 0.0)
+        assert int((is_nan(result) & ~is_nan(other.view(kind))).sum()) > 20
+        assert checked(one, spec(), [other.view(kind)] * 4).wrong > 100, "a stated order has the stricter rule"
+    one = case("all_reduce", dtype, "native", "avg", "normal", numel=480)
+    total = fold(parts_of(one, 0) or [], "native")
+    single = torch.float64 if dtype == "float64" else torch.float32
+    after = average_of_sum(to_float64(total).to(single), 4, kind)
+    assert checked(one, promise, [after] * 4).faults == ()
+
+
+@pytest.mark.parametrize("dtype", [name for name in FLOATS if name != "float64"])
+def test_errors_of_averages_are_counted_from_the_exact_average(dtype: str) -> None:
+    one = case("all_reduce", dtype, "native", "avg", "normal", world_size=3, numel=600)
+    parts = torch.stack([to_float64(part) for part in parts_of(one, 0) or []])
+    nearest = narrow(parts.sum(0) / 3, DTYPES[dtype])
+    result = right(one, spec(), 0)
+    found = checked(one, spec(), [result] * 3)
+    assert result is not None
+    error = (to_float64(result) - to_float64(nearest)).abs().max()
+    assert found.max_absolute_error == float(error) > 0
+    assert found.max_ulp_error >= 1
+
+
+def test_float64_and_wide_integers_keep_their_errors_finite() -> None:
+    one = case("all_reduce", "int64", "native", "sum", "edge", numel=24)
+    outputs = honest(one, spec())
+    lowest = torch.full((24,), -(2**63), dtype=torch.int64)
+    found = checked(one, spec(), [*outputs[:3], lowest])
+    assert 2**62 < found.max_ulp_error <= 2**63 - 1
+    one = case("all_reduce", "float64", "native", "sum", "normal", numel=24)
+    found = checked(one, spec(), [torch.full((24,), torch.nan, dtype=torch.float64)] * 4)
+    assert found.max_ulp_error == 2**63 - 1
+    assert FORMATS[torch.float64].largest > found.rms_ulp_error > 1e18

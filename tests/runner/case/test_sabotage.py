@@ -1,0 +1,130 @@
+"""Kernels with a defect must be caught by what runs and checks them, right ones never accused.
+
+Missing barriers are caught with less kindness than the runner has: tests/kernels/test_missing_barriers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.numeric.dtypes import ITEMSIZES
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable
+from reports.record.record import Check
+from runner.case.check import merge
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+
+HEAP_BYTES = 1 << 22
+
+Compiled = Callable[[KernelSpec, Case], Executable]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    cache_dir = tmp_path_factory.mktemp("compiled")
+    return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
+
+
+@pytest.fixture
+def checked(
+    compiled: Compiled, sabotaged: dict[str, KernelSpec], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Check]:
+    """checked(name, case, launches, **options of the simulator): what the runner finds of that kernel."""
+
+    def check(name: str, case: Case, launches: int = 2, **options: object) -> Check:
+        spec = sabotaged[name]
+        case = replace(case, op=spec.op, algorithm=spec.algorithm)
+        monkeypatch.setattr(catalogue, "find", lambda name: spec)
+        world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=HEAP_BYTES, **options))  # type: ignore[arg-type]
+        outcomes = world.run(run_case, Plan(case, compiled(spec, case), launches=launches), 60)
+        return merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+
+    return check
+
+
+def case_of(**changes: object) -> Case:
+    values = Case("all_reduce", "", "bfloat16", "float32", "sum", 40_010, 4, inputs="exact")
+    return replace(values, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+@pytest.mark.parametrize(("dtype", "placement"), [("float32", "out_of_place"), ("bfloat16", "in_place")])
+def test_a_pushed_two_shot_folds_as_a_pulled_one(
+    checked: Callable[..., Check], dtype: str, placement: str, world_size: int
+) -> None:
+    """Normal inputs, to the bit, of sizes with and without whole vectors, slices and blocks, from any element on.
+
+    Every addition rounds: sums of a few bfloat16 in float32 are mostly exact, and would not tell orders apart.
+    """
+    changes = {"dtype": dtype, "accumulator": "native", "placement": placement, "inputs": "normal"}
+    for offset, numel in enumerate((1, 15, 500, 2049, 9_001)):
+        case = case_of(world_size=world_size, size_bytes=numel * ITEMSIZES[dtype], offset=offset, **changes)
+        check = checked("all_reduce/two_shot_pushed", case, launches=3, schedule="random", seed=numel)
+        assert (check.faults, check.method) == ((), "bitwise_fold")
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "multimem"),
+    [
+        ("all_reduce/one_shot_drops_last_rank", "normal", "exact"),
+        ("all_reduce/one_shot_drops_last_rank", "exact", "exact"),
+        ("reduce_scatter/pull_drops_last_rank", "exact", "exact"),
+        ("reduce/two_shot_drops_last_rank", "normal", "exact"),
+        ("all_reduce/one_shot_accumulates_natively", "normal", "exact"),
+        ("all_reduce/multimem_one_shot_no_wide_accumulator", "normal", "stated"),
+    ],
+)
+def test_a_wrong_sum_is_caught_by_the_check(
+    checked: Callable[..., Check], name: str, inputs: str, multimem: str
+) -> None:
+    check = checked(name, case_of(inputs=inputs, world_size=8, size_bytes=40_000), multimem=multimem)
+    assert check.wrong > 100
+    assert check.first_mismatch is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["all_gather/push_short", "broadcast/two_shot_short", "all_to_all/pull_short", "send_recv/push_short"]
+)
+def test_an_element_that_was_left_out_is_caught(checked: Callable[..., Check], name: str) -> None:
+    moved = {"accumulator": "none", "reduction": "none", "inputs": "normal", "size_bytes": 40_000}
+    check = checked(name, case_of(**moved))
+    assert check.wrong >= 4
+    assert check.first_mismatch is not None
+
+
+def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
+    moved = case_of(accumulator="none", reduction="none", inputs="normal", root=2)
+    assert checked("broadcast/pull_of_rank_0", moved).wrong > 100
+    everywhere = checked("reduce/pull_for_all", case_of(root=2))
+    assert everywhere.wrong == 0
+    assert {text.split(":")[0] for text in everywhere.guard_faults} == {"rank 0", "rank 1", "rank 3"}
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        "one_shot_no_entry_barrier",
+        "one_shot_no_exit_barrier",
+        "two_shot_pushed_no_middle_barrier",
+        "lamport_one_bank",
+        "ll_one_bank",
+    ],
+)
+def test_what_an_earlier_launch_has_left_is_seen(checked: Callable[..., Check], defect: str) -> None:
+    """By some seed: between two checked launches others run on other data, and no hosts meet."""
+    for seed in range(20):
+        try:
+            found = checked(f"all_reduce/{defect}", case_of(), schedule="random", seed=seed)
+        except WorldFailure:
+            return
+        if found.wrong:
+            return
+    pytest.fail(f"{defect} passed by every seed")

@@ -1,0 +1,180 @@
+"""Every case ends as one record, whatever happens to it; a failure costs its world and nothing more."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.catalogue import find
+from kernels.spec import Case
+from memory.fabric import Executable
+from reports.record.record import Record, Status
+from runner.case.cases import cases_of
+from runner.command.job import Job, kernel_info, run_job
+from runner.records.store import StoreError
+from runner.request.compose import compose_jobs, hydra_over
+from runner.world.world import WorldFailure
+from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld
+
+
+class Shelf:
+    """job.Keeper in memory, with a new stub world whenever the last one is hurt."""
+
+    def __init__(self, job: Job, full_after: int = 1000) -> None:
+        self.records: list[Record] = []
+        self.worlds: list[StubWorld] = []
+        self._job = job
+        self._full_after = full_after
+
+    def world(self) -> Any:
+        if not self.worlds or not self.worlds[-1].healthy:
+            self.worlds.append(StubWorld(self._job.request.fabric, self._job.request.world_size))
+        return self.worlds[-1]
+
+    def starting(self, case: Any) -> None:
+        pass
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        if len(self.records) >= self._full_after:
+            raise StoreError("no room")
+        self.records.append(record)
+
+
+def job_of(*arguments: str) -> Job:
+    with hydra_over():
+        (composed,) = compose_jobs([TWO, *arguments], multirun=False)
+    request = composed.request
+    return Job(request, cases_of(request), {"seed": 0}, lambda: {"host": "here"}, {"command": "c", "job": 0})
+
+
+def done(script: Script, *arguments: str) -> Shelf:
+    job = job_of(*arguments)
+    shelf = Shelf(job)
+    run_job(job, shelf, script.tools().means)
+    return shelf
+
+
+def test_passed() -> None:
+    shelf = done(Script(), "sizes=[8,16]")
+    assert [record.status for record in shelf.records] == [Status.PASSED] * 4
+    record = shelf.records[0]
+    assert record.check == GOOD
+    assert record.counters["instructions"] == 2000
+    assert record.kernel is not None
+    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(Case(**record.case)), "patience_s": 10.0}
+    assert given["choices"]["unroll"] >= 1
+    assert record.environment == {"host": "here"}
+    assert record.request == {"command": "c", "job": 0, "kernel": given}
+    assert record.fabric is not None
+    assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
+    assert record.case["size_bytes"] == 8
+    assert len(shelf.worlds) == 1
+
+
+def test_what_is_said_about_the_kernel() -> None:
+    kernel = done(Script(), "sizes=8", "algorithms=one_shot").records[0].kernel
+    spec = find("all_reduce/one_shot")
+    assert kernel is not None
+    assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
+    assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
+    assert (kernel.cubin_digest, kernel.name) == ("", spec.name)
+    assert kernel.source_digest.startswith("sha256:")
+    assert kernel.block == spec.launch(job_of("sizes=8", "algorithms=one_shot").cases[0]).block
+
+
+def test_wrong() -> None:
+    (record,) = done(Script({"one_shot": BAD}), "sizes=8", "algorithms=one_shot").records
+    assert record.status is Status.WRONG
+    assert "3 of 64 elements are wrong" in record.reason
+
+
+def test_unchecked_is_passed_but_not_verified() -> None:
+    (record,) = done(Script(), "sizes=8", "algorithms=one_shot", "check=false").records
+    assert (record.status, record.reason, record.verified) == (Status.PASSED, "check was off", False)
+
+
+def test_refused_says_why_and_runs_nothing() -> None:
+    script = Script()
+    shelf = done(script, "algorithms=[multimem_one_shot,one_shot]", "sizes=8", "fabric.multicast=false")
+    assert [(record.status, record.reason) for record in shelf.records] == [
+        (Status.REFUSED, "no multicast here"),
+        (Status.PASSED, ""),
+    ]
+    assert ["multimem" in case for case in script.ran] == [False]
+    assert shelf.records[0].kernel is None
+
+
+@pytest.mark.parametrize("status", ["FAILED", "DEADLOCK", "TIMEOUT"])
+def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status: str) -> None:
+    failure = WorldFailure(status, 1, "rank 1 block 0: read of poison")
+    shelf = done(Script({"one_shot": failure}), "sizes=[8,16]")
+    assert [str(record.status) for record in shelf.records] == [status, "PASSED"] * 2
+    assert shelf.records[0].reason == "rank 1 block 0: read of poison"
+    assert shelf.records[0].kernel is not None, "a failed case says which code failed"
+    assert len(shelf.worlds) == 3
+
+
+def test_the_rank_of_a_failure_is_named_once() -> None:
+    shelf = done(Script({"one_shot": WorldFailure("FAILED", 3, "it broke")}), "sizes=8", "algorithms=one_shot")
+    assert shelf.records[0].reason == "rank 3: it broke"
+
+
+def test_an_error_of_our_own_is_a_failed_case_with_its_place() -> None:
+    shelf = done(Script({"one_shot": KeyError("lost")}), "sizes=[8,16]")
+    assert [str(record.status) for record in shelf.records] == ["FAILED", "PASSED"] * 2
+    assert shelf.records[0].reason.startswith("KeyError: 'lost' (conftest.py:")
+
+
+def test_a_kernel_that_does_not_compile_is_a_failed_case() -> None:
+    def broken(*_: Any) -> Executable:
+        raise RuntimeError("compiling failed: no such instruction")
+
+    job = job_of("sizes=8")
+    shelf = Shelf(job)
+    means = Script().tools().means
+    assert means is not None
+    run_job(job, shelf, dataclasses.replace(means, compiled=broken))
+    assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
+    assert "no such instruction" in shelf.records[0].reason
+    assert shelf.records[0].kernel is None
+
+
+def test_a_world_that_can_not_be_made_fails_each_case() -> None:
+    job = job_of("sizes=8")
+    shelf = Shelf(job)
+    shelf.world = lambda: (_ for _ in ()).throw(MemoryError("no memory for 2 heaps"))  # type: ignore[method-assign]
+    run_job(job, shelf, Script().tools().means)
+    assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
+    assert "no memory for 2 heaps" in shelf.records[0].reason
+    assert shelf.records[0].fabric is None
+
+
+def test_an_interrupt_and_a_full_disk_get_out() -> None:
+    script = Script({"two_shot": KeyboardInterrupt()})
+    job = job_of("sizes=8")
+    shelf = Shelf(job)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job, shelf, script.tools().means)
+    assert [record.case["algorithm"] for record in shelf.records] == ["one_shot"]
+    with pytest.raises(StoreError, match="no room"):
+        run_job(job, Shelf(job, full_after=1), Script().tools().means)
+
+
+def test_records_are_json(tmp_path: Path) -> None:
+    for record in done(Script(), "sizes=8").records:
+        assert str(tmp_path) not in record.to_json()
+
+
+def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:
+    case = cases_of(job_of("sizes=[8]").request)[0]
+    ptx = "// Cuda compilation tools, release 13.4, V13.4.59\n.version 9.4\n"
+    cubin = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.5, V13.5.7\0"
+    known = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
+    assert known.compiler.endswith(", NVVM 13.4.59, ptxas 13.5.7")
+    assert known.compiler.startswith("nvidia-cutlass-dsl ")
+    unknown = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
+    assert "," not in unknown.compiler

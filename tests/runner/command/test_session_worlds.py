@@ -1,0 +1,113 @@
+"""The worlds of a command: kept between jobs, new where a job wants its own, not tried for ever where none starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runner.__main__ import headline
+from runner.command import plan, session
+from runner.command.session import MAX_FAILED_STARTS
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request_error import RequestError
+from runner.world.fabrics import Machine
+from runner.world.launcher import Outer
+from runner.world.world import WorldFailure
+from tests.runner.conftest import TWO, Outcome, Script
+
+Symlab = Callable[..., Outcome]
+
+
+class Startless(Script):
+    """No world starts, but for those whose number (from 0) is listed."""
+
+    def __init__(self, *starting: int) -> None:
+        super().__init__()
+        self.starting = starting
+        self.tried = 0
+
+    def _world(self, fabric: Any, world_size: int, say: Any) -> Any:
+        self.tried += 1
+        if self.tried - 1 not in self.starting:
+            say(f"starting {world_size} rank processes ...")
+            raise WorldFailure("FAILED", 1, f"rank 1: no device, try {self.tried}")
+        return super()._world(fabric, world_size, say)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Startless()
+
+
+def test_a_world_that_does_not_start_is_tried_twice_a_job(symlab: Symlab, script: Startless) -> None:
+    done = symlab("-m", "world_size=2,3", "sizes=[8,16,32]", "algorithms=[one_shot]")
+    assert done.code == 1
+    assert script.tried == 2 * MAX_FAILED_STARTS
+    assert [record["status"] for record in done.records] == ["FAILED"] * 6
+    assert [record["reason"] for record in done.records] == [
+        f"rank 1: no device, try {number}" for number in (1, 2, 2, 3, 4, 4)
+    ]
+    assert "starting 3 rank processes ..." in done.out
+    assert script.ran == []
+
+
+def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab: Symlab, script: Startless) -> None:
+    script.starting = (1, 3)
+    script.outcomes = {"-16B-": WorldFailure("DEADLOCK", None, "nobody can go on")}
+    done = symlab("world_size=2", "sizes=[8,16,32,64]", "algorithms=[one_shot]")
+    # 8: no start; 16: a start, and the world is hurt; 32: no start; 64: a start.
+    assert [record["status"] for record in done.records] == ["FAILED", "DEADLOCK", "FAILED", "PASSED"]
+    assert script.tried == 4
+
+
+@pytest.mark.parametrize(("isolation", "worlds"), [("none", 1), ("process", 3)])
+def test_isolation_gives_each_job_its_own_world(
+    symlab: Symlab, script: Startless, monkeypatch: pytest.MonkeyPatch, isolation: str, worlds: int
+) -> None:
+    script.starting = tuple(range(9))
+    monkeypatch.setattr(session, "is_isolated", lambda request: isolation == "process")
+    done = symlab("-m", "seed=1,2,3", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
+    assert done.code == 0
+    assert script.tried == worlds
+    assert all(world.closed for world in script.worlds)
+
+
+def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startless) -> None:
+    script.starting = tuple(range(9))
+    done = symlab("-m", "isolation=process,none", "seed=1,2", "world_size=2", "sizes=8", "algorithms=[one_shot]")
+    assert done.code == 0
+    assert script.tried == 3, "one for each isolated job, and one for the two others, which have not seen those"
+
+
+def test_what_the_request_says_about_isolation() -> None:
+    with hydra_over():
+        isolated, kept = compose_jobs(["isolation=process,none"], True)
+    assert plan.is_isolated(isolated.request)
+    assert not plan.is_isolated(kept.request)
+
+
+def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hydra_over():
+        first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
+    outer = Outer("srun", 0, 8, 0, "gpu01", 29500)
+    machine = Machine(8, "", True)
+    monkeypatch.setattr(plan, "look", lambda: machine)
+    joined = plan.prepare([], [first], outer)
+    assert [job.request.fabric.name for job in joined.jobs] == ["nvshmem"]
+    assert joined.fabric_lines == ("fabric: nvshmem (8 GPUs and the gpu extra found; srun started 8 ranks)",)
+    with pytest.raises(RequestError, match="srun's world has one fabric for all jobs .fabric."):
+        plan.prepare([], [first, second], outer)
+    assert len(plan.prepare([], [first, second]).jobs) == 2
+    monkeypatch.setattr(plan, "is_isolated", lambda request: True)
+    with pytest.raises(RequestError, match="srun's world can't be replaced .isolation=process."):
+        plan.prepare([], [first], outer)
+
+
+def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hydra_over():
+        composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
+    monkeypatch.setattr(plan, "look", lambda: Machine(8, "", True))
+    (first, *_) = headline(plan.prepare([], composed))
+    assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")

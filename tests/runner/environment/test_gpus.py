@@ -1,0 +1,274 @@
+"""GPUs: what the driver's files and NVML say by name, and what is missing with its reason. No GPU is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.environment import gpus as module
+from runner.environment.gpus import gpus, rank_facts
+
+
+class FabricInfo(ctypes.Structure):
+    """NVML's, as far as it is read."""
+
+    _fields_ = (
+        ("clusterUuid", ctypes.c_uint8 * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint32),
+        ("state", ctypes.c_uint),
+    )
+
+
+def fabric_info(handle: str, pointer: Any) -> int:
+    info = ctypes.cast(pointer, ctypes.POINTER(FabricInfo)).contents
+    info.state, info.cliqueId, info.clusterUuid[0] = 3, 7, 0xAB
+    return 0
+
+
+def no_link(handle: str, link: int) -> int:
+    """Links 0 to 3 are there, 3 is down."""
+    if link > 3:
+        raise RuntimeError("Invalid Argument")
+    return int(link < 3)
+
+
+def nvml(**changes: Any) -> Any:
+    """A pynvml that knows two GPUs, gpu-0 and gpu-1."""
+    calls: list[str] = []
+    found = {
+        "nvmlInit": lambda: calls.append("init"),
+        "nvmlShutdown": lambda: calls.append("shutdown"),
+        "NVML_CLOCK_SM": 1,
+        "NVML_CLOCK_MEM": 2,
+        "NVML_NVLINK_MAX_LINKS": 36,
+        "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON": 90,
+        "c_nvmlGpuFabricInfo_t": FabricInfo,
+        "nvmlSystemGetDriverVersion": lambda: "580.159.04",
+        "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: f"gpu-{index}",
+        "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(busId=f"00000000:0{handle[-1]}:00.0"),
+        "nvmlDeviceGetName": lambda handle: "NVIDIA H200",
+        "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle[-1]}",
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=150 << 30),
+        "nvmlDeviceGetMigMode": lambda handle: [0, 1],
+        "nvmlDeviceGetEccMode": lambda handle: [1, 1],
+        "nvmlDeviceGetPersistenceMode": lambda handle: 1,
+        "nvmlDeviceGetComputeMode": lambda handle: 3,
+        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 650_500,
+        "nvmlDeviceGetPowerManagementDefaultLimit": lambda handle: 700_000,
+        "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
+        "nvmlDeviceGetApplicationsClock": lambda handle, kind: {1: 1830, 2: 3200}[kind],
+        "nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: 4,
+        "nvmlDeviceGetCurrPcieLinkWidth": lambda handle: 8,
+        "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
+        "nvmlDeviceGetMaxPcieLinkWidth": lambda handle: 16,
+        "nvmlDeviceGetNvLinkState": no_link,
+        "nvmlDeviceGetNvLinkVersion": lambda handle, link: 4,
+        "nvmlDeviceGetNvLinkRemoteDeviceType": lambda handle, link: 2 if link else 0,
+        "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, link: SimpleNamespace(busId="00000000:00:00.0"),
+        "nvmlDeviceGetFieldValues": lambda handle, ids: [
+            SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=26562)) for _ in ids
+        ],
+        "nvmlDeviceGetGpuFabricInfo": fabric_info,
+        "nvmlDeviceGetComputeRunningProcesses": lambda handle: ["somebody", "else"] if handle == "gpu-1" else [],
+        "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: 40,
+        "nvmlDeviceGetP2PStatus": lambda one, other, index: 0 if index < 3 else 5,
+        "calls": calls,
+    }
+    return SimpleNamespace(**found | changes)
+
+
+def unsupported(*_: Any) -> Any:
+    raise RuntimeError("Not Supported")
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The driver's files, of the first GPU and of one that NVML does not show; and a NUMA node for GPU 1."""
+    for number, uuid in ((0, "GPU-0"), (6, "GPU-hidden")):
+        gpu = tmp_path / "nvidia" / "gpus" / f"0000:0{number}:00.0"
+        gpu.mkdir(parents=True)
+        (gpu / "information").write_text(f"Model: \t NVIDIA H200\nGPU UUID: \t {uuid}\n")
+    (tmp_path / "nvidia" / "version").write_text("NVRM version: NVIDIA Kernel Module  580.159.04  Release  \nGCC: 13\n")
+    node = tmp_path / "pci" / "0000:01:00.0"
+    node.mkdir(parents=True)
+    (node / "numa_node").write_text("1\n")
+    monkeypatch.setattr(module, "PCI_DEVICES", tmp_path / "pci")
+    return tmp_path / "nvidia"
+
+
+def look(monkeypatch: pytest.MonkeyPatch, driver: Path, library: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    missing: dict[str, str] = {}
+    return gpus(missing, driver, "libnothing.so.0"), missing
+
+
+def test_all_that_nvml_tells(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = nvml()
+    found, missing = look(monkeypatch, driver, library)
+    assert library.calls == ["init", "shutdown"]
+    first, second, hidden = found["gpus"]
+    assert first["driver"] == "NVRM version: NVIDIA Kernel Module 580.159.04 Release"
+    assert (first["bus"], first["numa_node"]) == ("0000:00:00.0", None)
+    assert hidden["uuid"] == "GPU-hidden"
+    assert second == {
+        "bus": "00000000:01:00.0",
+        "model": "NVIDIA H200",
+        "uuid": "GPU-1",
+        "driver": "580.159.04",
+        "memory_bytes": 150 << 30,
+        "mig": False,
+        "ecc": True,
+        "persistence": True,
+        "compute_mode": "exclusive process",
+        "power_limit_w": 650.5,
+        "power_default_w": 700.0,
+        "max_sm_mhz": 1980,
+        "max_memory_mhz": 3201,
+        "application_sm_mhz": 1830,
+        "application_memory_mhz": 3200,
+        "pcie": {"generation": 4, "width": 8, "max_generation": 5, "max_width": 16},
+        "nvlink": {
+            "count": 4,
+            "active": 3,
+            "versions": [4],
+            "remotes": {"GPU": 1, "switch": 2},
+            "peers": {"00000000:00:00.0": 1},
+            "link_mbps": 26562,
+        },
+        "fabric": {"state": "completed", "status": 0, "clique": 7, "cluster": "ab" + "00" * 15},
+        "other_processes": 2,
+        "numa_node": 1,
+    }
+    assert found["gpu_pairs"] == {
+        "0-1": {"ancestor": "NUMA node", "read": "ok", "write": "ok", "nvlink": "ok", "atomics": "not supported"}
+    }
+    assert found["cuda_driver"] == "13.2"
+    assert set(missing) == {"gpu_clocks"}
+    assert "timing.devices" in missing["gpu_clocks"]
+
+
+@pytest.mark.parametrize(
+    ("function", "key"),
+    [
+        ("nvmlDeviceGetMigMode", "mig"),
+        ("nvmlDeviceGetApplicationsClock", "application_sm_mhz"),
+        ("nvmlDeviceGetGpuFabricInfo", "fabric"),
+        ("nvmlDeviceGetComputeRunningProcesses", "other_processes"),
+        ("nvmlDeviceGetMaxPcieLinkWidth", "pcie"),
+    ],
+)
+def test_what_one_question_lacks_the_others_still_tell(
+    driver: Path, monkeypatch: pytest.MonkeyPatch, function: str, key: str
+) -> None:
+    found, _ = look(monkeypatch, driver, nvml(**{function: unsupported}))
+    gpu = found["gpus"][1]
+    assert key not in gpu
+    assert gpu["not_captured"][key] == "Not Supported"
+    assert gpu["ecc"] is True
+
+
+def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = {"c_nvmlGpuFabricInfoV_t": FabricInfo, "nvmlDeviceGetGpuFabricInfoV": fabric_info}
+    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetGpuFabricInfo=unsupported, **newer))
+    assert found["gpus"][0]["fabric"]["clique"] == 7
+    found, _ = look(monkeypatch, driver, nvml(**newer | {"nvmlDeviceGetGpuFabricInfoV": unsupported}))
+    assert found["gpus"][0]["fabric"]["state"] == "completed"
+
+
+def test_links_and_pairs_in_part(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lame = {
+        "nvmlDeviceGetNvLinkRemoteDeviceType": unsupported,
+        "nvmlDeviceGetNvLinkVersion": unsupported,
+        "nvmlDeviceGetFieldValues": unsupported,
+        "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: 77,
+        "nvmlDeviceGetP2PStatus": unsupported,
+        "nvmlSystemGetCudaDriverVersion_v2": unsupported,
+    }
+    found, missing = look(monkeypatch, driver, nvml(**lame))
+    links = found["gpus"][0]["nvlink"]
+    assert links == {"count": 4, "active": 3, "versions": [], "remotes": {"unknown": 3}, "peers": {}}
+    pair = found["gpu_pairs"]["0-1"]
+    assert pair["ancestor"] == "unknown (77)"
+    assert pair["not_captured"] == dict.fromkeys(("read", "write", "nvlink", "atomics"), "Not Supported")
+    assert found["cuda_driver"] is None
+    assert missing["cuda_driver"] == "Not Supported"
+
+
+def test_without_the_library_the_drivers_files_still_tell(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for library, why in ((None, "nvidia-ml-py is not installed"), (nvml(nvmlInit=unsupported), "Not Supported")):
+        found, missing = look(monkeypatch, driver, library)
+        assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-hidden"]
+        assert found["gpu_pairs"] is found["cuda_driver"] is None
+        for name in ("gpu_links", "gpu_pairs", "gpu_settings", "cuda_driver"):
+            assert why in missing[name]
+
+
+def test_the_library_alone_tells_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_loadable", lambda name: True)
+    found, missing = look(monkeypatch, tmp_path / "nothing", nvml())
+    assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-1"]
+    assert found["gpus"][0]["driver"] == "580.159.04"
+    assert set(missing) == {"gpu_clocks"}
+
+
+def test_no_driver_is_said_and_not_taken_for_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, missing = look(monkeypatch, tmp_path / "nothing", nvml(nvmlInit=lambda: pytest.fail("asked")))
+    assert found == {"gpus": None, "gpu_pairs": None, "cuda_driver": None}
+    assert missing == {"gpus": "no driver"}
+
+
+def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = SimpleNamespace(
+        version=SimpleNamespace(cuda="13.0"),
+        device=lambda kind, index: SimpleNamespace(index=index),
+        cuda=SimpleNamespace(
+            current_device=lambda: 3,
+            nccl=SimpleNamespace(version=lambda: (2, 29, 3)),
+            get_device_properties=lambda device: SimpleNamespace(
+                name="NVIDIA H200",
+                uuid="12-34",
+                major=9,
+                minor=0,
+                multi_processor_count=132,
+                total_memory=150 << 30,
+                L2_cache_size=60 << 20,
+            ),
+        ),
+        backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 91200)),
+    )
+    version = SimpleNamespace(libnvshmem_version="3.8.0", nvshmem4py_version="0.3.1")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "nvshmem.core", SimpleNamespace(get_version=lambda: version))
+    monkeypatch.setattr(module, "CUDA_LIBRARY", "libnothing.so.0")
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda process: {0, 1, 2, 8, 10, 11})
+    found = rank_facts(SimpleNamespace(rank=1), None)
+    assert found["rank"] == 1
+    assert found["cores"] == "0-2,8,10-11"
+    assert found["device"] == {
+        "index": 3,
+        "name": "NVIDIA H200",
+        "uuid": "GPU-12-34",
+        "capability": "9.0",
+        "multiprocessors": 132,
+        "memory_bytes": 150 << 30,
+        "l2_bytes": 60 << 20,
+    }
+    assert (found["torch_cuda"], found["cudnn"], found["nccl"]) == ("13.0", 91200, "2.29.3")
+    assert found["nvshmem"] == "libnvshmem 3.8.0, nvshmem4py 0.3.1"
+    assert set(found["not_captured"]) == {"cuda_driver"}
+
+
+def test_a_rank_without_a_gpu_gives_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CUDA_LIBRARY", "libnothing.so.0")
+    monkeypatch.delitem(sys.modules, "nvshmem.core", raising=False)
+    found = rank_facts(object(), None)
+    assert {"device", "nvshmem", "cuda_driver"} <= set(found["not_captured"])
+    assert all(found["not_captured"].values())

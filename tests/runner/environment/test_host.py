@@ -1,0 +1,135 @@
+"""The machine: what the kernel tells is told, what it doesn't is named; control groups of both versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.environment import host as host_module
+from runner.environment.host import container, host, launch, load
+
+MAY_BE_ABSENT = {
+    "governor",
+    "numa_nodes",
+    "sockets",
+    "physical_cores",
+    "cpu_model",
+    "distribution",
+    "container",
+    "libc",
+}
+
+
+def test_it_is_this_machine() -> None:
+    missing: dict[str, str] = {}
+    found = host(missing)
+    assert found["cores"] == os.cpu_count()
+    assert found["kernel"] == platform.release()
+    assert found["memory_bytes"] > 1 << 28
+    assert found["limits"]["open_files"] in (resource.getrlimit(resource.RLIMIT_NOFILE)[0], None)
+    assert datetime.fromisoformat(found["booted"]) < datetime.now(UTC)
+    assert found["physical_cores"] is None or 1 <= found["physical_cores"] <= found["cores"]
+    assert set(missing) <= MAY_BE_ABSENT
+    for name in ("user", "distribution", "libc", "cpu_model", "sockets", "physical_cores", "numa_nodes", "governor"):
+        assert (found[name] is None) == (name in missing)
+
+
+def test_what_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise OSError("not today")
+
+    monkeypatch.setattr(host_module.getpass, "getuser", fails)
+    monkeypatch.setattr(host_module.platform, "freedesktop_os_release", fails)
+    monkeypatch.setattr(host_module.Path, "read_text", fails)
+    monkeypatch.setattr(host_module.os, "sysconf", fails)
+    monkeypatch.setattr(host_module.os, "getloadavg", fails)
+    missing: dict[str, str] = {}
+    found = host(missing)
+    assert missing["user"] == "this process's user has no name"
+    assert missing["distribution"] == missing["memory_bytes"] == "not today"
+    assert {"cpu_model", "container", "governor"} <= set(missing)
+    assert found["user"] is found["cpu_model"] is found["memory_bytes"] is found["load"] is None
+
+
+def test_no_limit_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module.resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, 4096))
+    assert set(host({})["limits"].values()) == {None}
+
+
+def test_load_is_three_numbers() -> None:
+    found = load()
+    assert found is not None
+    assert len(found) == 3
+
+
+def groups(tmp_path: Path, files: dict[str, str], own: str) -> dict[str, Any]:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    (tmp_path / "own").write_text(own)
+    missing: dict[str, str] = {}
+    found = container(missing, tmp_path, tmp_path / "own")
+    return {"cores": found["cores"], "memory_bytes": found["memory_bytes"], "why": missing.get("container", "")}
+
+
+def test_control_groups_of_version_2_count_upwards(tmp_path: Path) -> None:
+    files = {
+        "cgroup.controllers": "cpu memory",
+        "slurm/cpu.max": "350000 100000",
+        "slurm/memory.max": "max",
+        "slurm/job/cpu.max": "max 100000",
+        "slurm/job/memory.max": "1048576",
+    }
+    assert groups(tmp_path, files, "0::/slurm/job/step\n") == {"cores": 3.5, "memory_bytes": 1 << 20, "why": ""}
+    assert groups(tmp_path, files, "0::/\n") == {"cores": None, "memory_bytes": None, "why": ""}
+
+
+def test_control_groups_of_version_1(tmp_path: Path) -> None:
+    files = {
+        "cpu/box/cpu.cfs_quota_us": "200000",
+        "cpu/box/cpu.cfs_period_us": "100000",
+        "cpu/cpu.cfs_quota_us": "-1",
+        "memory/memory.limit_in_bytes": "9223372036854771712",
+        "memory/box/memory.limit_in_bytes": "4194304",
+    }
+    own = "5:memory:/box\n3:cpu,cpuacct:/box\n0::/\n"
+    assert groups(tmp_path, files, own) == {"cores": 2.0, "memory_bytes": 4 << 20, "why": ""}
+
+
+def test_control_groups_that_make_no_sense(tmp_path: Path) -> None:
+    found = groups(tmp_path, {"cgroup.controllers": "", "cpu.max": "many 100000"}, "0::/\n")
+    assert "many" in found["why"]
+    assert found["cores"] is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, ("none", "", None, "", None)),
+        (
+            {"RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "r7"},
+            ("torchrun", "r7", None, "", 8),
+        ),
+        (
+            {
+                "SLURM_JOB_ID": "42",
+                "SLURM_STEP_ID": "0",
+                "SLURM_STEP_NUM_NODES": "2",
+                "SLURM_JOB_NODELIST": "node[1-4]",
+                "SLURM_STEP_NODELIST": "node[1-2]",
+                "SLURM_NTASKS": "16",
+            },
+            ("srun", "42", 2, "node[1-2]", 16),
+        ),
+        ({"SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "1"}, ("none", "42", 1, "", None)),
+    ],
+)
+def test_who_started_it(environment: dict[str, str], expected: tuple[Any, ...]) -> None:
+    found = launch(environment)
+    assert tuple(found[name] for name in ("launcher", "job_id", "nodes", "node_names", "ranks")) == expected

@@ -1,0 +1,70 @@
+"""What is installed, read off folder names: the same as the metadata say."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from runner.environment import packages
+from runner.environment.packages import WATCHED, canonical, installed, torch_build
+
+
+def test_it_is_what_the_metadata_say() -> None:
+    expected: dict[str, str] = {}
+    for distribution in metadata.distributions():
+        expected.setdefault(canonical(distribution.metadata["Name"]), distribution.version)
+    found = {canonical(name): version for name, version in installed().items() if version is not None}
+    assert found == expected
+    assert len(found) > 20
+
+
+def test_watched_ones_come_first_and_have_their_names() -> None:
+    found = installed()
+    assert tuple(found)[: len(WATCHED)] == WATCHED
+    assert list(found)[len(WATCHED) :] == sorted(list(found)[len(WATCHED) :])
+    assert found["ml_dtypes"] == metadata.version("ml_dtypes")
+    assert len({canonical(name) for name in found}) == len(found)
+
+
+def test_kinds_of_folders(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for name in ("Some_Thing-1.0+cu130.dist-info", "old.style-2.0-py3.11.egg-info", "no-version.egg-info"):
+        (first / name).mkdir(parents=True)
+    (first / "no-version.egg-info" / "PKG-INFO").write_text("Name: no-version\nVersion: 3.0\n\nVersion: no\n")
+    (first / "empty.egg-info").mkdir()
+    (first / "just-a-folder").mkdir()
+    (second / "some-thing-9.9.dist-info").mkdir(parents=True)
+    found = installed([str(first), str(second), str(tmp_path / "none"), str(tmp_path / "x.zip")])
+    others = {name: version for name, version in found.items() if name not in WATCHED}
+    assert others == {"some-thing": "1.0+cu130", "old-style": "2.0", "no-version": "3.0"}
+    assert all(found[name] is None for name in WATCHED)
+
+
+def test_torch_says_how_it_was_built() -> None:
+    missing: dict[str, str] = {}
+    found = torch_build(missing)
+    assert not missing
+    assert found is not None
+    assert found["version"] == torch.__version__
+    assert found["cuda"] == torch.version.cuda
+    assert found["git_version"] == torch.version.git_version
+
+
+def test_a_build_for_cuda_and_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\ndebug = False\nodd = f()\n"
+    (tmp_path / "version.py").write_text(lines)
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: spec)
+    expected = {"version": "2.13.0+cu130", "cuda": "13.0", "debug": False, "hip": None, "git_version": None}
+    missing: dict[str, str] = {}
+    assert torch_build(missing) == expected
+    (tmp_path / "version.py").unlink()
+    assert torch_build(missing) is None
+    assert "version.py" in missing["torch"]
+    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
+    assert torch_build(missing) is None
+    assert missing["torch"] == "not installed"

@@ -1,0 +1,98 @@
+"""command.json says what was asked for and how it ended, and is no record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.seal import MANIFEST, broken
+from runner.records.command_json import KILLED, Manifest, manifest_of
+from runner.records.store import Store, record_paths
+from tests.runner.conftest import Outcome, Script, record_files
+
+Symlab = Callable[..., Outcome]
+
+
+def left_by(done: Outcome) -> tuple[Manifest, dict[str, Any]]:
+    (path,) = done.folder.glob("records/*/command.json")
+    manifest = manifest_of(path.parent)
+    assert manifest is not None
+    assert path not in record_paths([done.folder / "records"])
+    return manifest, json.loads(path.read_text())
+
+
+def test_a_complete_command(symlab: Symlab) -> None:
+    manifest, document = left_by(symlab("-m", "world_size=2,3", "sizes=[8]"))
+    assert (document["schema"], document["outcome"], document["exit_code"]) == (1, "complete", 0)
+    assert (document["cases_requested"], document["cases_not_run"], document["counts"]) == (4, [], {"PASSED": 4})
+    assert [job.overrides[0] for job in manifest.jobs] == ["world_size=2", "world_size=3"]
+    assert manifest.command_line[:3] == ("symlab", "-m", "world_size=2,3")
+    assert manifest.started <= document["ended"]
+    assert "/" not in manifest.working_folder
+
+
+def test_what_a_command_leaves_is_sealed_however_it_ended(symlab: Symlab, script: Script) -> None:
+    for code in (0, 130):
+        done = symlab("sizes=[8]")
+        (folder,) = done.folder.glob("records/*")
+        assert done.code == code
+        assert broken(folder) == []
+        listed = (folder / MANIFEST).read_text()
+        assert {"command.json", "configuration.yaml"} <= {line[66:] for line in listed.splitlines()}
+        path = next(folder.glob("all_reduce*.json"))
+        path.write_bytes(path.read_bytes().replace(b"PASSED", b"PASSEd"))
+        assert [fault.partition(":")[0] for fault in broken(folder)] == [path.name]
+        shutil.rmtree(folder)
+        script.outcomes = {"two_shot": KeyboardInterrupt()}
+
+
+def test_an_interrupted_command(symlab: Symlab, script: Script) -> None:
+    script.outcomes = {"two_shot": KeyboardInterrupt()}
+    _, document = left_by(symlab("sizes=[8]"))
+    assert (document["outcome"], document["why"], document["exit_code"]) == ("interrupted", "SIGINT", 130)
+    assert [one["case"].split("-")[1] for one in document["cases_not_run"]] == ["two_shot"]
+
+
+def test_it_is_there_before_the_first_case(
+    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Manifest | None] = []
+    real = Store.write
+
+    def write(self: Store, *arguments: Any) -> Path:
+        seen.append(manifest_of(self.folder))
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Store, "write", write)
+    symlab("sizes=[8]")
+    assert seen[0] is not None
+    assert (seen[0].outcome, len(seen[0].cases)) == (KILLED, 2)
+
+
+def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Store.write
+
+    def write(self: Store, *arguments: Any) -> Path:
+        path = real(self, *arguments)
+        signal.raise_signal(signal.SIGINT)
+        return path
+
+    monkeypatch.setattr(Store, "write", write)
+    done = symlab("sizes=[8]")
+    assert (done.code, len(record_files(done.folder))) == (130, 1)
+    assert "2 cases: 1 passed, 1 not run" in done.out
+    assert left_by(done)[1]["counts"] == {"PASSED": 1}
+
+
+def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
+    assert manifest_of(tmp_path) is None
+    for text in ("{", "[]", '{"schema": 99}', '{"schema": 1}'):
+        (tmp_path / "command.json").write_text(text)
+        with pytest.raises(ValueError, match="command.json: not what a command leaves"):
+            manifest_of(tmp_path)

@@ -1,0 +1,210 @@
+"""The store: whole files or none, nothing replaced, one clear line when the disk says no."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.record import Record, Status, load
+from reports.record.seal import broken
+from runner.records.store import Store, StoreError, record_paths
+
+CASE = {"op": "all_reduce", "algorithm": "one_shot", "dtype": "float32", "size_bytes": 4, "world_size": 2}
+
+
+def refused(identity: str = "case-1", reason: str = "no multicast") -> Record:
+    return Record(
+        id=identity,
+        status=Status.REFUSED,
+        reason=reason,
+        case=CASE,
+        started="2026-11-20T12:00:00Z",
+        ended="2026-11-20T12:00:00Z",
+        duration_s=0.0,
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+def test_writes_and_reads_back(tmp_path: Path) -> None:
+    store = Store(tmp_path / "deep" / "run")
+    path = store.write(refused())
+    assert path == tmp_path / "deep" / "run" / "case-1.json"
+    assert load(path) == refused()
+    assert names(store.folder) == ["case-1.json"]
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    paths = [store.write(refused(reason=f"reason {count}")) for count in range(3)]
+    assert [path.name for path in paths] == ["case-1.json", "case-1.2.json", "case-1.3.json"]
+    assert [load(path).reason for path in paths] == ["reason 0", "reason 1", "reason 2"]
+    assert store.write(refused(), job="7").name == "7-case-1.json"
+    assert store.write(refused("../up/x y")).parent == tmp_path
+
+
+def test_secrets_stay_out_of_all_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XYZZY_TOKEN", "plugh-plover")
+    store = Store(tmp_path)
+    assert load(store.write(refused(reason="plugh-plover said no"))).reason == "withheld said no"
+    store.write_difference("+x = 'plugh-plover'\n+password = 'hunter2'\n")
+    assert (tmp_path / "source.diff").read_text() == "+x = 'withheld'\n+password = 'withheld'\n"
+
+
+def test_run_folders_never_collide(tmp_path: Path) -> None:
+    stores = [Store.create(tmp_path / "records", "exp=a b/..") for _ in range(50)]
+    assert len({store.folder for store in stores}) == 50
+    for store in stores:
+        assert store.folder.parent == tmp_path / "records"
+        assert re.fullmatch(r"\d{8}T\d{6}Z-exp-a-b-[0-9a-f]{8}", store.folder.name)
+    assert Store.create(tmp_path, "//").folder.name.split("-")[1] == "run"
+
+
+def test_a_taken_folder_name_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = iter(["same", "t1", "same", "same", "other", "t2"])
+    monkeypatch.setattr("runner.records.store.secrets.token_hex", lambda size: next(tokens))
+    monkeypatch.setattr("runner.records.store.datetime", FrozenClock)
+    first, second = Store.create(tmp_path, "x"), Store.create(tmp_path, "x")
+    assert [first.folder.name, second.folder.name] == ["T-x-same", "T-x-other"]
+
+
+class FrozenClock:
+    @staticmethod
+    def now(zone: object) -> FrozenClock:
+        return FrozenClock()
+
+    def strftime(self, form: str) -> str:
+        return "T"
+
+
+def test_configuration_and_ptx(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.write_configuration("op: all_reduce\n").read_text() == "op: all_reduce\n"
+    text = ".version 8.1\n"
+    hexadecimal = hashlib.sha256(text.encode()).hexdigest()
+    for _ in range(2):
+        path = store.write_ptx(f"sha256:{hexadecimal}", text)
+        assert path == tmp_path / "ptx" / f"{hexadecimal}.ptx"
+        assert path.read_text() == text
+    with pytest.raises(ValueError, match="not what its digest"):
+        store.write_ptx(f"sha256:{hexadecimal}", text + " ")
+    assert names(tmp_path) == sorted(["configuration.yaml", "ptx", f"{hexadecimal}.ptx"])
+
+
+def full_disk(*arguments: Any, **keywords: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class FullFile:
+    """A file that takes half of the text and then finds the disk full, as a real one does."""
+
+    def __init__(self, path: Path, *arguments: Any, **keywords: Any) -> None:
+        self.file = path.open("w", encoding="utf-8")
+
+    def __enter__(self) -> FullFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+    def write(self, text: str) -> None:
+        self.file.write(text[: len(text) // 2])
+        self.file.flush()
+        full_disk()
+
+
+@pytest.mark.parametrize(
+    ("where", "stand_in"),
+    [
+        ("runner.records.store.os.fsync", full_disk),
+        ("runner.records.store.os.replace", full_disk),
+        ("runner.records.store.open", full_disk),
+        ("runner.records.store.open", FullFile),
+    ],
+)
+def test_full_disk(where: str, stand_in: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    kept = store.write(refused("before"))
+    with monkeypatch.context() as patch:
+        patch.setattr(where, stand_in, raising=False)
+        with pytest.raises(StoreError) as caught:
+            store.write(refused())
+    message = str(caught.value)
+    assert "case-1" in message
+    assert str(tmp_path) in message
+    assert "No space left on device" in message
+    assert "make room" in message
+    assert "\n" not in message
+    assert names(tmp_path) == ["before.json"]
+    assert load(kept) == refused("before")
+    assert load(store.write(refused())) == refused()
+
+
+def test_interrupt_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.records.store.os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(refused())
+    assert names(tmp_path) == []
+
+
+def test_unwritable_places_are_known_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for make in (Store, lambda place: Store.create(place, "x")):
+        with pytest.raises(StoreError, match=r"file.*; make room there or name another folder"):
+            make(tmp_path / "file" / "records")
+    with pytest.raises(StoreError, match="File exists"):
+        Store(tmp_path / "file")
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    if not os.access(locked, os.W_OK):
+        with pytest.raises(StoreError, match="Permission denied"):
+            Store(locked)
+
+
+def test_read_only_folder_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(self: Path, *arguments: Any, **keywords: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", read_only)
+    with pytest.raises(StoreError, match="Read-only file system"):
+        Store.create(tmp_path, "x")
+
+
+def test_record_paths(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    first, second = store.write(refused("b")), store.write(refused("a"))
+    (store.folder / ".1234.tmp").write_text("half")
+    assert record_paths([tmp_path, first]) == [second, first]
+    for place in (tmp_path / "gone", tmp_path / "run" / "configuration.yaml"):
+        with pytest.raises(ValueError, match="no records here"):
+            record_paths([place])
+
+
+def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    store.write(refused())
+    assert store.seal().name == "manifest.sha256"
+    assert broken(store.folder) == []
+    store.write(refused())
+    assert broken(store.folder) == ["case-1.2.json: not in manifest.sha256"]
+
+
+def test_a_folder_that_can_not_be_sealed_is_a_store_error(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    (store.folder / "a\nb").touch()
+    with pytest.raises(StoreError, match="manifest.sha256 can't be made"):
+        store.seal()

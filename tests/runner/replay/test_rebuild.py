@@ -1,0 +1,186 @@
+"""A command is rebuilt from records alone: the very same cases, or a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.bundle import read, unpacked
+from reports.record.record import Record
+from runner.replay.rebuild import Rebuilt, Wishes, rebuilt
+from runner.request_error import RequestError
+from runner.world.fabrics import Machine
+from tests.runner.conftest import Outcome
+
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4"
+NO_GPU = Machine(0, "no GPU driver found", False)
+FOUR_GPUS = Machine(4, "", True)
+
+
+def ids(again: Rebuilt) -> list[str]:
+    return [case.id for job in again.command.jobs for case in job.cases]
+
+
+@pytest.fixture
+def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+    """Records of a command line on stub worlds."""
+
+    def make(*arguments: str) -> list[Record]:
+        folder = symlab(*arguments).folder
+        return read([folder / "records"])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sizes=[8,1K]"],
+        ["+exp=allreduce_bf16", "seed=3", "inputs=exact"],
+        ["op=broadcast", "root=1", "offset=1", "dtype=uint8", "algorithms=all", "sizes=[5]"],
+        ["op=reduce_scatter", "world_size=3", "sizes=[100,1000]", "algorithms=auto"],
+        ["op=barrier", "algorithms=auto"],
+        ["fabric.multicast=false", "algorithms=all", "sizes=[64]"],
+        ["dtype=int32", "reduction=max", "placement=in_place", "algorithms=[two_shot]"],
+        ["-m", "world_size=2,4", "dtype=float32,bfloat16/native", "sizes=[8]"],
+        ["-m", "fabric.schedule=random", "fabric.seed=1,2", "sizes=[8]"],
+    ],
+)
+def test_the_same_cases_come_back_whatever_was_left_open(
+    made: Callable[..., list[Record]], arguments: list[str]
+) -> None:
+    records = made(*arguments)
+    again = rebuilt(records, Wishes())
+    assert sorted(ids(again)) == sorted(record.id for record in records)
+    assert again.records == tuple(records)
+    assert again.left_out == ()
+    recorded = {record.id: {"root": 0, "offset": 0} | record.case for record in records}
+    for job in again.command.jobs:
+        for case in job.cases:
+            assert dataclasses.asdict(case) == recorded[case.id]
+        assert job.composed.overrides == tuple(records[0].request["overrides"]) or len(again.command.jobs) > 1
+
+
+def test_one_record_alone_is_enough(made: Callable[..., list[Record]]) -> None:
+    records = made("+exp=allreduce_bf16")
+    for record in records[::7]:
+        assert ids(rebuilt([record], Wishes())) == [record.id]
+
+
+def test_conf_is_not_asked(made: Callable[..., list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
+    records = made("+exp=allreduce_bf16", "sizes=[8]")
+    monkeypatch.setattr("runner.request.compose.CONF", Path("/nowhere"))
+    assert len(ids(rebuilt(records, Wishes()))) == len(records)
+
+
+def test_fabric_settings_stay_as_they_were(made: Callable[..., list[Record]]) -> None:
+    records = made(
+        "fabric.schedule=random", "fabric.seed=7", "fabric.arch=sm_100a", "fabric.heap_bytes=1M", "sizes=[8]"
+    )
+    (job,) = rebuilt(records, Wishes()).command.jobs
+    fabric = job.request.fabric
+    assert (fabric.schedule, fabric.seed, fabric.arch, fabric.heap_bytes) == ("random", 7, "sm_100a", 1 << 20)
+
+
+def test_where_records_and_mlflow_are_is_not_taken_from_them(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]", "cache_dir=elsewhere")
+    (job,) = rebuilt(records, Wishes(records="mine")).command.jobs
+    assert job.request.records.name == "mine"
+    assert job.request.cache_dir.name == "kernels"
+    assert job.request.track.name == "none"
+    (job,) = rebuilt(records, Wishes(track_uri="sqlite:///mine.db")).command.jobs
+    assert (job.request.track.name, job.request.track.uri) == ("mlflow", "sqlite:///mine.db")
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    request = {**record.request, "configuration": {**record.request["configuration"], **changes}}
+    return dataclasses.replace(record, request=request)
+
+
+def test_what_can_not_be_rebuilt_is_named(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]")
+    gone = dataclasses.replace(
+        records[0], kernel=None, case=records[0].case | {"algorithm": "three_shot"}, id="three_shot"
+    )
+    again = rebuilt([gone, records[1]], Wishes())
+    assert again.left_out == (("three_shot", "there is no all_reduce/three_shot any more"),)
+    assert again.records == (records[1],)
+    other_seed = dataclasses.replace(records[0], case=records[0].case | {"seed": 4})
+    again = rebuilt([other_seed, records[1]], Wishes())
+    assert again.left_out == ((records[0].id, "it would be another case: seed differ"),)
+    assert ids(again) == [records[1].id]
+    with pytest.raises(RequestError, match="none of the 1 records can be run again here: .*seed differ"):
+        rebuilt([other_seed], Wishes())
+
+
+def test_a_configuration_of_another_version_is_one_clear_line(made: Callable[..., list[Record]]) -> None:
+    (record, _) = made("sizes=[8]")
+    with pytest.raises(RequestError, match="not one of this version: .*unheard_of"):
+        rebuilt([changed(record, unheard_of=1)], Wishes())
+    with pytest.raises(RequestError, match="there is no gossip/one_shot any more"):
+        rebuilt([changed(dataclasses.replace(record, case=record.case | {"op": "gossip"}, kernel=None))], Wishes())
+    bare = dataclasses.replace(record, request={})
+    with pytest.raises(RequestError, match="holds no configuration"):
+        rebuilt([bare], Wishes())
+
+
+def test_keys_that_came_later_stand_at_their_defaults(made: Callable[..., list[Record]]) -> None:
+    (record, other) = made("sizes=[8]")
+    old = []
+    for one in (record, other):
+        configuration = {
+            key: value for key, value in one.request["configuration"].items() if key not in ("root", "timing")
+        }
+        old.append(dataclasses.replace(one, request={**one.request, "configuration": configuration}))
+    assert ids(rebuilt(old, Wishes())) == [record.id, other.id]
+
+
+def test_records_of_gpus_go_to_the_simulator_where_there_is_none() -> None:
+    records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
+    again = rebuilt(records, Wishes(machine=lambda: NO_GPU))
+    assert again.is_simulated
+    assert again.remarks == (
+        "measured on GPUs, and here no GPU driver found: its data is run again in the simulator, "
+        "its speed can't be compared",
+    )
+    reasons = {reason for _, reason in again.left_out}
+    assert reasons == {"a library's collective needs GPUs", "in the simulator only up to 1M (--up-to)"}
+    assert len(again.left_out) + len(again.records) == len(records)
+    for job in again.command.jobs:
+        assert (job.request.fabric.arch, job.request.fabric.multicast) == ("sm_90a", False)
+        assert max(case.size_bytes for case in job.cases) == 1 << 20
+    small = rebuilt(records, Wishes(machine=lambda: NO_GPU, up_to_bytes=4096))
+    assert max(record.case["size_bytes"] for record in small.records) == 4096
+
+
+def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
+    records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
+    record = next(one for one in records if one.timing is not None and one.case["algorithm"] == "two_shot")
+    assert record.timing is not None
+    again = rebuilt([record], Wishes(machine=lambda: FOUR_GPUS))
+    assert not again.is_simulated
+    (job,) = again.command.jobs
+    assert {case.size_bytes for case in job.cases} == {record.case["size_bytes"]}
+    assert {case.algorithm for case in job.cases} == {"two_shot", *record.timing.interleaved_with}
+    assert again.records == (record,)
+    whole = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS))
+    assert (len(whole.records), whole.left_out) == (len(records), ())
+
+
+def test_a_wish_for_gpus_that_are_not_there_is_refused() -> None:
+    records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")[:1]
+    with pytest.raises(RequestError, match="fabric=nvshmem"):
+        rebuilt(records, Wishes(fabric="nvshmem", machine=lambda: NO_GPU))
+    two = Machine(2, "", True)
+    again = rebuilt(records, Wishes(machine=lambda: two))
+    assert "world_size is 4, but 2 GPUs are here" in again.remarks[0]
+
+
+def test_worlds_of_one_case_are_one_case() -> None:
+    records = read(sorted(PUBLISHED.glob("all_reduce-*.xz")))
+    again = rebuilt(records, Wishes(machine=lambda: NO_GPU, up_to_bytes=1024))
+    assert len(again.records) == 2 * len(ids(again))

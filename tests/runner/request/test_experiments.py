@@ -1,0 +1,87 @@
+"""Every named experiment, as it lies in conf/exp: each of its jobs is possible and has cases."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from kernels.catalogue import COLLECTIVES, OPS, SPECS, collective
+from kernels.spec import Case
+from runner.case.cases import cases_of, check_against_catalogue
+from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
+from runner.request.validate import CONF
+
+NAMES = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))
+
+NUMBERS = {"two": 2, "three": 3, "four": 4, "six": 6, "twenty": 20}
+
+
+@cache
+def expanded(*arguments: str) -> list[tuple[ComposedJob, tuple[Case, ...]]]:
+    """Each job of a command with its cases, checked as before a run. The fabric is what its file names."""
+    with hydra_over():
+        jobs = compose_jobs(arguments, False)
+    for job in jobs:
+        check_against_catalogue(job.request)
+    return [(job, cases_of(job.request)) for job in jobs]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_job_is_possible_and_every_case_is_new(name: str) -> None:
+    jobs = expanded(f"+exp={name}")
+    assert {job.experiment for job, _ in jobs} == {name}
+    assert all(cases for _, cases in jobs)
+    ids = Counter(case.id for _, cases in jobs for case in cases)
+    assert [case for case, times in ids.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_line_in_the_help_says_how_many_jobs(name: str) -> None:
+    text = experiments()[name]
+    assert text
+    assert not text.endswith(".")
+    said = re.search(r"\((\w+) jobs\)", text)
+    jobs = len(expanded(f"+exp={name}"))
+    assert jobs == (1 if said is None else NUMBERS.get(said[1]) or int(said[1]))
+
+
+def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms() -> None:
+    missing = set(OPS)
+    for name in NAMES:
+        for job, cases in expanded(f"+exp={name}"):
+            algorithms = {spec.algorithm for spec in SPECS if spec.op == job.request.op}
+            if algorithms <= {case.algorithm for case in cases} and name.startswith((job.request.op, "allreduce")):
+                missing.discard(job.request.op)
+    assert missing == set()
+
+
+def test_ops_with_a_root_have_one_that_is_not_the_first_rank() -> None:
+    for rooted in (one.op for one in COLLECTIVES if one.rooted):
+        roots = {case.root for _, cases in expanded(f"+exp={rooted}_bf16") for case in cases}
+        assert roots == {3}
+
+
+def test_data_that_only_moves_has_neither_accumulator_nor_reduction() -> None:
+    for name in NAMES:
+        for _, cases in expanded(f"+exp={name}"):
+            for case in cases:
+                moves = not collective(case.op).reduces
+                assert (case.reduction == "none") == moves
+                assert case.accumulator == "library" or (case.accumulator == "none") == moves
+
+
+def test_what_is_for_8_bits_runs_where_multimem_has_them() -> None:
+    for name in NAMES:
+        for job, cases in expanded(f"+exp={name}"):
+            multimem = any(case.algorithm.startswith("multimem") for case in cases)
+            if multimem and job.request.dtype.startswith("float8"):
+                assert job.request.fabric.arch == "sm_100a"
+
+
+def test_the_readme_names_no_experiment_that_is_not_there() -> None:
+    named = set(re.findall(r"\+exp=(\w+)", (CONF.parent / "README.md").read_text(encoding="utf-8")))
+    assert named <= set(NAMES)
+    assert named

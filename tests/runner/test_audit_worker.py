@@ -1,0 +1,297 @@
+"""What records say was asked for is made again, and what comes out differently is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.spec import Case
+from reports.record.bundle import read
+from reports.record.codec import encoded
+from reports.record.record import Record
+from runner import audit_worker
+from runner.audit_worker import cases, configurations, inputs, jobs_of, sources
+from runner.case.inputs import digest_of, make_input
+from tests.runner.conftest import Outcome
+
+ROOT = Path(__file__).parents[2]
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture
+def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+    """Records of a command line on stub worlds; as if their conf/ were today's."""
+
+    def make(*arguments: str) -> list[Record]:
+        records = read([max((symlab(*arguments).folder / "records").iterdir(), key=lambda path: path.stat().st_mtime)])
+        return [with_environment(record, sources=audit_worker.source_digests(ROOT)) for record in records]
+
+    return make
+
+
+def with_environment(record: Record, **changes: Any) -> Record:
+    return dataclasses.replace(record, environment={**record.environment, **changes})
+
+
+def with_request(record: Record, **changes: Any) -> Record:
+    return dataclasses.replace(record, request={**record.request, **changes})
+
+
+def with_configuration(record: Record, **changes: Any) -> Record:
+    return with_request(record, configuration={**record.request["configuration"], **changes})
+
+
+def composed_again(records: list[Record]) -> dict[str, Any]:
+    return configurations(jobs_of(records), silent)[1]
+
+
+def test_configurations_are_composed_again(made: Callable[..., list[Record]]) -> None:
+    records = made("-m", "+exp=allreduce_bf16", "world_size=2,4", "sizes=[8]", "seed=3")
+    assert composed_again(records) == {"verified": 2, "different": [], "not_comparable": []}
+
+
+def test_a_configuration_that_is_not_what_its_overrides_give_is_named(made: Callable[..., list[Record]]) -> None:
+    records = [with_configuration(record, seed=7) for record in made("sizes=[8]", "seed=3")]
+    (different,) = composed_again(records)["different"]
+    assert different[1:] == [0, "seed: recorded 7, composed 3"]
+    records = [with_request(record, overrides=["no_such=1"]) for record in made("sizes=[8]")]
+    (different,) = composed_again(records)["different"]
+    assert different[2].startswith("can't be composed any more: ")
+
+
+def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]")
+    without = {
+        key: value for key, value in records[0].request["configuration"].items() if key not in ("root", "timing")
+    }
+    assert composed_again([with_request(record, configuration=without) for record in records])["verified"] == 1
+    records = [with_request(record, overrides=[*record.request["overrides"], "root=1"]) for record in records]
+    (different,) = composed_again([with_request(record, configuration=without) for record in records])["different"]
+    assert different[2] == "root: recorded nothing, composed 1"
+
+
+def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]", "seed=3")
+    assert composed_again(records)["verified"] == 1
+    for odd in (
+        with_configuration(records[2], seed=77),
+        with_request(records[2], overrides=["seed=4"]),
+        with_environment(records[2], git={"commit": "f" * 40}),
+    ):
+        found = composed_again([*records[:2], odd, records[3]])
+        assert found["verified"] == 0
+        (different,) = found["different"]
+        assert different[2].startswith("the records of the job have not one ")
+        assert different[2].endswith(f"{records[2].id} differs")
+
+
+def test_where_things_are_kept_does_not_count(made: Callable[..., list[Record]]) -> None:
+    records = [with_configuration(record, cache_dir="~/else", records="there") for record in made("sizes=[8]")]
+    assert composed_again(records)["verified"] == 1
+
+
+def test_what_can_not_be_composed_here_is_not_comparable(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]", "seed=3")
+    replayed = [with_request(record, replays={"commands": ["x"]}) for record in records]
+    (told,) = composed_again(replayed)["not_comparable"]
+    assert told[2].startswith("a replay: ")
+    (told,) = composed_again([with_request(record, configuration=None) for record in records])["not_comparable"]
+    assert told[2] == "the record holds no configuration"
+    for commit, reason in (("f" * 40, "is not to be had here"), ("--output=/tmp/x", "does not name its commit")):
+        elsewhere = [with_environment(record, sources={}, git={"commit": commit}) for record in records]
+        assert composed_again(elsewhere)["verified"] == 1, "it comes out the same all the same"
+        (told,) = composed_again([with_configuration(record, seed=7) for record in elsewhere])["not_comparable"]
+        assert reason in told[2]
+        assert told[2].endswith("seed: recorded 7, composed 3")
+
+
+def test_the_commits_own_configurations_are_asked(made: Callable[..., list[Record]], tmp_path: Path) -> None:
+    """A repository whose conf/ has changed since the records were made."""
+    records = made("+exp=allreduce_bf16", "sizes=[8]")
+    root = tmp_path / "project"
+    root.mkdir()
+    subprocess.run(["cp", "-r", str(ROOT / "conf"), str(root / "conf")], check=True)
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(root)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "then"], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    path = root / "conf" / "exp" / "allreduce_bf16.yaml"
+    path.write_text(path.read_text().replace("world_size: 8", "world_size: 4"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_worker, "CONF", root / "conf")
+        then = [with_environment(record, sources={"conf": "sha256:0"}, git={"commit": commit}) for record in records]
+        assert composed_again(then) == {"verified": 1, "different": [], "not_comparable": []}
+        unknown = [with_environment(record, git={"commit": "e" * 40}) for record in then]
+        (told,) = composed_again(unknown)["not_comparable"]
+        assert "world_size: recorded 8, composed 4" in told[2]
+
+
+def counted(records: list[Record]) -> dict[str, Any]:
+    jobs = jobs_of(records)
+    return cases(jobs, configurations(jobs, silent)[0])
+
+
+@pytest.mark.parametrize("algorithms", ["auto", "[one_shot,two_shot]"])
+def test_cases_that_were_asked_for_are_counted(made: Callable[..., list[Record]], algorithms: str) -> None:
+    records = made("-m", f"algorithms={algorithms}", "world_size=2,3", "sizes=[8,64]")
+    whole = counted(records)
+    assert whole == {"expected": len(records), "missing": [], "unexpected": [], "not_comparable": []}
+    gone = records[3]
+    found = counted([record for record in records if record is not gone])
+    assert found["missing"] == [[gone.request["command"], gone.request["job"], gone.id]]
+    added = dataclasses.replace(gone, id="all_reduce-another")
+    assert [one[2] for one in counted([*records, added])["unexpected"]] == ["all_reduce-another"]
+
+
+def test_a_named_algorithm_of_which_nothing_is_there_is_missed(made: Callable[..., list[Record]]) -> None:
+    records = made("algorithms=[one_shot,two_shot]", "sizes=[8,64]")
+    found = counted([record for record in records if record.case["algorithm"] != "two_shot"])
+    assert len(found["missing"]) == 2
+
+
+def test_cases_without_a_configuration_are_not_comparable(made: Callable[..., list[Record]]) -> None:
+    records = [with_request(record, configuration=None) for record in made("sizes=[8]")]
+    (told,) = counted(records)["not_comparable"]
+    assert told[1:] == [0, "the record holds no configuration"]
+
+
+def digested(record: Record) -> Record:
+    """The record with the digests of its inputs."""
+    assert record.check is not None
+    case = Case(**record.case)
+    digests = tuple(digest_of(make_input(case, rank, case.numel)) for rank in range(case.world_size))
+    outputs = (("0" * 64,) * record.check.launches,) * case.world_size
+    return dataclasses.replace(
+        record, check=dataclasses.replace(record.check, input_digests=digests, output_digests=outputs)
+    )
+
+
+def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]]) -> None:
+    records = [digested(record) for record in made("sizes=[8,64]", "seed=5")]
+    found = inputs(records, 1 << 20, silent)
+    assert (found["made"], found["cases"], found["different"]) == (8, 4, [])
+    assert records[0].check is not None
+    assert records[0].check.input_digests is not None
+    wrong = (records[0].check.input_digests[0], "f" * 64)
+    tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
+    assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, 1]]
+    other_seed = dataclasses.replace(records[0], case=records[0].case | {"seed": 6})
+    assert len(inputs([other_seed], 1 << 20, silent)["different"]) == 2
+
+
+def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]")
+    assert inputs(records, 1 << 20, silent)["not_recorded"] == 4
+    found = inputs([digested(record) for record in records], 8, silent)
+    assert (found["cases"], found["too_large"]) == (2, 2)
+    strange = digested(records[0])
+    strange = dataclasses.replace(strange, case=strange.case | {"inputs": "strange"})
+    (told,) = inputs([strange], 1 << 20, silent)["not_comparable"]
+    assert "strange" in told[1]
+
+
+def test_kernels_whose_sources_have_changed_are_named(made: Callable[..., list[Record]]) -> None:
+    one, two = made("sizes=[8]")
+    assert one.kernel is not None
+    changed = dataclasses.replace(one, kernel=dataclasses.replace(one.kernel, source_digest="sha256:0"))
+    gone = dataclasses.replace(
+        two,
+        case=two.case | {"algorithm": "three_shot"},
+        kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot"),
+    )
+    assert sources([one, two]) == {"same": ["all_reduce/one_shot", "all_reduce/two_shot"], "changed": [], "gone": []}
+    assert sources([changed, gone]) == {
+        "same": [],
+        "changed": ["all_reduce/one_shot"],
+        "gone": ["all_reduce/three_shot"],
+    }
+
+
+def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]")
+    clean = audit_worker.secrets(records)
+    assert clean["found"] == []
+    assert clean["looked_at"] >= 2
+    token = "hf_" + "Abcdefgh0123456789"
+    leaks = [
+        with_environment(records[0], variables={"allowed": {"A": "x", "B": token}}),
+        with_request(records[1], command_line=["python", "cache_dir=/home/somebody/x"]),
+    ]
+    found = audit_worker.secrets(leaks)["found"]
+    assert found == [
+        [records[0].id, "environment.variables.allowed.B"],
+        [records[1].id, "request.command_line.1"],
+    ]
+    assert token not in json.dumps(found)
+    bare = [dataclasses.replace(record, environment={}, request={}) for record in records]
+    assert audit_worker.secrets(bare) == {"looked_at": 0, "found": []}
+
+
+def asked_of_the_worker(records: list[Record]) -> dict[str, Any]:
+    """The whole worker's answer, in this process."""
+    asked = json.dumps({"records": [encoded(record) for record in records], "inputs_up_to_bytes": 100})
+    with pytest.MonkeyPatch.context() as patch:
+        told: list[str] = []
+        patch.setattr(sys, "stdin", io.StringIO(asked))
+        patch.setattr("builtins.print", lambda text, **_: told.append(text))
+        assert audit_worker.main() == 0
+    return dict(json.loads(told[-1]))
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "says"),
+    [
+        ("environment", "git", "abc", 'environment.git is "abc", not a dictionary'),
+        ("environment", "sources", 3, "environment.sources is 3, not a dictionary"),
+        ("request", "overrides", 5, "request.overrides is 5, not a list"),
+    ],
+)
+def test_a_malformed_record_disables_nothing_for_others(
+    part: str, key: str, value: Any, says: str, made: Callable[..., list[Record]]
+) -> None:
+    good = made("-m", "world_size=2,4", "sizes=[8]")
+    strange = dataclasses.replace(good[0], **{part: {**getattr(good[0], part), key: value}})
+    answer = asked_of_the_worker([strange, *good[1:]])
+    assert answer["malformed"] == [[strange.id, says]]
+    assert answer["configurations"]["verified"] >= 1
+    assert answer["cases"]["expected"] == len(good)
+
+
+def test_a_case_that_is_none_is_named(made: Callable[..., list[Record]]) -> None:
+    records = [digested(record) for record in made("sizes=[8]")]
+    strange = dataclasses.replace(records[0], case=records[0].case | {"seed": "abc"})
+    found = inputs([strange, records[1]], 1 << 20, silent)
+    assert (found["not_comparable"][0][0], found["cases"]) == (strange.id, 1)
+
+
+def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8]")
+    asked = json.dumps({"records": [encoded(record) for record in records], "inputs_up_to_bytes": 100})
+    done = subprocess.run(
+        [sys.executable, "-m", "runner.audit_worker"],
+        cwd=ROOT,
+        input=asked,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    *progress, last = map(json.loads, done.stdout.splitlines())
+    assert all(set(one) == {"progress"} for one in progress)
+    assert progress
+    assert last["configurations"]["verified"] == 1
+    assert last["cases"]["expected"] == 2
+    assert last["inputs"]["not_recorded"] == 2
+    assert last["sources"]["same"] == ["all_reduce/one_shot", "all_reduce/two_shot"]

@@ -1,0 +1,86 @@
+"""Clocks: what NVML says by name, and what is missing with its reason."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from runner.timing import gpu_state
+from runner.timing.gpu_state import read_clocks, reason_names
+
+DEVICE = torch.device("cuda", 1)
+
+
+def nvml(**changes: Any) -> Any:
+    """A pynvml that knows one GPU."""
+    calls: list[str] = []
+    found = {
+        "nvmlInit": lambda: calls.append("init"),
+        "nvmlShutdown": lambda: calls.append("shutdown"),
+        "nvmlDeviceGetHandleByUUID": lambda uuid: {"GPU-12-34": "handle"}[uuid],
+        "NVML_CLOCK_SM": 1,
+        "NVML_CLOCK_MEM": 2,
+        "NVML_TEMPERATURE_GPU": 0,
+        "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
+        "nvmlDeviceGetTemperature": lambda handle, sensor: 41,
+        "nvmlDeviceGetPowerUsage": lambda handle: 123_456,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x24,
+        "calls": calls,
+    }
+    return SimpleNamespace(**found | changes)
+
+
+@pytest.fixture
+def with_nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(module: Any) -> Any:
+        monkeypatch.setitem(sys.modules, "pynvml", module)
+        monkeypatch.setattr(gpu_state, "_uuid", lambda device: "GPU-12-34")
+        return module
+
+    return use
+
+
+def test_everything_is_read_and_nothing_left_open(with_nvml: Any) -> None:
+    module = with_nvml(nvml())
+    assert read_clocks(DEVICE) == {
+        "uuid": "GPU-12-34",
+        "sm_mhz": 1980,
+        "memory_mhz": 3201,
+        "temperature_c": 41,
+        "power_w": 123.456,
+        "throttle": ["software power cap", "software thermal slowdown"],
+    }
+    assert module.calls == ["init", "shutdown"]
+
+
+def test_what_one_query_lacks_the_others_still_tell(with_nvml: Any) -> None:
+    def unsupported(*_: Any) -> int:
+        raise RuntimeError("Not Supported")
+
+    found = read_clocks(DEVICE) if with_nvml(nvml(nvmlDeviceGetPowerUsage=unsupported)) else {}
+    assert found["sm_mhz"] == 1980
+    assert "power_w" not in found
+    assert found["not_captured"] == "power_w: Not Supported"
+
+
+def test_no_library_and_no_gpu_are_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "nvidia-ml-py is not installed" in read_clocks(DEVICE)["not_captured"]
+    monkeypatch.setitem(sys.modules, "pynvml", nvml())
+    assert read_clocks(torch.device("cpu"))["not_captured"]
+
+
+def test_the_uuid_is_the_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("12-34", "GPU-12-34"):
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, text=text: SimpleNamespace(uuid=text))
+        assert gpu_state._uuid(DEVICE) == "GPU-12-34"
+
+
+def test_reasons_have_names_and_unknown_bits_their_number() -> None:
+    assert reason_names(0) == []
+    assert reason_names(0x1 | 0x80) == ["idle", "hardware power brake"]
+    assert reason_names(0x4 | 0x1000) == ["software power cap", "0x1000"]

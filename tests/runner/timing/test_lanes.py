@@ -1,0 +1,96 @@
+"""What is known of a slot's output before a call, and what a rank that is given none is held to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from memory.fabric import Executable
+from runner.timing import lanes
+from runner.timing.lanes import Entrant, Lane, before_call
+from tests.runner.measuring import case_of
+
+BYTES = torch.arange(1, 25, dtype=torch.uint8)
+
+
+def case(op: str, **changes: Any) -> Any:
+    return case_of("tried", op=op, dtype="uint8", size_bytes=24, world_size=4, **changes)
+
+
+class Outputs:
+    """A contender whose outputs are these."""
+
+    def __init__(self, *outputs: torch.Tensor) -> None:
+        self._outputs = outputs
+        self.slots = len(outputs)
+
+    def output(self, slot: int) -> torch.Tensor:
+        return self._outputs[slot]
+
+
+def lane(of: Any, *outputs: torch.Tensor, rank: int = 1, is_kernel: bool = True, has_output: bool = True) -> Lane:
+    executable = Executable(of.name, "", "", "", "") if is_kernel else None
+    data = BYTES if of.op != "all_gather" else BYTES[:6]
+    before = before_call(of, rank, data)
+    contender: Any = Outputs(*outputs)
+    promise: Any = None
+    return Lane(Entrant(of, executable), contender, promise, 4, data, before, has_output)
+
+
+def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters() -> None:
+    assert before_call(case("reduce", root=2), 2, BYTES).numel() == 0
+    assert before_call(case("reduce", root=2), 1, BYTES).tolist() == [0xFF] * 24
+
+
+def test_in_place_an_output_begins_as_the_input_where_they_overlap() -> None:
+    assert before_call(case("all_reduce", placement="in_place"), 1, BYTES).tolist() == list(range(1, 25))
+    assert before_call(case("reduce_scatter", placement="in_place"), 1, BYTES).tolist() == list(range(7, 13))
+    gathered = before_call(case("all_gather", placement="in_place"), 2, BYTES[:6]).tolist()
+    assert gathered == [0xFF] * 12 + list(range(1, 7)) + [0xFF] * 6
+
+
+@pytest.mark.parametrize(
+    ("placement", "reduction", "accumulates"),
+    [
+        ("in_place", "sum", True),
+        ("in_place", "avg", True),
+        ("in_place", "xor", True),
+        ("in_place", "max", False),
+        ("in_place", "none", False),
+        ("out_of_place", "sum", False),
+    ],
+)
+def test_only_in_place_and_only_what_adds_goes_on_from_its_results(
+    placement: str, reduction: str, accumulates: bool
+) -> None:
+    assert lane(case("all_reduce", placement=placement, reduction=reduction)).accumulates == accumulates
+
+
+def test_as_before_is_said_of_bits() -> None:
+    of = case_of("tried", dtype="bfloat16", size_bytes=4, placement="in_place")
+    data = torch.tensor([float("nan"), -0.0], dtype=torch.bfloat16)
+    one = lane(case("all_reduce"))
+    one.before_call = before_call(of, 0, data)
+    assert one.is_as_before(data.clone())
+    assert not one.is_as_before(torch.tensor([float("nan"), 0.0], dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch: pytest.MonkeyPatch, placement: str) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(lanes, "check_rank", lambda *arguments: seen.append(arguments))
+    of = case("reduce", root=2, placement=placement)
+    untouched = before_call(of, 1, BYTES)
+    touched = untouched.clone()
+    touched[23] = 0
+    lane(of, untouched, touched, untouched, has_output=False).checked(1)
+    lane(of, untouched, touched, has_output=True).checked(1)
+    lane(of, untouched, touched, has_output=False, is_kernel=False).checked(1)
+    assert [found[4] for found in seen] == [
+        ["the output of a rank that is given none changed in slot 1"],
+        [],
+        [],
+    ]
+    assert [len(found[3]) for found in seen] == [3, 2, 2]

@@ -1,0 +1,375 @@
+"""Measuring: how many slots and calls, in which order, and that nothing wrong is ever given a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from memory.pool import SymmetricPool
+from runner.request.validate import TimingRequest
+from runner.timing import lanes
+from runner.timing import measure as measure_module
+from runner.timing.combine import combine
+from runner.timing.link import LinkTimes, link_limit, measure_link
+from runner.timing.measure import (
+    Entrant,
+    MeasurePlan,
+    RankMeasurement,
+    calls_for,
+    expected_s,
+    measure,
+    slots_for,
+    whole_turns,
+)
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, entrant
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture
+def both(cache: Path) -> MeasurePlan:
+    """one_shot and two_shot together, two ranks."""
+    return MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot")), TIMING)
+
+
+def timed_part(log: list[str]) -> list[str]:
+    """What comes after the last graph was captured."""
+    return log[len(log) - log[::-1].index("capture") :]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "given", "calls"),
+    [
+        (1024, None, 50),
+        (1 << 20, None, 37),
+        (16 << 20, None, 8),
+        (256 << 20, None, 4),
+        (1 << 20, 3, 3),
+        (0, None, 50),
+        (1024, 900, 900),
+    ],
+)
+def test_calls_suit_the_size_or_are_as_given(size_bytes: int, given: int | None, calls: int) -> None:
+    assert calls_for(size_bytes, given) == calls
+
+
+@pytest.mark.parametrize(
+    ("slot", "l2", "calls", "budget", "slots"),
+    [
+        (2 << 10, "rotate", 50, 1 << 33, 50),
+        (2 << 20, "rotate", 50, 1 << 33, 50),
+        (8 << 20, "rotate", 50, 1 << 33, 13),
+        (512 << 20, "rotate", 4, 1 << 33, 1),
+        (8 << 20, "rotate", 50, 33 << 20, 4),
+        (8 << 20, "rotate", 50, 1 << 20, 1),
+        (2 << 10, "hot", 50, 1 << 33, 1),
+        (0, "rotate", 50, 1 << 33, 50),
+        (0, "hot", 50, 1 << 33, 1),
+    ],
+)
+def test_slots_fill_the_cache_twice_within_calls_and_heap(
+    slot: int, l2: str, calls: int, budget: int, slots: int
+) -> None:
+    assert slots_for(slot, l2, 50 << 20, calls, budget) == slots
+
+
+@pytest.mark.parametrize(
+    ("calls", "slots", "given", "expected"), [(37, 13, None, 39), (50, 13, None, 39), (8, 4, None, 8), (7, 4, 7, 7)]
+)
+def test_every_slot_has_as_many_calls(calls: int, slots: int, given: int | None, expected: int) -> None:
+    assert whole_turns(calls, slots, given) == expected
+
+
+def test_what_is_expected_grows_with_samples_and_entrants(both: MeasurePlan) -> None:
+    one = dataclasses.replace(both, entrants=both.entrants[:1])
+    assert expected_s(both) == pytest.approx(2 * expected_s(one))
+    longer = dataclasses.replace(both, timing=dataclasses.replace(TIMING, samples=8))
+    assert expected_s(longer) == pytest.approx(2 * expected_s(both))
+
+
+def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
+    with pytest.raises(ValueError, match="at least one entrant"):
+        MeasurePlan((), TIMING)
+    with pytest.raises(ValueError, match="one size and different names"):
+        MeasurePlan((both.entrants[0], both.entrants[0]), TIMING)
+    with pytest.raises(ValueError, match="one size and different names"):
+        MeasurePlan((both.entrants[0], Entrant(case_of("two_shot", size_bytes=8192))), TIMING)
+
+
+def test_a_simulated_fabric_is_not_timed(both: MeasurePlan) -> None:
+    with pytest.raises(WorldFailure, match="simulated: there is no clock of real hardware"):
+        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure, both, 30.0)
+
+
+def test_samples_are_microseconds_a_call(both: MeasurePlan) -> None:
+    bench = Bench(both, 2)
+    for rank, found in enumerate(bench.run()):
+        assert found.rank == rank
+        for one in found.entrants:
+            assert one.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
+            assert (one.slots, one.slot_bytes, one.calls_per_sample, one.problem) == (4, 8192, 4, "")
+            assert one.before.wrong == 0
+            assert one.before.elements == 4 * 2048
+            assert [check.elements for check in one.after] == [4 * 2048, 4 * 2048], "what was left, and once more"
+        assert "not_captured" in found.device_before, "the host has no GPU"
+
+
+def test_every_kernel_runs_and_is_checked_before_any_graph_is_made(both: MeasurePlan) -> None:
+    bench = Bench(both, 2)
+    bench.run()
+    for log in bench.logs:
+        first = log.index("capture")
+        assert {line for line in log[:first] if line.startswith("launch")} == {
+            "launch all_reduce/one_shot",
+            "launch all_reduce/two_shot",
+        }
+        assert log.index("queue_barrier") < log.index("launch all_reduce/one_shot"), "what it needs is loaded first"
+        assert [line for line in log if line in ("capture", "replay")] == ["capture"] * 2 + ["replay"] * (2 * (2 + 3))
+
+
+def test_samples_are_interleaved_and_begin_after_a_barrier_and_a_delay(both: MeasurePlan) -> None:
+    bench = Bench(both, 2)
+    bench.run()
+    for log in bench.logs:
+        part = timed_part(log)
+        part = part[part.index("queue_barrier") :]
+        sample = ["queue_barrier", "delay", "mark", "replay"]
+        rounds = []
+        for name in ("one_shot", "two_shot"):
+            rounds += [*sample, *[f"launch all_reduce/{name}"] * 4, "mark"]
+        one = [*rounds, "synchronize"]
+        quiet = [
+            line for line, before in zip(part, ["", *part], strict=False) if (line, before) != ("synchronize",) * 2
+        ]
+        assert quiet[: len(one) * 5] == one * 5, "no host waits between two samples of a round"
+
+
+@pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
+def test_the_windows_barriers_are_in_the_time(cache: Path, window: str, barriers: int) -> None:
+    plan = MeasurePlan((entrant(cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
+    for found in Bench(plan, 2).run():
+        assert found.entrants[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
+
+
+def test_eager_calls_are_not_captured(cache: Path) -> None:
+    plan = MeasurePlan((entrant(cache, "one_shot"),), dataclasses.replace(TIMING, mode="eager"))
+    bench = Bench(plan, 2)
+    for found in bench.run():
+        assert found.entrants[0].samples_us == pytest.approx([CALL_US] * 3)
+    assert all("capture" not in log and "replay" not in log for log in bench.logs)
+
+
+def test_hot_has_one_slot(cache: Path) -> None:
+    plan = MeasurePlan((entrant(cache, "one_shot"),), dataclasses.replace(TIMING, l2="hot"))
+    assert [found.entrants[0].slots for found in Bench(plan, 2).run()] == [1, 1]
+
+
+def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
+    """Rank's outputs of an algorithm are wrong from the first-th check on."""
+
+    def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: dict[tuple[str, int], int] = {}
+        original = lanes.Lane.checked
+
+        def checked(lane: Any, own: int) -> Any:
+            key = (lane.entrant.case.algorithm, own)
+            seen[key] = seen.get(key, 0) + 1
+            if key == (algorithm, rank) and seen[key] >= first:
+                output = lane.contender.output(0).clone()
+                output[3] += 64
+                return lanes.check_rank(lane.entrant.case, lane.promise, own, [output], ())
+            return original(lane, own)
+
+        monkeypatch.setattr(lanes.Lane, "checked", checked)
+
+    return spoil
+
+
+def test_what_is_wrong_before_is_not_timed_on_any_rank(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled_output("two_shot", 1, 1)(monkeypatch)
+    bench = Bench(both, 2)
+    ranks = bench.run()
+    assert [found.entrants[1].samples_us for found in ranks] == [(), ()]
+    assert "rank 1" in ranks[0].entrants[1].problem
+    timed, _ = combine(both, ranks, None)
+    assert timed[0].timing is not None
+    assert timed[1].timing is None
+    assert timed[1].wrong is not None
+    assert timed[1].wrong.first_mismatch is not None
+    assert (timed[1].wrong.first_mismatch.rank, timed[1].wrong.first_mismatch.index) == (1, 3)
+
+
+@pytest.mark.parametrize("check", [2, 3])
+def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch, check: int) -> None:
+    spoiled_output("one_shot", 0, check)(monkeypatch)
+    ranks = Bench(both, 2).run()
+    assert all(len(found.entrants[0].samples_us) == 3 for found in ranks)
+    timed, _ = combine(both, ranks, None)
+    assert timed[0].timing is None
+    assert timed[0].wrong is not None
+    assert timed[0].wrong.wrong == 1
+    assert timed[1].timing is not None
+
+
+def test_graphs_that_do_nothing_are_found_out(cache: Path) -> None:
+    """Outputs are poisoned after the first check, and in place the input would still be there."""
+    plan = MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot", placement="in_place")), TIMING)
+
+    def empty(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.empty_graphs = True
+
+    timed, _ = combine(plan, Bench(plan, 2, spoil=empty).run(), None)
+    assert [one.timing for one in timed] == [None, None]
+    assert timed[0].wrong is not None
+    assert timed[1].problem.endswith("the timed calls changed nothing")
+
+
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_graphs_that_only_work_while_warming_up_are_found_out(cache: Path, warmup: int) -> None:
+    """What the warm-up wrote would be right: it is gone when the timed calls begin."""
+    timing_of = dataclasses.replace(TIMING, warmup=warmup)
+    plan = MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot", placement="in_place")), timing_of)
+
+    def tire(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.tired_graphs = warmup + 1
+
+    timed, _ = combine(plan, Bench(plan, 2, spoil=tire).run(), None)
+    assert [one.timing for one in timed] == [None, None]
+    assert timed[0].wrong is not None
+    assert timed[1].problem.endswith("the timed calls changed nothing")
+
+
+def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
+    """Launched one by one they are right; the graph has every call twice, which adds up to something else."""
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+
+    def double(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.doubled_graphs = True
+
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=double).run(), None)
+    assert timed.timing is None
+    assert timed.wrong is not None
+    assert timed.wrong.wrong > 2048
+
+
+def test_a_slot_that_the_timed_calls_left_out_is_found_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    original = measure_module._Measuring._round
+
+    def without_the_last(self: Any, keep: bool = False) -> None:
+        original(self, keep)
+        for lane in self._lanes:
+            lane.contender.write(3, lane.data)
+
+    monkeypatch.setattr(measure_module._Measuring, "_round", without_the_last)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.problem.endswith("the timed calls changed nothing")
+
+
+def test_what_can_not_be_captured_is_left_out_on_all_ranks(both: MeasurePlan) -> None:
+    def break_one(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        original = stopwatch.capture
+
+        def capture(queue: Any) -> Any:
+            stopwatch.broken_capture = fabric.rank == 1 and "capture" not in stopwatch.log
+            return original(queue)
+
+        stopwatch.capture = capture  # type: ignore[method-assign]
+
+    ranks = Bench(both, 2, spoil=break_one).run()
+    timed, _ = combine(both, ranks, None)
+    assert "could not be captured in a graph: RuntimeError: operation not permitted" in timed[0].problem
+    assert timed[0].timing is None
+    assert timed[1].timing is not None
+
+
+def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def trouble(self: Any) -> str:
+        calls.append(0)
+        return "rank 0, block 3: waited" if len(calls) > 20 else ""
+
+    monkeypatch.setattr("runner.case.slots.KernelSlots.trouble", trouble)
+    with pytest.raises(WorldFailure, match="all_reduce/.*: rank 0, block 3: waited") as caught:
+        Bench(both, 2).run()
+    assert caught.value.status == "DEADLOCK"
+
+
+def test_in_place_is_written_again_and_checked(cache: Path) -> None:
+    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    ranks = Bench(plan, 2).run()
+    (timed,), _ = combine(plan, ranks, None)
+    assert timed.timing is not None
+    assert timed.timing.slot_bytes == 4096
+    assert (timed.timing.checked_before, timed.timing.checked_after) == (2 * 4 * 2048, 2 * 4 * 2048)
+
+
+def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:
+    plan = dataclasses.replace(both, link=True)
+    bench = Bench(plan, 2)
+    timed, limit = combine(plan, bench.run(), None)
+    found = timed[0].timing
+    assert found is not None
+    assert (found.mode, found.window, found.l2, found.slots, found.slot_bytes) == ("graph", "kernel", "rotate", 4, 8192)
+    assert (found.warmup_calls, found.calls_per_sample, found.bus_factor) == (8, 4, 1.0)
+    assert (found.l2_bytes, found.fits_l2) == (1 << 14, False)
+    assert found.interleaved_with == ("two_shot",)
+    assert [len(row) for row in found.samples_us] == [3, 3]
+    assert [set(row) for row in found.devices] == [{"before", "after"}] * 2
+    assert limit is not None
+    assert found.limit == limit
+    assert limit.size_bytes == (1 << 23) // 4
+    assert bench.logs[0].count(f"copy {limit.size_bytes}") == 12
+    again, kept = combine(both, Bench(both, 2).run(), limit)
+    assert kept == limit
+    assert again[1].timing is not None
+    assert again[1].timing.limit == limit
+
+
+def test_the_links_limit_is_the_slowest_ranks_in_the_best_try() -> None:
+    size = 256 << 20
+    ranks = [LinkTimes(size, (800.0, 700.0), (900.0, 1000.0)), LinkTimes(size, (900.0, 1000.0), (700.0, 800.0))]
+    limit = link_limit(ranks)
+    assert limit is not None
+    assert limit.push_gbps == pytest.approx(size / 900e-6 / 1e9)
+    assert limit.pull_gbps == pytest.approx(size / 900e-6 / 1e9)
+    assert link_limit([ranks[0], None]) is None
+    assert link_limit([]) is None
+
+
+def test_one_rank_has_no_link(cache: Path) -> None:
+    plan = MeasurePlan((entrant(cache, "one_shot", world_size=1),), TIMING, link=True)
+    (found,) = Bench(plan, 1).run()
+    assert found.link is None
+    assert isinstance(found, RankMeasurement)
+    assert torch.isfinite(torch.tensor(found.entrants[0].samples_us)).all()
+
+
+@pytest.mark.parametrize(("heap_bytes", "size_bytes"), [(12 << 10, None), (16 << 10, 4096)])
+def test_a_heap_without_room_for_copies_has_no_link(heap_bytes: int, size_bytes: int | None) -> None:
+    def program(fabric: Any, _: None) -> LinkTimes | None:
+        log: list[str] = []
+        with SymmetricPool(fabric) as pool:
+            return measure_link(cast(Any, RecordingFabric(fabric, log, 0)), pool, RecordingStopwatch(log))
+
+    for found in ThreadWorld(2, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 30.0):
+        assert (found.size_bytes if found else None) == size_bytes
+
+
+def test_timing_requests_can_be_sent_to_other_processes(both: MeasurePlan) -> None:
+    import pickle
+
+    again = pickle.loads(pickle.dumps(both))
+    assert again == both
+    assert isinstance(again.timing, TimingRequest)

@@ -1,0 +1,110 @@
+"""Measuring with other ops than all_reduce: what calls in place leave, ranks without output, empty messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from runner.timing import measure as measure_module
+from runner.timing.combine import combine
+from runner.timing.measure import MeasurePlan
+from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, entrant
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:
+    if op in ("all_gather", "broadcast", "all_to_all", "send_recv", "barrier"):
+        changes = {"accumulator": "none", "reduction": "none"} | changes
+    return MeasurePlan((entrant(cache, algorithm, op=op, **changes),), TIMING)
+
+
+@pytest.mark.parametrize(
+    ("op", "algorithm", "changes", "factor"),
+    [
+        ("reduce_scatter", "pull", {"offset": 3}, 0.5),
+        ("reduce_scatter", "push", {"placement": "in_place"}, 0.5),
+        ("all_gather", "push", {"placement": "in_place"}, 0.5),
+        ("broadcast", "pull", {"root": 1, "placement": "in_place"}, 1.0),
+        ("reduce", "pull", {"root": 1}, 1.0),
+        ("reduce", "pull", {"root": 1, "placement": "in_place"}, 1.0),
+        ("reduce", "pull", {"root": 1, "placement": "in_place", "reduction": "max", "accumulator": "native"}, 1.0),
+        ("all_to_all", "push", {}, 0.5),
+        ("send_recv", "pull", {}, 1.0),
+    ],
+)
+def test_every_op_has_a_time_and_its_own_bus_factor(
+    cache: Path, op: str, algorithm: str, changes: dict[str, Any], factor: float
+) -> None:
+    plan = plan_of(cache, algorithm, op, **changes)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.timing is not None, timed
+    assert timed.timing.bus_factor == factor
+    assert timed.timing.checked_before > 0
+    accumulates = plan.entrants[0].case.placement == "in_place" and changes.get("reduction") is None and "reduce" in op
+    assert timed.timing.checked_after == timed.timing.checked_before * (1 if accumulates else 2)
+
+
+def test_a_barrier_has_a_time_and_no_bandwidth(cache: Path) -> None:
+    plan = plan_of(cache, "peers", "barrier", dtype="uint32", size_bytes=4)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.timing is not None
+    assert timed.timing.busbw_gbps(4) == 0
+    assert timed.timing.slot_bytes == 4 + 8
+
+
+def test_an_empty_message_has_a_time(cache: Path) -> None:
+    plan = plan_of(cache, "pull", "all_gather", size_bytes=0)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.timing is not None
+    assert (timed.timing.slot_bytes, timed.timing.checked_before, timed.timing.checked_after) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("tired", [0, 3])
+def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(cache: Path, tired: int) -> None:
+    plan = plan_of(cache, "push", "all_gather", placement="in_place")
+
+    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.tired_graphs = tired
+
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=spoil).run(), None)
+    assert timed.timing is None
+    assert timed.wrong is not None
+    assert timed.wrong.wrong > 0
+
+
+def test_graphs_that_do_nothing_are_found_out_where_only_the_root_can_tell(cache: Path) -> None:
+    plan = plan_of(cache, "pull", "reduce", root=1, placement="in_place")
+
+    def empty(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.empty_graphs = True
+
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=empty).run(), None)
+    assert timed.problem == "rank 1: the timed calls changed nothing"
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, placement: str
+) -> None:
+    plan = plan_of(cache, "pull", "reduce", root=1, placement=placement)
+    original = measure_module.Lane.outputs
+
+    def outputs(lane: Any) -> list[torch.Tensor]:
+        found = original(lane)
+        if not lane.has_output and lane.samples_us:
+            found = [one.clone() for one in found]
+            found[2].view(torch.uint8)[7] ^= 1
+        return found
+
+    monkeypatch.setattr(measure_module.Lane, "outputs", outputs)
+    (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
+    assert timed.timing is None
+    assert timed.wrong is not None
+    assert "the output of a rank that is given none changed in slot 2" in timed.wrong.faults[0]

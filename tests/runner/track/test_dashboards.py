@@ -1,0 +1,145 @@
+"""What we send, as people see it in MLflow's own pages: a real server, a real browser, records of real GPUs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record import bundle
+from reports.tracked import SERIES_TAG, fetch
+from runner.track.send import main as send
+from runner.track.views import VIEWS
+from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
+from tests.reports.synthetic import record
+
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A running server and what is in it: the run of the command whose records are those of real GPUs."""
+
+    address: str
+    experiment: str
+    run: str
+
+
+@pytest.fixture(scope="module")
+def dashboard(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    """Series in bfloat16 that were measured on 4 GPUs, and an invented study; the browser first: without, all is
+    skipped."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    measured = [one for one in bundle.unpacked(PUBLISHED) if one.case["dtype"] == "bfloat16"]
+    bundle.write(measured, folder / "measured.jsonl.xz", is_quick=True)
+    invented = [
+        record(world_size=size, accumulator=accumulator, is_timed=False, request={"command": "study", "job": job})
+        for job, (size, accumulator) in enumerate((size, name) for size in (2, 4, 8) for name in ("native", "float32"))
+    ]
+    bundle.write(invented, folder / "study.jsonl.xz", is_quick=True)
+    database = folder / "mlflow.db"
+    assert send([*map(str, folder.glob("*.xz")), "--uri", f"sqlite:///{database}", "--experiment", "seen"]) == 0
+    with sqlite3.connect(database) as connection:
+        (experiment,) = connection.execute("select experiment_id from experiments where name = 'seen'").fetchone()
+        (run,) = connection.execute(
+            "select a.run_uuid from tags a join tags b on a.run_uuid = b.run_uuid "
+            "where a.key = ? and a.value = '' and b.key = 'simulated' and b.value = 'false' "
+            "and a.run_uuid in (select run_uuid from params where key = 'experiment' and value = 'allreduce_gpus')",
+            (SERIES_TAG,),
+        ).fetchone()
+    with serving(database) as address:
+        yield Dashboard(address, str(experiment), str(run))
+
+
+def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser: Any, dashboard: Dashboard) -> None:
+    with page_of(browser, dashboard.address) as page:
+        open_view(page, dashboard.address, dashboard.experiment, "Latency and bus bandwidth over bytes")
+        time_us = chart(page, "latency/time_us")
+        found = colours(time_us)
+        assert len(found) == 9  # ten series, one of which was refused
+        assert {"rgb(0, 114, 178)", "rgb(127, 127, 127)"} <= found  # one_shot as in every picture; nccl, paler
+        assert "1M" in time_us.locator(".xtick text").all_text_contents()  # 1 KiB to 256 MiB on a logarithmic axis
+        assert colours(chart(page, "bandwidth/busbw_gbps")) == found
+
+
+def test_errors_over_ranks_are_coloured_by_accumulator(browser: Any, dashboard: Dashboard) -> None:
+    with page_of(browser, dashboard.address) as page:
+        open_view(page, dashboard.address, dashboard.experiment, "Errors over ranks, by accumulator")
+        found = colours(chart(page, "study/rms_ulp_error"))
+        assert found == {"rgb(213, 94, 0)", "rgb(0, 114, 178)"}  # native, float32
+
+
+@pytest.mark.parametrize("view", [view.name for view in VIEWS])
+def test_every_view_is_listed_and_opens(browser: Any, dashboard: Dashboard, view: str) -> None:
+    with page_of(browser, dashboard.address) as page:
+        open_view(page, dashboard.address, dashboard.experiment, view)
+        page.locator("[data-testid='experiment-view-compare-runs-card']").first.wait_for()
+        assert page.get_by_text("Error loading shared view").count() == 0
+
+
+def test_the_report_is_seen_where_artifacts_are(browser: Any, dashboard: Dashboard) -> None:
+    with page_of(browser, dashboard.address) as page:
+        report = open_report(page, dashboard.address, dashboard.experiment, dashboard.run)
+        headline = report.locator("h1").first
+        headline.wait_for()
+        assert "all_reduce" in headline.inner_text()
+        picture = report.locator("figure svg, svg[role=img]").first
+        picture.scroll_into_view_if_needed()
+        box = picture.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) > 100
+
+
+def test_the_description_leads_to_the_report_and_to_the_charts(browser: Any, dashboard: Dashboard) -> None:
+    with page_of(browser, dashboard.address) as page:
+        page.goto(f"{dashboard.address}/#/experiments/{dashboard.experiment}/runs/{dashboard.run}")
+        link = page.get_by_role("link", name="report.html").first
+        assert link.get_attribute("href").endswith(f"/runs/{dashboard.run}/artifacts/report.html")
+        address = page.get_by_role("link", name="charts of its series").first.get_attribute("href")
+        page.goto(f"{dashboard.address}/{address}")
+        assert len(colours(chart(page, "busbw_gbps"))) == 9
+
+
+def test_records_come_back_from_a_server(dashboard: Dashboard) -> None:
+    found = fetch(dashboard.address, [dashboard.run])
+    assert len(found) == 100
+    assert {one.case["dtype"] for one in found} == {"bfloat16"}
+    with pytest.raises(ValueError, match=f"^{dashboard.address}: gone: there is no such run"):
+        fetch(dashboard.address, ["gone"])
+
+
+def test_nothing_of_a_server_is_left(tmp_path: Path) -> None:
+    bundle.write([record()], tmp_path / "one.jsonl.xz")
+    database = tmp_path / "mlflow.db"
+    assert send([str(tmp_path), "--uri", f"sqlite:///{database}"]) == 0
+    with serving(database):
+        (group,) = {os.getpgid(int(path.name)) for path in Path("/proc").glob("[0-9]*") if _has(path, database)}
+        assert _alive(group)
+    assert _alive(group) == []
+
+
+def _has(process: Path, database: Path) -> bool:
+    """Whether a process has the database on its command line."""
+    try:
+        return os.fsencode(database) in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _alive(group: int) -> list[str]:
+    """What runs in a group of processes; not what only waits to be taken note of."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, own = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        found += [process.name] if int(own) == group and state != "Z" else []
+    return found

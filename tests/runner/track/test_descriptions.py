@@ -1,0 +1,69 @@
+"""What descriptions say of runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.numerics.study import Point, Series
+from runner.track.descriptions import charts_link, command_note, curve_note, outcome, report_link, series_note
+from tests.reports.synthetic import KIB, MIB, REFUSAL, record, refused
+
+
+@pytest.mark.parametrize(
+    ("records", "missing", "text"),
+    [
+        ([record()], 0, "1 case: 1 passed"),
+        ([record(), refused()], 0, "2 cases: 1 passed, 1 refused"),
+        ([record()], 2, "3 cases: 1 passed, 2 did not run"),
+        ([], 0, "0 cases: nothing ran"),
+    ],
+)
+def test_an_outcome_counts(records: list[object], missing: int, text: str) -> None:
+    assert outcome(records, missing) == text  # type: ignore[arg-type]
+
+
+def test_a_series_says_what_ran_where_and_why_not() -> None:
+    note = series_note([record(), refused("one_shot", MIB)], 0, "[report.html](#/x)")
+    assert note.startswith(
+        "all_reduce/one_shot bfloat16, sum with accumulator float32, 4 ranks, 1 KiB to 1 MiB, on Invented GPU "
+        "(nvshmem): 2 cases: 1 passed, 1 refused."
+    )
+    assert f"- {REFUSAL}" in note
+    assert note.endswith("whose report is [report.html](#/x).")
+
+
+def test_many_reasons_are_cut() -> None:
+    records = [refused(size_bytes=size, reason=f"too large: {size}") for size in range(1, 7)]
+    note = series_note(records, 0, "")
+    assert "- too large: 3" in note
+    assert "too large: 4" not in note
+    assert "- and 3 more" in note
+
+
+def test_a_command_has_its_table_if_that_is_short_enough() -> None:
+    short = command_note([record()], 0, "python -m runner", "LINKS", ["figures: no room"])
+    assert short.startswith("**1 case: 1 passed**\n\n`python -m runner`\n\nLINKS\n- not there: figures: no room\n\n")
+    assert "| size |" in short
+    many = [record(size_bytes=KIB + 4 * number) for number in range(300)]
+    long = command_note(many, 0, "", "LINKS", [])
+    assert "table.md" in long
+    assert len(long) < 1000
+
+
+def test_a_description_is_never_longer_than_a_tag() -> None:
+    assert len(command_note([record()], 0, "x" * 9000, "LINKS", [])) <= 5000
+    assert len(series_note([refused(reason="y" * 9000)], 0, "")) <= 5000
+
+
+def test_a_curve_says_what_its_steps_are() -> None:
+    points = tuple(Point(size, 1.0, 0.5, None, None, True, None) for size in (2, 4, 72))
+    curve = Series("all_reduce", "one_shot", "bfloat16", "native", "sum", "normal", points)
+    assert "(2, 4, 72)" in curve_note(curve, "REPORT")
+    assert "step = ranks" in curve_note(curve, "REPORT")
+
+
+def test_links_lead_to_the_pages_own_server() -> None:
+    assert report_link("3", "abc") == "[report.html](#/experiments/3/runs/abc/artifacts/report.html)"
+    link = charts_link("3", "20260101T000000Z-x-1")
+    assert "(#/experiments/3/runs?searchFilter=tags.%60symlab.command%60" in link
+    assert " " not in link.partition("(")[2]

@@ -1,0 +1,116 @@
+"""What of a timed record goes to MLflow; what of others does is tested with MLflow itself, in test_track."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.track.names import Kept, command_metrics, metrics_of, parameters_of, series_name, series_of, series_tags
+from tests.reports.synthetic import KIB, record, refused
+
+SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
+
+
+def test_metrics_of_a_timing() -> None:
+    metrics = metrics_of(record(size_bytes=1_000_000, samples_us=SAMPLES))
+    times = {name.removeprefix("latency/"): metrics[name] for name in metrics if name.startswith("latency/")}
+    assert times == {"time_us": 20, "time_us_min": 15, "time_us_p95": 50, "time_us_p99": 50, "time_us_max": 50}
+    assert metrics["bandwidth/algbw_gbps"] == pytest.approx(50)
+    assert metrics["bandwidth/busbw_gbps"] == pytest.approx(75)  # times 2(4-1)/4
+    assert metrics["bandwidth/of_limit"] == pytest.approx(75 / 400)
+    assert metrics["errors/wrong"] == 0
+
+
+def test_without_a_limit_there_is_no_share_and_without_a_timing_no_time() -> None:
+    assert "bandwidth/of_limit" not in metrics_of(record(timing={"limit": None}))
+    assert not any("latency" in name or "bandwidth" in name for name in metrics_of(refused()))
+
+
+def test_relative_errors_are_in_units_of_the_types_roundoff() -> None:
+    check = replace(record().check, max_relative_error=2.0**-7, rms_relative_error=2.0**-9)  # type: ignore[type-var]
+    metrics = metrics_of(record(check=check))
+    assert (metrics["errors/max_relative_error"], metrics["errors/rms_relative_error"]) == (2, 0.5)  # u = 2**-8
+    assert "errors/max_relative_error" not in metrics_of(record())
+
+
+def test_every_metric_is_in_a_section_and_counters_are_in_one() -> None:
+    counters = {"instructions": 3, "accesses": {"own_read": {"bytes": 64}}, "read [own]": 5, "links": {"0->1": 7}}
+    metrics = metrics_of(record(counters=counters))
+    assert {name.partition("/")[0] for name in metrics} == {"bandwidth", "errors", "latency", "simulator"}
+    assert {name: value for name, value in metrics.items() if name.startswith("simulator/")} == {
+        "simulator/instructions": 3,
+        "simulator/accesses_own_read_bytes": 64,
+        "simulator/read_own": 5,
+        "simulator/link_bytes_busiest": 7,
+    }
+    assert all(name.count("/") == 1 for name in metrics)
+    assert all(name.startswith("cases/") for name in command_metrics([record()], 0))
+
+
+def test_a_command_counts_its_cases() -> None:
+    metrics = command_metrics([record(), refused()], 3)
+    assert {
+        name: metrics[f"cases/{name}"] for name in ("run", "requested", "not_run", "passed", "refused", "wrong")
+    } == {
+        "run": 2,
+        "requested": 5,
+        "not_run": 3,
+        "passed": 1,
+        "refused": 1,
+        "wrong": 0,
+    }
+
+
+def test_an_algorithm_has_the_colour_of_the_pictures() -> None:
+    from reports.figures import look
+
+    assert series_tags([record("two_shot")])["mlflow.runColor"] == look("two_shot")["color"]
+    assert (look("nccl")["color"], series_tags([record("nccl")])["mlflow.runColor"]) == ("#000000", "#7f7f7f")
+
+
+def test_tags_say_how_it_was_timed_and_by_whom() -> None:
+    tags = series_tags([record("nccl"), record("nccl", 4 * KIB)])
+    assert {name: tags[name] for name in ("mode", "window", "l2", "library", "status", "passed")} == {
+        "mode": "graph",
+        "window": "kernel",
+        "l2": "rotate",
+        "library": "NCCL 0.0.0",
+        "status": "PASSED",
+        "passed": "2/2",
+    }
+    assert "counters" not in tags
+    ours = series_tags([record(counters={"instructions": 3})])
+    assert "library" not in ours
+    assert ours["counters"].startswith("sums")
+    assert not {"mode", "window", "l2"} & set(series_tags([refused()]))
+
+
+def test_parameters_say_what_was_asked_of_the_timing() -> None:
+    assert parameters_of(record())["timing.l2"] == "rotate"
+    assert not any(name.startswith("timing.") for name in parameters_of(refused()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "all_reduce/one_shot bfloat16/float32 n4"),
+        ({"reduction": "max", "accumulator": "native"}, "all_reduce/one_shot bfloat16/native max n4"),
+        ({"op": "all_gather", "algorithm": "pull", "reduction": "none"}, "all_gather/pull bfloat16 n4"),
+    ],
+)
+def test_a_series_is_called_after_what_it_does(changes: dict[str, str], name: str) -> None:
+    made = record()
+    assert series_name(record(case=made.case | changes)) == name
+    assert series_name(record(case=made.case | changes), ["seed=1"]) == f"{name} seed=1"
+
+
+def test_root_and_offset_are_parameters() -> None:
+    parameters = parameters_of(record(case=record().case | {"root": 3, "offset": 0}))
+    assert (parameters["root"], parameters["offset"]) == (3, 0)
+
+
+def test_a_baseline_is_a_series_of_its_own(tmp_path: Path) -> None:
+    kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([record("torch/one_shot"), record()])]
+    assert list(series_of(kept)) == ["0/all_reduce/torch/one_shot", "0/all_reduce/one_shot"]

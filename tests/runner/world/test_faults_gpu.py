@@ -1,0 +1,276 @@
+"""The fault list on hardware: whatever happens to a rank on its GPU, the job ends with a report, and nothing is left.
+
+Each test begins with a healthy job in a world that is new after the test before: the next job passes. Starting a world
+takes seconds, so each fault has one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import runner
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import Case
+from runner.case import program
+from runner.case.program import Plan, run_case
+from runner.command.job import read_traits
+from runner.world.fabrics import NvshmemOpener, look
+from runner.world.processes import ProcessWorld
+from runner.world.world import WorldFailure
+from tests.runner import gpu_programs
+from tests.runner.conftest import is_running
+from tests.runner.gpu_programs import FAULTY_RANK, Damage
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(runner.__file__).parent.parent
+WORLD_SIZE = 2
+HEAP_BYTES = 4 << 30
+DEADLINE_S = 30.0
+PATIENCE_S = 2.0
+SLACK_MIB = 64
+"""What the driver itself may keep or give back between two looks at a GPU's memory."""
+
+
+def used_mib() -> list[int]:
+    """Memory in use, by GPU, as the driver has it: no context of this process."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        pytest.skip("no nvidia-smi to ask for the GPUs' memory")
+    out = subprocess.run(
+        [tool, "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True
+    ).stdout
+    return [int(line) for line in out.split()]
+
+
+def litter() -> set[str]:
+    """What NVSHMEM and torch could leave behind on the machine."""
+    found = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
+    return found | {f"/tmp/{name}" for name in os.listdir("/tmp") if re.search("nvshmem|nccl|^torch_", name)}
+
+
+class Bench:
+    """The world of these tests, kept as long as it is whole, and what the machine was like before the first."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self.cache_dir = cache_dir
+        self.used_before, self.litter_before = used_mib(), litter()
+        self.kept: ProcessWorld | None = None
+        self.arch = ""
+
+    def world(self) -> ProcessWorld:
+        if self.kept is None or not self.kept.healthy:
+            self.close()
+            self.kept = ProcessWorld(WORLD_SIZE, NvshmemOpener(HEAP_BYTES))
+            self.arch = self.kept.run(read_traits, None, DEADLINE_S)[0].arch
+        return self.kept
+
+    def close(self) -> None:
+        if self.kept is not None:
+            self.kept.close()
+            self.kept = None
+
+    def plan(self, size_bytes: int = 4096, algorithm: str = "one_shot", launches: int = 2) -> Plan:
+        self.world()
+        case = Case("all_reduce", algorithm, "float32", "float32", "sum", size_bytes, WORLD_SIZE)
+        compiled = executable(catalogue.find(case.name), case, self.arch, self.cache_dir)
+        return Plan(case, compiled, launches=launches, patience_s=PATIENCE_S)
+
+    def passes(self, plan: Plan) -> None:
+        """A job in the world that there is now, or in a new one."""
+        for outcome in self.world().run(run_case, plan, DEADLINE_S):
+            assert outcome.check is not None
+            assert outcome.check.wrong == 0
+            assert outcome.check.guard_faults == ()
+
+    def fails(self, damage: Damage, deadline_s: float = DEADLINE_S) -> WorldFailure:
+        """A job that is damaged: its failure, after which nothing of its world is left."""
+        world = self.world()
+        ranks = world.processes
+        began_s = time.monotonic()
+        with pytest.raises(WorldFailure) as caught:
+            world.run(gpu_programs.damaged, damage, deadline_s)
+        assert time.monotonic() - began_s < deadline_s + 15
+        assert not world.healthy
+        assert not any(is_running(one) for one in ranks)
+        self.check_nothing_is_left()
+        return caught.value
+
+    def check_nothing_is_left(self) -> None:
+        ends_s = time.monotonic() + 10
+        while any(now > before + SLACK_MIB for now, before in zip(used_mib(), self.used_before, strict=True)):
+            assert time.monotonic() < ends_s, f"{used_mib()} MiB are in use, {self.used_before} were"
+            time.sleep(0.2)
+        assert litter() - self.litter_before == set()
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    machine = look()
+    if machine.driver_problem or machine.gpu_count < WORLD_SIZE or not machine.gpu_extra:
+        pytest.skip(f"needs {WORLD_SIZE} GPUs and the gpu extra; found {machine}")
+    one = Bench(tmp_path_factory.mktemp("kernels"))
+    yield one
+    one.close()
+
+
+def test_200_experiments_leave_heap_and_memory_where_they_began(bench: Bench) -> None:
+    plans = [
+        bench.plan(size_bytes, algorithm)
+        for size_bytes in (4, 1 << 10, 100_000, 4 << 20, 64 << 20)
+        for algorithm in ("one_shot", "two_shot")
+    ]
+    for plan in plans:  # the heap grows once to the largest, code is loaded once
+        bench.passes(plan)
+
+    def memory() -> list[tuple[int, int, int]]:
+        bench.world().run(program.forget, None, DEADLINE_S)  # inputs and references that are kept between cases
+        return bench.world().run(gpu_programs.memory, None, DEADLINE_S)
+
+    before = memory()
+    for turn in range(200):
+        bench.passes(plans[turn * 7 % len(plans)])
+    assert memory() == before
+    assert all(held == live == 0 for held, _, live in before)
+
+
+def test_a_job_in_the_kept_world_costs_little(bench: Bench) -> None:
+    world = bench.world()
+    began_s = time.monotonic()
+    for _ in range(100):
+        world.run(gpu_programs.nothing, None, DEADLINE_S)
+    assert (time.monotonic() - began_s) / 100 < 0.02, "s a program that does nothing"
+
+
+def test_a_world_that_ends_in_good_order_leaves_nothing(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    ranks = bench.world().processes
+    began_s = time.monotonic()
+    bench.close()
+    assert time.monotonic() - began_s < 10
+    assert not any(is_running(one) for one in ranks)
+    bench.check_nothing_is_left()
+
+
+@pytest.mark.parametrize("method", ["allocate", "launch"])
+def test_an_exception_at_each_allocation_and_launch(bench: Bench, method: str) -> None:
+    plan = bench.plan()
+    calls = bench.world().run(gpu_programs.damaged, Damage(plan, "", method), DEADLINE_S)[FAULTY_RANK]
+    assert calls >= 2
+    for at_call in range(1, calls + 1):
+        bench.passes(plan)
+        failure = bench.fails(Damage(plan, "raise", method, at_call))
+        assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
+        assert failure.message.startswith(f"rank 1: KeyError: 'injected at {method} {at_call}' (tests/runner/gpu_pro")
+    bench.passes(plan)
+
+
+def test_a_rank_that_is_killed(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    failure = bench.fails(Damage(bench.plan(), "kill"))
+    assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
+    assert failure.message.startswith("rank 1: its process ended by SIGKILL")
+
+
+def test_a_rank_that_spins_in_python(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    failure = bench.fails(Damage(bench.plan(), "spin", "allocate"), deadline_s=2.0)
+    assert (failure.status, failure.rank) == ("TIMEOUT", FAULTY_RANK)
+    assert failure.message.startswith("rank 1: still running after 2.0 s, at tests/runner/gpu_programs.py:")
+    assert " in _spin" in failure.message
+
+
+def test_a_kernel_whose_peer_never_comes_says_what_it_waits_for(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    failure = bench.fails(Damage(bench.plan(), "skip"))
+    assert (failure.status, failure.rank) == ("DEADLOCK", 0)
+    report = r"rank 0, block \d+: entry barrier: waited 2\.\d s for rank 1: expected epoch \d+, saw \d+"
+    assert re.search(report, failure.message), failure.message
+
+
+def test_a_kernel_at_a_wrong_address(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    failure = bench.fails(Damage(bench.plan(), "misdirect"))
+    assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
+    assert type(failure.errors[FAULTY_RANK]).__name__ == "DeviceFault", failure.errors
+
+
+def test_no_room_for_symmetric_memory_on_one_rank(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    # Two buffers of 2 GiB less the guards: beyond what the heap has mapped by now, within what it may hold.
+    plan = bench.plan((2 << 30) - (1 << 20), launches=1)
+    failure = bench.fails(Damage(plan, "exhaust", "allocate", 2))
+    assert failure.status == "FAILED"
+    assert type(failure.errors[0]).__name__ == "HeapFull", failure.errors
+    assert "rank 1: output needs" in failure.message
+    bench.world().run(gpu_programs.big_tensor, 2 << 30, DEADLINE_S)
+
+
+def test_no_room_for_torch_on_one_rank(bench: Bench) -> None:
+    bench.passes(bench.plan())
+    failure = bench.fails(Damage(bench.plan(), "overdraw"))
+    assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
+    assert "OutOfMemoryError" in failure.message
+
+
+def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: Path) -> None:
+    bench.close()
+    bench.check_nothing_is_left()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runner", *command_line(bench), "sizes=[1K,4M,8M,16M]", "launches=1000"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    out = "".join(until(process.stdout.readline, "PASSED"))
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 143, out + rest
+    assert "interrupted" in rest
+    assert list(tmp_path.glob("records/*/*.json"))
+    bench.check_nothing_is_left()
+
+
+def test_the_same_command_inside_torchrun(bench: Bench, tmp_path: Path) -> None:
+    bench.close()
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD_SIZE}"]
+    run = subprocess.run(
+        [*launcher, "-m", "runner", *command_line(bench), "sizes=[1K,1M]"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("4 cases: 4 passed") == 1, "rank 0 alone speaks"
+    bench.check_nothing_is_left()
+
+
+def command_line(bench: Bench) -> list[str]:
+    """A command on GPUs that is checked and not timed."""
+    common = ["fabric=nvshmem", f"world_size={WORLD_SIZE}", "algorithms=[one_shot,two_shot]", "baselines=none"]
+    return [*common, "timing.mode=none", "track=none", f"cache_dir={bench.cache_dir}"]
+
+
+def until(line: Callable[[], str], text: str) -> Iterator[str]:
+    """Lines up to the one that has the text."""
+    while (read := line()) and text not in read:
+        yield read
+    assert text in read, "it never came"
+    yield read

@@ -1,0 +1,273 @@
+"""Inside torchrun or srun: who is found, and two processes that make one world, of which rank 0 alone writes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import runner
+from runner.__main__ import main
+from runner.request_error import RequestError
+from runner.world import launched
+from runner.world.launcher import Outer, find, first_node
+from tests.runner.conftest import record_files
+
+ROOT = Path(runner.__file__).parent.parent
+
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "gpu01", "MASTER_PORT": "29500"}
+SRUN = {
+    "SLURM_JOB_ID": "1000",
+    "SLURM_STEP_ID": "2",
+    "SLURM_PROCID": "5",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NUM_TASKS": "8",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "gpu[07-08]",
+    "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1",
+}
+
+
+def test_torchrun_is_found() -> None:
+    assert find(TORCHRUN) == Outer("torchrun", 5, 8, 1, "gpu01", 29500)
+    agent = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"}
+    assert find(agent) == Outer("torchrun", 5, 8, 1, "gpu01", 29500, served=True, attempt="2")
+
+
+@pytest.mark.parametrize("missing", sorted(TORCHRUN))
+def test_stray_variables_are_not_taken_for_torchrun(missing: str) -> None:
+    assert find({name: value for name, value in TORCHRUN.items() if name != missing}) is None
+    assert find({"RANK": "1", "WORLD_SIZE": "2"}) is None
+
+
+def test_srun_is_found() -> None:
+    assert find(SRUN) == Outer("srun", 5, 8, 1, "gpu07", 10000 + (31000 + 2) % 20000, attempt="2.0")
+    told = find({**SRUN, "MASTER_ADDR": "there", "MASTER_PORT": "1234"})
+    assert told == Outer("srun", 5, 8, 1, "there", 1234, attempt="2.0")
+    alone = find({**SRUN, "SLURM_STEP_NUM_NODES": "1"})
+    assert alone is not None
+    assert alone.address == "127.0.0.1"
+    without_list = find({name: value for name, value in SRUN.items() if name != "SLURM_STEP_NODELIST"})
+    assert without_list is not None
+    assert without_list.address == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"SLURM_STEP_ID": ""},
+        {"SLURM_STEP_ID": "4294967291"},  # the batch script's
+        {"SLURM_STEP_ID": "4294967290"},  # an interactive shell's
+        {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
+        {"SLURM_STEP_NUM_TASKS": ""},
+    ],
+)
+def test_an_allocation_alone_is_no_world(change: dict[str, str]) -> None:
+    assert find({**SRUN, **change}) is None
+
+
+def test_one_process_is_no_world_to_join() -> None:
+    assert find({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"RANK": "x"}, "RANK is 'x'"),
+        ({"RANK": "8"}, "rank 8 of 8"),
+        ({"MASTER_PORT": "99999"}, r"MASTER_PORT is 99999 \(MASTER_PORT\), it should be 1 to 65535"),
+        ({"MASTER_PORT": "0"}, "MASTER_PORT is 0"),
+    ],
+)
+def test_variables_that_make_no_sense(change: dict[str, str], part: str) -> None:
+    with pytest.raises(RequestError, match=part):
+        find({**TORCHRUN, **change})
+
+
+def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {**TORCHRUN, "RANK": "0", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(launched.Leader, "end", lambda self, code: said.append((code, capsys.readouterr().err)))
+    assert main(["dtype=bf16"]) == 2
+    ((code, error),) = said
+    assert code == 2
+    assert error.startswith("symlab: error: unknown dtype 'bf16' (dtype)")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("gpu01", "gpu01"), ("gpu01,gpu02", "gpu01"), ("gpu[03-05,9]-x,b", "gpu03-x"), ("a[7,9]", "a7"), ("", "")],
+)
+def test_the_first_node_of_a_list(nodes: str, first: str) -> None:
+    assert first_node(nodes) == first
+
+
+SCRIPT = """
+    import functools, hashlib, os, sys
+    from pathlib import Path
+
+    import runner.command.plan, runner.world.fabrics
+    from memory.fabric import Executable
+    from runner.__main__ import main
+    from runner.command.job import Means
+    from runner.command.session import Tools
+    from tests.runner import rank_programs
+    from tests.runner.conftest import GOOD, PTX
+
+    folder, fault, *arguments = sys.argv[1:]
+    machine = runner.world.fabrics.Machine(2, "", True)
+    runner.command.plan.look = lambda: machine
+    runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
+
+    def ran(world, case, executable, request):
+        if request.fabric.name == "simulator":
+            world.run(rank_programs.nothing, None, 10.0)
+            return GOOD
+        bad = fault and case.size_bytes == 16
+        if fault == "wait":
+            world.run(rank_programs.wait_in_a_barrier, folder, None)
+        world.run(rank_programs.ring, rank_programs.Fault(fault) if bad else None, request.deadline_s)
+        return GOOD
+
+    def compiled(spec, case, arch, cache_dir):
+        return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")
+
+    means = Means(lambda spec, collective, case, traits: None, compiled, ran)
+    code = main([*arguments, "algorithms=[one_shot]", "track=none"], Tools(means=means))
+    sys.stdout.flush()
+    os._exit(code)  # as runner.__main__.command() does: a rank's thread may be in the middle of something
+"""
+
+
+class Launched:
+    """The same command line as two ranks, as torchrun starts them; rank 0 serves the store."""
+
+    def __init__(self, folder: Path, fault: str, *arguments: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        code = textwrap.dedent(SCRIPT)
+        self.folder = folder
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, str(folder), fault, *arguments],
+                cwd=folder,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "RANK": str(rank),
+                    "WORLD_SIZE": "2",
+                    "LOCAL_RANK": str(rank),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": port,
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+
+    def end(self) -> tuple[list[int], list[str], list[str]]:
+        """Exit codes, outputs and errors, by rank."""
+        try:
+            ended = [rank.communicate(timeout=90) for rank in self.ranks]
+        finally:
+            for rank in self.ranks:
+                rank.kill()
+        return [rank.returncode for rank in self.ranks], [out for out, _ in ended], [err for _, err in ended]
+
+
+def records(folder: Path) -> list[tuple[str, str]]:
+    """Status and reason of all records, in their order."""
+    found = [json.loads(path.read_text()) for path in record_files(folder)]
+    return [(one["status"], one["reason"]) for one in sorted(found, key=lambda one: str(one["started"]))]
+
+
+def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, "spin", "fabric=nvshmem", "baselines=none", "sizes=[8,16,32,64]", "deadline_s=2")
+    codes, outs, errors = launched.end()
+    assert codes == [1, 1], outs[0] + errors[0] + errors[1]
+    assert outs[1] == ""
+    found = records(tmp_path)
+    assert [status for status, _ in found] == ["PASSED", "TIMEOUT", "FAILED", "FAILED"]
+    assert found[1][1].startswith("rank 1: still running after 2.0 s, at tests/runner/rank_programs.py:")
+    assert found[2][1] == found[3][1]
+    assert found[2][1].startswith("not run: the world that torchrun started was hurt before (rank 1: still running")
+    assert "4 cases: 1 passed, 1 timeout, 2 failed" in outs[0]
+
+
+def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path: Path) -> None:
+    codes, outs, errors = Launched(tmp_path, "", "fabric=nvshmem", "baselines=none", "world_size=4").end()
+    assert codes == [2, 2]
+    assert outs == ["", ""]
+    assert errors[0] == "symlab: error: world_size is 4, but torchrun started 2 ranks (world_size), give 2\n"
+    assert errors[1] == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
+    codes, outs, _ = Launched(tmp_path, "", "fabric=simulator", "world_size=3", "sizes=[8]").end()
+    assert codes == [0, 0]
+    assert outs[1] == ""
+    assert "1 case: 1 passed" in outs[0]
+
+
+def test_sigterm_to_rank_0_ends_both(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
+    until(lambda: (tmp_path / "sleeping-1").exists())
+    launched.ranks[0].send_signal(signal.SIGTERM)
+    codes, outs, _ = launched.end()
+    assert codes == [143, 143]
+    assert "1 case: 1 not run" in outs[0]
+    assert outs[1] == ""
+
+
+def test_rank_0_is_killed_and_the_other_ends(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
+    until(lambda: (tmp_path / "sleeping-1").exists())
+    launched.ranks[0].kill()
+    codes, outs, _ = launched.end()
+    assert codes == [-9, 1]
+    assert outs[1] == ""
+
+
+def test_under_torchrun_itself(tmp_path: Path) -> None:
+    script = tmp_path / "ranks.py"
+    script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    run = subprocess.run(
+        [*launcher, str(script), str(tmp_path), "", "fabric=auto", "baselines=none", "sizes=[8,16]"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.splitlines().count("2 cases: 2 passed") == 1
+    assert "fabric: nvshmem (2 GPUs and the gpu extra found; torchrun started 2 ranks)" in run.stdout
+    assert records(tmp_path) == [("PASSED", "")] * 2
+
+
+def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    ends_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < ends_s, "a test waited too long"
+        with contextlib.suppress(InterruptedError):
+            time.sleep(0.02)

@@ -1,0 +1,261 @@
+"""ProcessWorld on a fabric of files: whatever happens to a rank, run() ends, says who it was, and leaves nothing.
+
+Starting a world takes seconds, for each rank imports torch: worlds are few here, and each is used for all it can do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from torch.distributed import TCPStore
+
+from memory.fabric import FabricError
+from runner.world import processes
+from runner.world.processes import ProcessWorld
+from runner.world.world import WorldFailure
+from tests.runner import rank_programs
+from tests.runner.conftest import is_running
+from tests.runner.rank_programs import Fault, FileOpener
+
+ROOT = Path(processes.__file__).parent.parent
+RING = [[11] * 4, [10] * 4]
+
+
+def children() -> set[int]:
+    """All processes that this one has started and not reaped."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            found.add(int(path.parent.name))
+    return found
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def litter(processes: tuple[int, ...] = ()) -> list[str]:
+    """What processes could leave behind outside of themselves: temporary files, shared memory named after them."""
+    shared = [path.name for path in Path("/dev/shm").glob("*")]
+    return [
+        *os.listdir(tempfile.gettempdir()),
+        *(name for name in shared if any(str(one) in name for one in processes)),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_store_before() -> None:
+    """The first server in a process opens a pipe that stays: libuv's own."""
+    TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+class Started:
+    """A world, and what was there before it."""
+
+    def __init__(self, folder: Path, world_size: int = 2) -> None:
+        self.before = children(), len(os.listdir("/proc/self/fd"))
+        self.world = ProcessWorld(world_size, FileOpener(str(folder)))
+        self.processes = self.world.processes
+        assert self.world._store is not None
+        self.port = self.world._store.port
+
+    def fail(self, fault: Fault, deadline_s: float = 20.0) -> WorldFailure:
+        with pytest.raises(WorldFailure) as caught:
+            self.world.run(rank_programs.ring, fault, deadline_s)
+        self.check_nothing_is_left()
+        with pytest.raises(FabricError, match="make a new one"):
+            self.world.run(rank_programs.nothing, None, None)
+        return caught.value
+
+    def check_nothing_is_left(self) -> None:
+        assert not self.world.healthy
+        assert self.world.processes == ()
+        assert not any(is_running(one) for one in self.processes)
+        assert not listens(self.port)
+        assert (children(), len(os.listdir("/proc/self/fd"))) == self.before
+        assert litter(self.processes) == []
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    one = Started(tmp_path)
+    assert all(is_running(process) for process in one.processes)
+    assert listens(one.port)
+    yield one
+    one.world.close()
+
+
+def test_a_world_is_kept_and_ends_in_good_order(started: Started, tmp_path: Path) -> None:
+    world = started.world
+    assert world.run(rank_programs.ring, None, 20.0) == RING
+    assert world.run(rank_programs.group_sum, None, 20.0) == [3.0, 3.0]
+    assert world.run(rank_programs.pid, None, None) == list(started.processes)
+    assert world.counters() == {}
+    began_s = time.monotonic()
+    for index in range(100):
+        assert world.run(rank_programs.nothing, index, 20.0) == [index, index]
+    assert (time.monotonic() - began_s) / 100 < 0.1, "s a program: what a job may cost in a kept world"
+    big = bytes(3 << 20)
+    assert world.run(rank_programs.nothing, big, 20.0) == [big, big], "more than a pipe holds"
+    with pytest.raises(ValueError, match="a function of a module"):
+        world.run(lambda fabric, argument: None, None, 20.0)
+    assert world.run(rank_programs.ring, None, 20.0) == RING
+    assert world.healthy
+    world.close()
+    started.check_nothing_is_left()
+    world.close()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("method", "at_call"), [("allocate", 1), ("allocate", 2), ("launch", 2)])
+def test_an_exception_anywhere_in_a_real_program(started: Started, method: str, at_call: int) -> None:
+    assert started.world.run(rank_programs.ring, None, 20.0) == RING
+    began_s = time.monotonic()
+    failure = started.fail(Fault(method, 1, at_call))
+    assert time.monotonic() - began_s < 5
+    assert (failure.status, failure.rank) == ("FAILED", 1)
+    assert failure.message.startswith(f"rank 1: KeyError: 'injected at {method}' (tests/runner/rank_programs.py:")
+    assert "rank 1 failed: KeyError" in str(failure.errors[0]), "rank 0 was told, and is an echo"
+    assert any("in __getattr__" in note for note in failure.errors[1].__notes__), "with the rank's own traceback"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("kill", "rank 1: its process ended by SIGKILL"),
+        ("abort", "rank 1: its process ended by SIGABRT; its last words: the library gave up | it was at tests/runner"),
+    ],
+)
+def test_a_rank_that_dies(started: Started, fault: str, message: str) -> None:
+    began_s = time.monotonic()
+    failure = started.fail(Fault(fault))
+    assert time.monotonic() - began_s < 5
+    assert (failure.status, failure.rank) == ("FAILED", 1)
+    assert failure.message.startswith(message)
+    assert "rank 1 failed: its process ended by" in str(failure.errors[0]), "the parent told rank 0"
+
+
+@pytest.mark.parametrize(("fault", "line"), [("spin", "while fault.kind"), ("native", "sleep(60)")])
+def test_a_rank_that_never_ends(started: Started, fault: str, line: str) -> None:
+    began_s = time.monotonic()
+    failure = started.fail(Fault(fault), deadline_s=1.0)
+    assert time.monotonic() - began_s < 8
+    assert (failure.status, failure.rank) == ("TIMEOUT", 1), "and not rank 0, which waited for it"
+    assert failure.message.startswith("rank 1: still running after 1.0 s, at tests/runner/rank_programs.py:")
+    assert "in commit" in failure.message
+    assert line in failure.message
+
+
+def test_what_ranks_leave_behind_is_a_failure(started: Started) -> None:
+    with pytest.raises(WorldFailure) as caught:
+        started.world.run(rank_programs.leave_behind, None, 20.0)
+    assert (caught.value.status, caught.value.rank) == ("FAILED", 0)
+    assert caught.value.message == 'rank 0: leak: symmetric tensor "data" was never released'
+    assert str(caught.value.errors[1]) == 'leak: symmetric tensor "flags" was never released'
+    started.check_nothing_is_left()
+
+
+@pytest.mark.usefixtures("ctrl_c_raises")
+def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        until(lambda: (tmp_path / "sleeping-1").exists())
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    began_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        started.world.run(rank_programs.wait_in_a_barrier, str(tmp_path), None)
+    assert time.monotonic() - began_s < 15
+    started.check_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "parts"),
+    [
+        (
+            "raise",
+            "FAILED",
+            ["rank 1: OSError: no device for this rank (tests/", "last words: the driver said no (while starting)"],
+        ),
+        ("sleep", "TIMEOUT", ["rank 1: not ready 20 s after its start, at tests/", "time.sleep(60)  # never ready"]),
+    ],
+)
+def test_a_rank_that_cannot_start(tmp_path: Path, fault: str, status: str, parts: list[str]) -> None:
+    before = children()
+    said: list[str] = []
+    with pytest.raises(WorldFailure) as caught:
+        ProcessWorld(2, FileOpener(str(tmp_path), fault), start_deadline_s=20.0, say=said.append)
+    assert (caught.value.status, caught.value.rank) == (status, 1)
+    assert [part for part in parts if part not in caught.value.message] == [], caught.value.message
+    assert "\n" not in caught.value.message
+    assert said == ["starting 2 rank processes ..."][: len(said)]
+    assert said or fault == "raise", "20 s without a word"
+    assert (children(), litter()) == (before, [])
+
+
+PARENT = """
+    import os, sys
+    from runner.interrupt import interruptible
+    from runner.world.processes import ProcessWorld
+    from tests.runner import rank_programs
+
+    with interruptible():
+        world = ProcessWorld(2, rank_programs.FileOpener(sys.argv[1]))
+        print(world._store.port, *world.processes, flush=True)
+        try:
+            world.run(rank_programs.wait_in_a_barrier, sys.argv[1], None)
+        except KeyboardInterrupt as interrupt:
+            print(type(interrupt).__name__, world.processes, flush=True)
+            sys.exit(interrupt.exit_code)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_parent_that_is_ended_leaves_no_rank(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PARENT), str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    port, *ranks = map(int, parent.stdout.readline().split())
+    until(lambda: (tmp_path / "sleeping-1").exists())
+    assert all(is_running(one) for one in ranks)
+    parent.send_signal(number)
+    out, _ = parent.communicate(timeout=20)
+    assert parent.returncode == code
+    assert out == ("Interrupted ()\n" if number == signal.SIGTERM else "")
+    until(lambda: not any(is_running(one) for one in ranks))
+    assert not listens(port)
+
+
+def until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
+    ends_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < ends_s, "a test waited too long"
+        time.sleep(0.02)

@@ -1,0 +1,285 @@
+"""ThreadWorld: results by rank, the root of a failure, deadlines, interrupts, leaks. No simulator: a small machine."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, PeerLost, Region
+from runner.world import threads as threads_module
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+
+
+class Machine:
+    """Ranks that can wait for each other, and nothing else; fabric(rank) is the rank's number and the machine."""
+
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+        self.condition = threading.Condition()
+        self.arrived = 0
+        self.rounds = 0
+        self.lost: str | None = None
+        self.aborted: BaseException | None = None
+        self.deadline_s: float | None = None
+        self.regions: dict[int, tuple[Region, ...]] = {}
+        self.left: list[tuple[int, BaseException | None]] = []
+
+    def fabric(self, rank: int) -> Any:
+        assert threading.current_thread() is threading.main_thread()
+        return Rank(self, rank)
+
+    def meet(self) -> None:
+        with self.condition:
+            mine = self.rounds
+            self.arrived += 1
+            if self.arrived == self.world_size:
+                self.arrived, self.rounds = 0, self.rounds + 1
+                self.condition.notify_all()
+            while self.rounds == mine:
+                if self.aborted is not None:
+                    raise FabricError(str(self.aborted))
+                if self.lost is not None:
+                    raise PeerLost(self.lost)
+                self.condition.wait(0.02)
+
+    def spin(self) -> None:
+        """A kernel without end: the machine itself stops it at the deadline."""
+        while self.deadline_s is None or time.monotonic() < self.deadline_s:
+            time.sleep(0.01)
+        raise DeadlineExceeded("the deadline passed in a kernel")
+
+    def leave(self, rank: int, error: BaseException | None) -> None:
+        with self.condition:
+            self.left.append((rank, error))
+            if error is not None:
+                self.lost = f"rank {rank} left after {error!r}"
+            self.condition.notify_all()
+
+    def set_deadline(self, monotonic_s: float | None) -> None:
+        self.deadline_s = monotonic_s
+
+    def counters(self) -> dict[str, Any]:
+        return {"left": len(self.left)}
+
+    def live_regions(self, rank: int) -> tuple[Region, ...]:
+        return self.regions.get(rank, ())
+
+    def abort(self, error: BaseException) -> None:
+        with self.condition:
+            self.aborted = error
+            self.condition.notify_all()
+
+
+class Rank:
+    def __init__(self, machine: Machine, rank: int) -> None:
+        self.machine = machine
+        self.rank = rank
+
+    def barrier(self) -> None:
+        self.machine.meet()
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_module, "GRACE_S", 0.3)
+    monkeypatch.setattr(threads_module, "LINGER_S", 0.6)
+
+
+def make(world_size: int = 4) -> tuple[ThreadWorld, Machine]:
+    machine = Machine(world_size)
+    return ThreadWorld(world_size, machine=machine), machine
+
+
+def fail(world: ThreadWorld, program: Callable[..., Any], deadline_s: float | None = 10.0) -> WorldFailure:
+    with pytest.raises(WorldFailure) as caught:
+        world.run(program, None, deadline_s)
+    assert not world.healthy
+    return caught.value
+
+
+def test_results_come_home_by_rank_and_the_world_is_kept() -> None:
+    world, machine = make()
+
+    def program(fabric: Any, argument: int) -> int:
+        fabric.barrier()
+        return int(fabric.rank * argument)
+
+    assert world.run(program, 10, 5.0) == [0, 10, 20, 30]
+    assert world.run(program, 2, None) == [0, 2, 4, 6]
+    assert world.healthy
+    assert world.counters() == {"left": 8}
+    assert machine.deadline_s is None
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (DeviceFault("address 0x7 of nobody"), "FAILED"),
+        (Deadlock("everybody waits"), "DEADLOCK"),
+        (DeadlineExceeded("too long"), "TIMEOUT"),
+        (ValueError("a wrong size"), "FAILED"),
+    ],
+)
+def test_the_root_is_reported_and_not_its_echoes(error: Exception, status: str) -> None:
+    world, _ = make()
+
+    def program(fabric: Any, argument: None) -> None:
+        if fabric.rank == 2:
+            time.sleep(0.05)
+            raise error
+        fabric.barrier()
+
+    failure = fail(world, program)
+    assert (failure.status, failure.rank) == (status, 2)
+    assert failure.message == f"rank 2: {error}"
+    assert failure.__cause__ is error
+    assert sorted(failure.errors) == [0, 1, 2, 3]
+    assert all("rank 2" in str(failure.errors[rank]) for rank in (0, 1, 3))
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+def test_whatever_ends_a_rank_is_named_with_its_line(kind: type[BaseException]) -> None:
+    world, _ = make(2)
+
+    def program(fabric: Any, argument: None) -> None:
+        if fabric.rank == 1:
+            raise kind
+        fabric.barrier()
+
+    failure = fail(world, program)
+    assert failure.rank == 1
+    assert failure.status == "FAILED"
+    assert failure.message.startswith(f"rank 1: {kind.__name__} (")
+    assert "test_threads.py:" in failure.message
+
+
+def test_what_all_ranks_end_with_belongs_to_none_of_them() -> None:
+    world, _ = make(3)
+
+    def program(fabric: Any, argument: None) -> None:
+        fabric.barrier()
+        raise Deadlock("everybody waits")
+
+    failure = fail(world, program)
+    assert (failure.status, failure.rank, failure.message) == ("DEADLOCK", None, "everybody waits")
+
+
+def test_a_hurt_world_runs_nothing_more() -> None:
+    world, _ = make(1)
+    fail(world, lambda fabric, argument: 1 / 0)
+    with pytest.raises(FabricError, match="make a new one"):
+        world.run(lambda fabric, argument: None, None, None)
+
+
+def test_a_leak_is_a_failure_that_names_tensor_and_rank() -> None:
+    world, machine = make(2)
+    machine.regions[1] = (Region("flags", 4096, 64),)
+    failure = fail(world, lambda fabric, argument: fabric.barrier())
+    assert failure.rank == 1
+    assert '"flags"' in failure.message
+
+
+def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
+    world, _ = make()
+    release = threading.Event()
+
+    def program(fabric: Any, argument: None) -> None:
+        if fabric.rank == 3:
+            release.wait(30)  # the line in question
+        fabric.barrier()
+
+    began = time.monotonic()
+    failure = fail(world, program, deadline_s=0.3)
+    release.set()
+    assert time.monotonic() - began < 5
+    assert (failure.status, failure.rank) == ("TIMEOUT", 3)
+    assert " at tests/runner/world/test_threads.py:" in failure.message, "relative to the project"
+    assert "the line in question" in failure.message
+
+
+def test_a_slow_rank_is_named_even_if_it_ends_when_told() -> None:
+    world, machine = make()
+
+    def program(fabric: Any, argument: None) -> None:
+        if fabric.rank == 3:
+            while machine.aborted is None:
+                time.sleep(0.01)  # slow
+        fabric.barrier()
+
+    failure = fail(world, program, deadline_s=0.2)
+    assert (failure.status, failure.rank) == ("TIMEOUT", 3)
+    assert "test_threads.py" in failure.message
+
+
+def test_ranks_that_end_well_after_the_abort_are_late_all_the_same() -> None:
+    world, machine = make()
+
+    def program(fabric: Any, argument: None) -> None:
+        while machine.aborted is None:
+            time.sleep(0.01)
+
+    failure = fail(world, program, deadline_s=0.2)
+    assert (failure.status, failure.rank) == ("TIMEOUT", 0)
+    assert not world.healthy
+
+
+def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
+    world, _ = make(3)
+    release = threading.Event()
+
+    def program(fabric: Any, argument: None) -> None:
+        if fabric.rank == 0:
+            release.wait(30)
+        if fabric.rank == 1:
+            raise ValueError("a wrong size")
+        fabric.barrier()
+
+    began = time.monotonic()
+    failure = fail(world, program, deadline_s=None)
+    release.set()
+    assert time.monotonic() - began < 5
+    assert (failure.status, failure.message) == ("FAILED", "rank 1: a wrong size")
+
+
+def test_a_kernel_beyond_the_deadline_is_a_timeout() -> None:
+    world, _ = make(2)
+
+    def program(fabric: Any, argument: None) -> None:
+        fabric.machine.spin()
+
+    failure = fail(world, program, deadline_s=0.3)
+    assert (failure.status, failure.rank) == ("TIMEOUT", None)
+    assert "deadline" in failure.message
+
+
+@pytest.mark.usefixtures("ctrl_c_raises")
+def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
+    world, machine = make()
+    reached = threading.Event()
+
+    def program(fabric: Any, argument: None) -> None:
+        fabric.barrier()
+        if fabric.rank == 0:
+            reached.set()
+            while machine.aborted is None:
+                time.sleep(0.01)
+        fabric.barrier()
+
+    def interrupt() -> None:
+        reached.wait(10)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        world.run(program, None, 60.0)
+    assert time.monotonic() - began < 5
+    assert not world.healthy
+    assert isinstance(machine.aborted, FabricError)
+    assert sorted(rank for rank, _ in machine.left) == [0, 1, 2, 3]

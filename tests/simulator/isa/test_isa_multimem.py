@@ -1,0 +1,84 @@
+"""multimem instructions over several ranks, in both models of the switch, against exact sums and stated folds."""
+
+from __future__ import annotations
+
+import pytest
+from simulator_harness import HEADER, module
+from simulator_multimem_bench import bench_of, family
+
+from kernels.multimem import FLOAT8_ARCHS, FORMS
+from memory.fabric import DeviceFault
+from simulator.isa import TABLE, multimem
+from simulator.isa.registry import canonical
+from simulator.run.decode import decode
+
+NAMES = [f"{vector.key}-{vector.name}" for vector in family(2)]
+
+
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_vectors(number: int) -> None:
+    for ranks in (1, 2, 5):
+        for model in ("exact", "stated"):
+            bench_of(ranks).check(number, model)
+
+
+def test_the_table_holds_the_forms_that_are_listed() -> None:
+    forms = multimem.forms()
+    entries = {key for key in TABLE if key.startswith("multimem.")}
+    assert {canonical(form.split("."), frozenset()) for form in forms} == entries
+    assert len(forms) == len(entries) == 204
+    assert sum(map(multimem.needs_fp8, forms)) == 5 * 16
+
+
+def test_the_kernels_know_the_same_forms() -> None:
+    assert {form.key for form in FORMS} == multimem.forms()
+    assert {form.key for form in FORMS if form.is_float8} == set(filter(multimem.needs_fp8, multimem.forms()))
+    assert set(FLOAT8_ARCHS) == multimem.FP8_TARGETS
+
+
+FP8 = (
+    "multimem.ld_reduce.relaxed.sys.global.add.acc::f16.e5m2x4 %r1, [%d1];",
+    "multimem.ld_reduce.weak.global.min.v2.e4m3x2 {%h1, %h2}, [%d1];",
+    "multimem.st.relaxed.sys.global.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};",
+)
+
+
+@pytest.mark.parametrize("text", FP8)
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_120f"])
+def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text: str, arch: str) -> None:
+    with pytest.raises(
+        DeviceFault, match=f"{arch} has no multimem of 8-bit floats: it takes one of sm_100a, .*PTX line"
+    ):
+        decode(module(text, target=arch), "kernel")
+
+
+@pytest.mark.parametrize("text", FP8)
+@pytest.mark.parametrize("arch", sorted(multimem.FP8_TARGETS))
+def test_the_others_take_them(text: str, arch: str) -> None:
+    decode(module(text, target=arch), "kernel")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "multimem.ld_reduce.add.v2.f64 {%d1, %d2}, [%d3];",
+        "multimem.ld_reduce.add.s64 %d1, [%d3];",
+        "multimem.ld_reduce.min.f32 %r1, [%d3];",
+        "multimem.ld_reduce.min.acc::f32.f16x2 %r1, [%d3];",
+        "multimem.ld_reduce.add.acc::f16.f16x2 %r1, [%d3];",
+        "multimem.ld_reduce.add.acc::f32.e4m3x4 %r1, [%d3];",
+        "multimem.ld_reduce.add.v8.f16x2 %r1, [%d3];",
+        "multimem.ld_reduce.add.v2.u32 {%r1, %r2}, [%d3];",
+        "multimem.red.add.e4m3x4 [%d3], %r1;",
+        "multimem.red.min.f16x2 [%d3], %r1;",
+        "multimem.st.v2.b32 [%d3], {%r1, %r2};",
+    ],
+)
+def test_what_is_not_in_the_table_stops(text: str) -> None:
+    with pytest.raises(DeviceFault, match="the simulator has no multimem"):
+        decode(module(text, target="sm_100a"), "kernel")
+
+
+def test_the_header_is_that_of_the_arch() -> None:
+    assert ".target sm_100a\n" in module("", target="sm_100a")
+    assert module("").startswith(HEADER)

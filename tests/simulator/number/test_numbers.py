@@ -1,0 +1,218 @@
+"""Number formats: the oracle of the vectors against torch, ml_dtypes and struct, and the simulator against them in bulk."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+import simulator_oracle as oracle
+import torch
+from simulator_oracle import BF16, F16, F32, F64, Format
+from simulator_vectors_convert import near_ties
+from simulator_vectors_float import WIDE, column, torch_agrees
+
+from simulator.number import numbers
+
+EVERY_HALF = np.arange(65536, dtype=np.uint16)
+
+
+def test_the_oracle_reads_every_half() -> None:
+    for bits in range(0, 65536, 7):
+        from_struct = struct.unpack("<e", bits.to_bytes(2, "little"))[0]
+        if math.isfinite(from_struct):
+            assert oracle.value(bits, F16) == Fraction(from_struct)
+        brain = struct.unpack("<f", (bits << 16).to_bytes(4, "little"))[0]
+        if math.isfinite(brain):
+            assert oracle.value(bits, BF16) == Fraction(brain)
+        assert oracle.is_nan(bits, F16) == math.isnan(from_struct)
+        assert oracle.is_nan(bits, BF16) == math.isnan(brain)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64", "f16", "bf16"])
+@pytest.mark.parametrize("opcode", list(WIDE))
+def test_the_oracle_computes_as_torch(opcode: str, name: str) -> None:
+    torch_agrees(opcode, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "other"), [(F16, torch.float16, np.float16), (BF16, torch.bfloat16, ml_dtypes.bfloat16)]
+)
+def test_the_oracle_rounds_as_torch_and_ml_dtypes(kind: Format, dtype: torch.dtype, other: type) -> None:
+    words = np.concatenate([near_ties(kind), column(F32, 0)])
+    ours = np.array([oracle.convert(int(one), F32, kind) for one in words], np.uint16)
+    floats = words.view(np.float32)
+    by_torch = torch.from_numpy(floats).to(dtype).view(torch.int16).numpy().view(np.uint16)
+    with np.errstate(all="ignore"):
+        by_other = floats.astype(other).view(np.uint16)
+    number = ~np.isnan(floats)
+    assert np.array_equal(ours[number], by_torch[number])
+    assert np.array_equal(ours[number], by_other[number])
+    assert set(ours[~number].tolist()) == {0x7FFF}
+
+
+def words_of_every_exponent(seed: int, count: int) -> np.ndarray:
+    """Random float32 patterns, many with short mantissas, so that they lie on ties of narrower formats."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, 1 << 32, count, dtype=np.uint32)
+    keep = rng.integers(0, 24, count).astype(np.uint32)
+    return np.where(rng.random(count) < 0.5, words >> keep << keep, words)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "dtype"),
+    [(numbers.f32_to_f16, torch.float16), (numbers.f32_to_bf16, torch.bfloat16)],
+    ids=["f16", "bf16"],
+)
+def test_narrowing_in_bulk(narrow, dtype: torch.dtype) -> None:
+    words = words_of_every_exponent(1, 400_000)
+    halves = (
+        EVERY_HALF.view(np.float16).astype(np.float32) if dtype == torch.float16 else EVERY_HALF.astype(np.uint32) << 16
+    )
+    around = np.concatenate(
+        [halves.view(np.uint32) + np.uint32(step & 0xFFFFFFFF) for step in (-1, 0, 1, 0x8000, 0x1000, 0x7FFF, 0xFFF)]
+    )
+    words = np.concatenate([words, around])
+    floats = words.view(np.float32)
+    expected = torch.from_numpy(floats).to(dtype).view(torch.int16).numpy().view(np.uint16)
+    found = narrow(floats.copy())
+    nan = np.isnan(floats)
+    assert np.array_equal(found[~nan], expected[~nan])
+    assert (found[nan] == 0x7FFF).all()
+
+
+def test_widening_every_half() -> None:
+    for widen, dtype in ((numbers.f16_to_f32, torch.float16), (numbers.bf16_to_f32, torch.bfloat16)):
+        expected = torch.from_numpy(EVERY_HALF.view(np.int16)).view(dtype).float().numpy()
+        found = widen(EVERY_HALF)
+        nan = np.isnan(expected)
+        assert np.array_equal(found[~nan].view(np.uint32), expected[~nan].view(np.uint32))
+        assert np.isnan(found[nan]).all()
+
+
+def test_widening_and_narrowing_gives_every_half_back() -> None:
+    for widen, narrow, kind in (
+        (numbers.f16_to_f32, numbers.f32_to_f16, F16),
+        (numbers.bf16_to_f32, numbers.f32_to_bf16, BF16),
+    ):
+        found = narrow(widen(EVERY_HALF).copy())
+        nan = np.array([oracle.is_nan(int(bits), kind) for bits in EVERY_HALF])
+        assert np.array_equal(found[~nan], EVERY_HALF[~nan])
+        assert (found[nan] == 0x7FFF).all()
+
+
+def test_packing() -> None:
+    low, high = np.array([1, 0xFFFF, 0x8000], np.uint16), np.array([2, 0, 0xABCD], np.uint16)
+    words = numbers.pack(low, high)
+    assert words.tolist() == [0x20001, 0xFFFF, 0xABCD8000]
+    assert [half.tolist() for half in numbers.unpack(words)] == [low.tolist(), high.tolist()]
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on NaN and infinities
+
+
+def sums(kind: Format, parts: list[np.ndarray], found: np.ndarray) -> None:
+    for index in range(len(found)):
+        column_of = [int(part[index]) for part in parts]
+        assert int(found[index]) == oracle.exact_sum(column_of, kind, kind), [hex(one) for one in column_of]
+
+
+def exact(kind: Format, parts: list[np.ndarray]) -> np.ndarray:
+    """The switch's exact sum, by the simulator."""
+    if kind is F64:
+        return numbers.canonical_f64(numbers.exact_sum_f64([part.view(np.float64) for part in parts])).view(np.uint64)
+    if kind is F32:
+        total = numbers.exact_sum([part.view(np.float32) for part in parts])
+        return numbers.canonical_f32(total.astype(np.float32)).view(np.uint32)
+    widen, narrow = (
+        (numbers.bf16_to_f32, numbers.f32_to_bf16) if kind is BF16 else (numbers.f16_to_f32, numbers.f32_to_f16)
+    )
+    return narrow(numbers.to_odd_f32(numbers.exact_sum([widen(part) for part in parts], kind.precision)))
+
+
+@pytest.mark.parametrize("kind", [F16, BF16, F32, F64], ids=lambda one: one.name)
+@pytest.mark.parametrize("spread", [0, 3, 8, 20, 60, 300], ids=lambda one: f"within {one} binades")
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 72])
+def test_exact_sums(kind: Format, spread: int, count: int) -> None:
+    """Exponents within some binades of each other (so that every shortcut is taken, and each one's edge), with
+    cancellation to nothing and to the last bit."""
+    rng = random.Random(f"{kind.name} {spread} {count}")
+    top = (1 << kind.exponent_bits) - 1
+    span = min(spread, top - 1)
+    dtype = f"u{kind.bits // 8}"
+    samples = 60
+    base = rng.randrange(0, top - span)
+    rows = []
+    for _ in range(count):
+        rows.append(
+            [
+                rng.getrandbits(1) << (kind.bits - 1)
+                | (base + rng.randint(0, span)) << kind.mantissa_bits
+                | rng.getrandbits(kind.mantissa_bits)
+                for _ in range(samples)
+            ]
+        )
+    for number in range(1, count, 2):  # the neighbour's opposite, sometimes off by one in the last place
+        for sample in range(samples // 2):
+            rows[number][sample] = (rows[number - 1][sample] ^ kind.sign) + rng.choice((0, 0, 1))
+            if rows[number][sample] & ~kind.sign >= kind.infinity:
+                rows[number][sample] = kind.sign
+    parts = [np.array(row, np.uint64).astype(dtype) for row in rows]
+    with np.errstate(all="ignore"):
+        sums(kind, parts, exact(kind, parts))
+
+
+@pytest.mark.parametrize("kind", [F16, BF16, F32, F64], ids=lambda one: one.name)
+def test_exact_sums_at_a_tie(kind: Format) -> None:
+    """1 + half of its last place is a tie; the least thing there is, far below it, decides; its opposite undoes that."""
+    one, half = kind.bias << kind.mantissa_bits, (kind.bias - kind.precision) << kind.mantissa_bits
+    tiny, minus = 1, kind.sign | 1
+    rows = [
+        ([one, half, 0], one),
+        ([one, half, tiny], one + 1),
+        ([one, half, minus], one),
+        ([one + 1, half, 0], one + 2),
+        ([one + 1, half, minus], one + 1),
+        ([tiny, half, one], one + 1),
+        ([minus, one + 1, half], one + 1),
+        ([one, kind.sign | one, tiny], tiny),
+        ([one, kind.sign | one, kind.sign], 0),
+        ([kind.sign, kind.sign, kind.sign], 0),
+        ([kind.infinity - 1, kind.infinity - 1, kind.sign | (kind.infinity - 1)], kind.infinity - 1),
+        ([kind.infinity - 1, kind.infinity - 1, tiny], kind.infinity),
+        ([kind.infinity, one, kind.infinity - 1], kind.infinity),
+        ([kind.infinity | kind.sign, kind.infinity - 1, kind.infinity - 1], kind.infinity | kind.sign),
+        ([kind.infinity, kind.infinity | kind.sign, one], kind.quiet),
+        ([kind.quiet ^ 5, one, one], kind.quiet),
+        ([kind.infinity + 1 | kind.sign, kind.infinity, one], kind.quiet),
+    ]
+    parts = [np.array([row[place] for row, _ in rows], np.uint64).astype(f"u{kind.bits // 8}") for place in range(3)]
+    with np.errstate(all="ignore"):
+        found = exact(kind, parts)
+    sums(kind, parts, found)
+    assert found.tolist() == [wanted for _, wanted in rows]
+
+
+def test_fused_multiply_add_at_ties() -> None:
+    """Products of 48 bits whose sum lies on a tie but for their last bit."""
+    rng = random.Random("fused")
+    rows = []
+    for _ in range(3000):
+        a = rng.getrandbits(32) & 0xFF800FFF | 0x800
+        b = (rng.randrange(90, 160) << 23) | rng.getrandbits(12) << 11 | 1
+        a = (rng.randrange(90, 160) << 23) | a & 0x807FFFFF
+        product = oracle.multiply(a, b, F32)
+        c = (
+            product ^ 0x80000000
+            if rng.random() < 0.3
+            else (max(1, (product >> 23 & 255) + rng.randint(-26, 26)) % 255) << 23
+        )
+        rows.append((a, b, c | rng.getrandbits(1) << 31 if rng.random() < 0.5 else c))
+    a, b, c = (np.array([row[place] for row in rows], np.uint32).view(np.float32) for place in range(3))
+    with np.errstate(all="ignore"):
+        found = numbers.fma_f32(a, b, c).view(np.uint32)
+    assert found.tolist() == [oracle.fused(*row, F32) for row in rows]

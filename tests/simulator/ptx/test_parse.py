@@ -1,0 +1,307 @@
+"""PTX text: what the parser reads, and what it says, with the line, of what it can't read."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from simulator_harness import HEADER, executable, get, make_world, module, put, run, simple
+
+from memory.fabric import PeerLost
+from simulator.fabric import SimulatorFabric
+from simulator.isa import UnknownInstruction
+from simulator.isa.registry import key_of
+from simulator.ptx.ir import Address, Immediate, Instruction, Register, Vector
+from simulator.ptx.parse import PtxSyntaxError, parse_kernel
+
+STORE = "st.global.b32 [%out], %r1;"
+
+
+def instructions(body: str, before: str = "") -> list[Instruction]:
+    kernel = parse_kernel(module(body, before=before), "kernel")
+    return [one for block in kernel.blocks for one in block.instructions][5:-1]  # without harness's own
+
+
+def result(body: str) -> int:
+    return int(simple(body + STORE).view(np.uint32)[0])
+
+
+class TestScopes:
+    def test_names_are_the_inner_scopes(self) -> None:
+        assert result("{ .reg .b32 t; mov.u32 t, 5; { .reg .b32 t; mov.u32 t, 9; } mov.u32 %r1, t; }") == 5
+
+    def test_one_name_in_several_scopes_of_different_width(self) -> None:
+        body = "{ .reg .b64 t; mov.u64 t, 0x1FFFFFFFF; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
+        assert result(body + "{ .reg .b32 t; mov.u32 t, 2; add.u32 %r1, %r1, t; }") == 3
+
+    def test_declared_after_an_inner_scope_has_closed(self) -> None:
+        body = "{ { .reg .b32 t; mov.u32 t, 1; } .reg .b64 t; mov.u64 t, 0x100000000; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
+        assert result(body) == 1
+
+    def test_ranges_of_registers_belong_to_their_scope(self) -> None:
+        body = "{ .reg .b64 t<2>; mov.u64 t1, 0x300000000; shr.u64 t0, t1, 32; cvt.u32.u64 %r1, t0; }"
+        assert result(body + "{ .reg .b32 t<2>; mov.u32 t1, 4; add.u32 %r1, %r1, t1; }") == 7
+
+    def test_a_scope_sees_the_names_around_it(self) -> None:
+        assert result("mov.u32 %r2, 3; { .reg .b32 t; add.u32 t, %r2, 4; mov.u32 %r1, t; }") == 7
+
+    def test_labels_backward_and_forward(self) -> None:
+        """As inline assembly writes waits: the same labels again and again, one of them jumped to before it comes."""
+        wait = (
+            "{ .reg .pred p; .reg .b32 n; mov.u32 n, 0;"
+            "WAIT: add.u32 n, n, 1; setp.ge.u32 p, n, 3; @p bra.uni DONE; bra.uni WAIT; DONE: add.u32 %r1, %r1, n; }"
+        )
+        assert result("mov.u32 %r1, 0;" + wait * 3) == 9
+
+    def test_a_scope_jumps_out(self) -> None:
+        assert result("mov.u32 %r1, 1; { bra OUT; } mov.u32 %r1, 2; OUT: add.u32 %r1, %r1, 10;") == 11
+
+
+class TestText:
+    def test_comments(self) -> None:
+        body = "mov.u32 %r1, 1; // add.u32 %r1, %r1, 1;\n/* add.u32 %r1,\n %r1, 2; */ add.u32 %r1, /* 7 */ %r1, 4; //"
+        assert result(body + "\n") == 5
+
+    def test_statements_on_several_lines_and_several_on_one(self) -> None:
+        assert result("mov.u32 %r1,\n\t7; add.u32\n%r1,\n%r1,\n1; { add.u32 %r1, %r1, 1; }") == 9
+        found = instructions("mov.u32 %r1,\n 7;\n\nadd.u32 %r1, %r1, 1;")
+        assert found[1].line == found[0].line + 3
+
+    @pytest.mark.parametrize(
+        ("text", "bits"),
+        [("0", 0), ("-1", -1), ("42U", 42), ("0x2A", 42), ("0X2aU", 42), ("052", 42), ("0b101010", 42), ("-0x10", -16)],
+    )
+    def test_integers(self, text: str, bits: int) -> None:
+        assert instructions(f"mov.u32 %r1, {text};")[0].operands[1] == Immediate(bits)
+
+    @pytest.mark.parametrize(
+        ("text", "bits", "width"),
+        [("0f3F800000", 0x3F800000, 32), ("0Fff800001", 0xFF800001, 32), ("0d3FF0000000000000", 1023 << 52, 64)],
+    )
+    def test_floats(self, text: str, bits: int, width: int) -> None:
+        assert instructions(f"mov.f64 %d1, {text};")[0].operands[1] == Immediate(bits, width)
+
+    @pytest.mark.parametrize(
+        ("text", "offset"),
+        [
+            ("[%d1]", 0),
+            ("[%d1+16]", 16),
+            ("[ %d1 + 16 ]", 16),
+            ("[%d1+-16]", -16),
+            ("[%d1 + -16]", -16),
+            ("[%d1-16]", -16),
+            ("[%d1+0x10]", 16),
+            ("[%d1+-0x10]", -16),
+            ("[%d1+020]", 16),
+        ],
+    )
+    def test_addresses(self, text: str, offset: int) -> None:
+        assert instructions(f"ld.global.b32 %r1, {text};")[0].operands[1] == Address(Register("%d1"), offset)
+
+    def test_vectors(self) -> None:
+        found = instructions("ld.global.v4.b32 { %r1,%r2 , %r3, %r4}, [%d1];")[0]
+        assert found.operands[0] == Vector(tuple(Register(f"%r{one}") for one in (1, 2, 3, 4)))
+        stored = instructions("st.global.v2.b32 [%d1], {%r1, 7};")[0]
+        assert stored.operands[1] == Vector((Register("%r1"), Immediate(7)))
+        assert instructions("mov.b64 {_, %r1}, %d1;")[0].operands[0] == Vector((Register("_"), Register("%r1")))
+
+    def test_guards(self) -> None:
+        found = instructions("@%p1 mov.u32 %r1, 1;\n@!%p2 mov.u32 %r1, 2;")
+        assert [one.guard for one in found] == [(Register("%p1"), False), (Register("%p2"), True)]
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("ld.relaxed.sys.global.b32 %r1, [%d1];", "ld.global.sys.relaxed.b32 %r1, [%d1];"),
+            ("atom.global.sys.cas.b32 %r1, [%d1], 0, 1;", "atom.relaxed.sys.global.cas.b32 %r1, [%d1], 0, 1;"),
+            ("red.release.gpu.global.add.u32 [%d1], 1;", "red.global.add.release.gpu.u32 [%d1], 1;"),
+            ("add.rn.f32 %r1, %r2, %r3;", "add.f32 %r1, %r2, %r3;"),
+            (
+                "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%r1, %r2, %r3, %r4}, [%d1];",
+                "multimem.ld_reduce.global.add.acc::f32.relaxed.sys.v4.bf16x2 {%r1, %r2, %r3, %r4}, [%d1];",
+            ),
+        ],
+    )
+    def test_qualifiers_in_any_order(self, one: str, other: str) -> None:
+        assert key_of(instructions(one)[0]) == key_of(instructions(other)[0])
+
+    def test_directives_of_real_kernels(self) -> None:
+        ptx = (
+            "\n// Generated\n.version 9.4\n.target sm_90a\n.address_size 64\n\n\t// .globl\tkernel\n\n"
+            ".visible .entry kernel(\n\t.param .u64 .ptr .global .align 16 kernel_param_0,\n\t.param .u32 kernel_param_1\n)\n"
+            '.reqntid 512, 1, 1\n.minnctapersm 1\n{\n\t.reg .b32 \t%r<3>;\n\t.loc\t1 49 0\n\t.pragma "nounroll";\n'
+            "$L__BB0_1:\n\tmov.u32 \t%r1, %tid.x;\n\tbra.uni \t$L__BB0_2;\n$L__BB0_2:\n\tret;\n}\n\t.section\t.debug_loc\n"
+        )
+        kernel = parse_kernel(ptx, "kernel")
+        assert [(one.name, one.type) for one in kernel.parameters] == [
+            ("kernel_param_0", "u64"),
+            ("kernel_param_1", "u32"),
+        ]
+        assert (kernel.required_threads, kernel.target) == (512, "sm_90a")
+        assert kernel.labels == {"$L__BB0_1": 0, "$L__BB0_2": 1}
+
+    def test_the_entry_of_several(self) -> None:
+        two = module("mov.u32 %r1, 1;") + module("mov.u32 %r1, 2;").replace("kernel", "other").replace(HEADER, "")
+        values = {}
+        for entry in ("kernel", "other"):
+            found = [one for block in parse_kernel(two, entry).blocks for one in block.instructions]
+            values[entry] = found[5].operands[1]
+        assert values == {"kernel": Immediate(1), "other": Immediate(2)}
+
+
+class TestPlaces:
+    FILES = '.file 1 "kernels/one.py"\n.file 2 "kernels/dsl/device.py"\n'
+
+    def places(self, body: str) -> list[str]:
+        return [str(one.source) for one in instructions(body, self.FILES)]
+
+    def test_the_last_location_holds(self) -> None:
+        found = self.places(".loc 1 10 3\nmov.u32 %r1, 1;\nmov.u32 %r1, 2;\n.loc\t2 20 1\nmov.u32 %r1, 3;")
+        assert found == ["kernels/one.py:10", "kernels/one.py:10", "kernels/dsl/device.py:20"]
+
+    def test_inlined(self) -> None:
+        body = ".loc 2 20 1, function_name $L__info_string0, inlined_at 1 33 5\nmov.u32 %r1, 1;"
+        assert self.places(body) == ["kernels/dsl/device.py:20 in kernels/one.py:33"]
+
+    def test_inlined_twice(self) -> None:
+        body = (
+            ".loc 2 20 1, function_name $L__info_string0+16, inlined_at 1 33 5\nmov.u32 %r1, 1;\n"
+            ".loc 2 5 9, function_name $L__info_string1, inlined_at 2 20 1\nmov.u32 %r1, 2;"
+        )
+        assert self.places(body)[1] == "kernels/dsl/device.py:5 in kernels/dsl/device.py:20 in kernels/one.py:33"
+
+    def test_line_0_says_nothing(self) -> None:
+        assert self.places(".loc 1 10 3\nmov.u32 %r1, 1;\n.loc 1 0 0\nmov.u32 %r1, 2;")[1] == "kernels/one.py:10"
+
+
+def line_of(body: str, text: str) -> int:
+    return next(number for number, line in enumerate(module(body).splitlines(), 1) if text in line)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            ".local .b32 stack;",
+            ".frobnicate 3;",
+            ".reg .b7 %x;",
+            ".shared .b32 a[4][4];",
+            "ld.global.b32 %r1, [%d1+%d2];",
+            "ld.global.b32 %r1, [%d1*4];",
+            "ld.global.b32 %r1, [%d1;",
+            "mov.u32 %r1, 08;",
+            "mov.f32 %r1, 0fXYZ;",
+            "st.global.v2.b32 [%d1], {%r1, [%d1]};",
+        ],
+    )
+    def test_what_it_can_not_read(self, statement: str) -> None:
+        body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
+        with pytest.raises(PtxSyntaxError, match=rf"PTX line {line_of(body, statement)}\b"):
+            parse_kernel(module(body), "kernel")
+
+    def test_no_end_of_statement(self) -> None:
+        with pytest.raises(PtxSyntaxError, match="PTX line .*statement without end"):
+            parse_kernel(f"{HEADER}.visible .entry kernel()\n{{\n ret;\n mov.u32 %r1, 1\n}}\n", "kernel")
+
+    def test_no_closing_brace(self) -> None:
+        with pytest.raises(PtxSyntaxError, match="closing brace"):
+            parse_kernel(f"{HEADER}.visible .entry kernel()\n{{\n ret;\n", "kernel")
+
+    def test_no_such_entry(self) -> None:
+        with pytest.raises(ValueError, match="no kernel other in this PTX; it has kernel"):
+            parse_kernel(module(""), "other")
+        with pytest.raises(ValueError, match="no kernel other in this PTX; it has none"):
+            parse_kernel(HEADER, "other")
+
+    def test_a_parameter_it_can_not_bind(self) -> None:
+        with pytest.raises(PtxSyntaxError, match=re.escape(".param .align 8 .b8 kernel_x[24]")):
+            parse_kernel(f"{HEADER}.visible .entry kernel(.param .align 8 .b8 kernel_x[24]) {{ ret; }}", "kernel")
+
+    @pytest.mark.parametrize(
+        ("statement", "said"),
+        [
+            ("frobnicate.u32 %r1, %r2;", "no frobnicate.u32 yet"),
+            ("add.sat.s32 %r1, %r1, %r1;", "no add.sat.s32 yet"),
+            ("add.ftz.f32 %r1, %r1, %r1;", "no add.ftz.f32 yet"),
+            ("ex2.approx.f32 %r1, %r1;", "no ex2.approx.f32 yet"),
+            ("ld.global.v8.b32 %r1, [%d1];", "no ld.global.v8.b32 yet"),
+            ("multimem.red.global.add.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};", "no multimem."),
+            ("bar.arrive 0, 64;", "no bar.arrive yet"),
+            ("@%p1 bar.sync 0;", "barrier 0 for all threads only"),
+            ("bar.warp.sync 0xffff;", "bar.warp.sync of whole warps (-1) only"),
+            ("bar.warp.sync %r1;", "bar.warp.sync of whole warps (-1) only"),
+            ("@%p1 bar.warp.sync -1;", "bar.warp.sync of whole warps (-1) only"),
+            ("bar.sync 1;", "barrier 0 for all threads only"),
+            ("bar.sync 0, 32;", "barrier 0 for all threads only"),
+            ("add.u32 %r1, %r1, %nonsense;", "no register %nonsense"),
+            ("mov.u32 %r1, %clock;", "no register %clock"),
+            ("add.u32 %nonsense, %r1, %r1;", "no register %nonsense"),
+            ("@%p77 add.u32 %r1, %r1, 1;", "no register %p77"),
+            ("mov.u32 %r1, no_such_symbol;", "no such operands of mov.u32"),
+            ("ld.shared.u32 %r1, [no_such_symbol];", "no such operands of ld.shared.u32"),
+            ("ld.global.u32 %r1, [no_such_symbol];", "no such operands of ld.global.u32"),
+            ("ld.param.u32 %r1, [no_such_parameter];", "no such operands of ld.param.u32"),
+            ("add.u32 %r1, %r1;", "no such operands of add.u32"),
+            ("mad.lo.u32 %r1, %r1, %r1;", "no such operands of mad.lo.u32"),
+            ("add.u32 5, %r1, %r1;", "no such operands of add.u32"),
+            ("setp.eq.u32 %p1|%p2, %r1, %r1;", "no register %p1|%p2"),
+            ("bra NOWHERE;", "a label that isn't there"),
+            ("@%p1 bra %r1;", "a label that isn't there"),
+            ("ld.relaxed.global.b32 %r1, [%d1];", "an order without a scope"),
+            ("st.sys.global.b32 [%d1], %r1;", "a scope without an order"),
+        ],
+    )
+    def test_what_nobody_wrote(self, statement: str, said: str) -> None:
+        """The rank that launched it gets the error itself, the others hear of it."""
+        body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
+        ptx = module(body)
+
+        def program(fabric: SimulatorFabric) -> None:
+            if fabric.rank == 1:
+                fabric.launch(executable(ptx), 1, 32, [])
+            fabric.synchronize()
+            fabric.barrier()
+
+        outcome = run(make_world(2), program)
+        assert isinstance(outcome.errors[1], UnknownInstruction)
+        assert isinstance(outcome.errors[0], PeerLost)
+        for error in outcome.errors:
+            assert said in str(error)
+            assert f"PTX line {line_of(body, statement)}: {statement[:-1]}" in str(error)
+
+
+class TestEndings:
+    """A kernel needs no ret at its end, nor anything at all."""
+
+    @pytest.mark.parametrize(
+        "ending",
+        [
+            "st.global.b32 [%d1], %lane;",
+            "setp.lt.u32 %p1, %lane, 2; st.global.b32 [%d1], %lane; @%p1 bra BACK; BACK:",
+            "st.global.b32 [%d1], %lane; setp.lt.u32 %p1, %lane, 2; @%p1 ret;",
+            "st.global.b32 [%d1], %lane; setp.lt.u32 %p1, %lane, 2; @%p1 exit;",
+            "st.global.b32 [%d1], %lane; bar.sync 0;",
+            "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.le.u32 %p1, %r2, %lane; st.global.b32 [%d1], %lane; @%p1 bra AGAIN;",
+        ],
+    )
+    def test_falling_off(self, ending: str) -> None:
+        ptx = module(f"mad.lo.u64 %d1, %lane64, 4, %out; {ending}", ["u64 out"]).replace("\n  ret;\n", "\n")
+
+        def program(fabric: SimulatorFabric) -> list[int]:
+            out = put(fabric, "out", np.full(8, 99, np.uint32))
+            fabric.launch(executable(ptx), 2, 4, [out.address])
+            return [int(one) for one in get(fabric, out, "u4")]
+
+        outcome = run(make_world(1, step_budget=1000), program)
+        assert outcome.errors == [None]
+        assert outcome.results[0] == list(range(8))
+
+    def test_nothing_at_all(self) -> None:
+        ptx = f"{HEADER}.visible .entry kernel()\n{{\n}}\n"
+
+        def program(fabric: SimulatorFabric) -> None:
+            fabric.launch(executable(ptx), 2, 4, [])
+            fabric.synchronize()
+
+        assert run(make_world(1), program).errors == [None]

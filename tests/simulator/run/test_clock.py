@@ -1,0 +1,87 @@
+"""The clock that kernels can read: moved by steps, the same for the same seed, and no spin that reads it is a deadlock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, simple, succeed
+
+from memory.fabric import Deadlock, DeviceFault
+from simulator.fabric import SimulatorFabric
+from simulator.run.schedule import STEP_NS
+
+WAIT = """
+  mov.u64 %d1, %globaltimer;
+  SPIN: ld.acquire.sys.global.b32 %r1, [%flag];
+  setp.eq.u32 %p1, %r1, 7; @%p1 bra DONE;
+  mov.u64 %d2, %globaltimer; sub.u64 %d3, %d2, %d1;
+  setp.lt.u64 %p1, %d3, 5000000; @%p1 bra SPIN;
+  DONE: st.global.b64 [%flag+8], %d3;
+"""
+"""Waits for a flag that becomes 7, at most 5 ms; leaves how long it waited."""
+
+OPTIONS = [{}, {"schedule": "random", "seed": 3}]
+
+
+def waited(**options: Any) -> list[int]:
+    """What each of 64 threads of two ranks waited, in vain."""
+
+    def program(fabric: SimulatorFabric) -> Any:
+        flags = put(fabric, "flags", np.zeros(4, np.uint32))
+        fabric.launch(executable(module(WAIT, ["u64 flag"])), 2, 32, [flags.address])
+        return get(fabric, flags, "u8")[1]
+
+    return [int(one) for one in succeed(make_world(2, **options), program).results]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["fair", "random"])
+def test_a_wait_with_a_time_limit_ends(options: dict[str, Any]) -> None:
+    found = waited(**options)
+    assert all(5_000_000 <= one < 6_000_000 for one in found)
+    assert all(one % STEP_NS == 0 for one in found)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["fair", "random"])
+def test_the_same_seed_reads_the_same_times(options: dict[str, Any]) -> None:
+    assert waited(**options) == waited(**options)
+
+
+def test_the_clock_begins_again_with_each_program() -> None:
+    def program(fabric: SimulatorFabric) -> int:
+        out = put(fabric, "out", np.zeros(1, np.uint64))
+        ptx = module("mov.u64 %d1, %globaltimer; st.global.b64 [%out], %d1;", ["u64 out"])
+        fabric.launch(executable(ptx), 1, 1, [out.address])
+        found = int(get(fabric, out, "u8")[0])
+        fabric.free(out)
+        return found
+
+    world = make_world(1)
+    first, second = (succeed(world, program).results[0] for _ in range(2))
+    assert first == second == STEP_NS
+
+
+def test_all_threads_of_a_step_read_the_same_time() -> None:
+    body = "mov.u64 %d1, %clock64; mad.lo.u64 %d2, %lane64, 8, %out; st.global.b64 [%d2], %d1;"
+    found = simple(body, output_bytes=8 * 256, grid=2, block=128).view("u8")
+    assert found.tolist() == [STEP_NS] * 256
+
+
+def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
+    body = "mov.u64 %d1, %globaltimer; SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;"
+
+    def program(fabric: SimulatorFabric) -> None:
+        flags = put(fabric, "flags", np.zeros(1, np.uint32))
+        fabric.launch(executable(module(body, ["u64 flag"])), 1, 32, [flags.address])
+        fabric.synchronize()
+
+    assert isinstance(run(make_world(1), program).error(), Deadlock)
+
+
+@pytest.mark.parametrize(
+    "text", ["cvt.u32.u64 %r1, %globaltimer;", "mov.u32 %r1, %globaltimer;", "mov.u32 %r1, %clock;"]
+)
+def test_other_ways_to_read_a_clock_stop(text: str) -> None:
+    with pytest.raises(DeviceFault, match=r"the simulator has no .*PTX line \d+"):
+        simple(text)

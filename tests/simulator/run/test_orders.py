@@ -1,0 +1,72 @@
+"""Orders and architectures that the assembler or a GPU would refuse are refused here, with their line."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.fabric import Executable
+from simulator.isa import UnknownInstruction
+from simulator.run.decode import decode
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+KERNEL = """.version 8.1
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 data)
+{
+  .reg .b32 %r<4>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [data];
+  mov.u32 %r1, 0;
+  BODY
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ld.release.sys.global.u32 %r1, [%rd1];",
+        "ld.relaxed.global.u32 %r1, [%rd1];",
+        "ld.sys.global.u32 %r1, [%rd1];",
+        "st.acquire.sys.global.u32 [%rd1], %r1;",
+        "red.acquire.sys.global.add.u32 [%rd1], %r1;",
+        "multimem.red.weak.global.add.u32 [%rd1], %r1;",
+        "multimem.red.acquire.sys.global.add.u32 [%rd1], %r1;",
+        "multimem.ld_reduce.release.sys.global.add.u32 %r1, [%rd1];",
+        "multimem.st.acquire.sys.global.u32 [%rd1], %r1;",
+        "multimem.st.relaxed.global.u32 [%rd1], %r1;",
+    ],
+)
+def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(UnknownInstruction, match="order.*PTX line 9"):
+        decode(KERNEL.replace("BODY", text), "kernel")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ld.acquire.sys.global.u32 %r1, [%rd1];",
+        "st.release.gpu.global.u32 [%rd1], %r1;",
+        "red.release.sys.global.add.u32 [%rd1], %r1;",
+        "atom.acq_rel.sys.global.add.u32 %r1, [%rd1], %r1;",
+        "atom.global.sys.cas.b32 %r1, [%rd1], %r1, %r2;",
+        "multimem.red.release.sys.global.add.u32 [%rd1], %r1;",
+        "multimem.ld_reduce.acquire.sys.global.add.u32 %r1, [%rd1];",
+        "multimem.st.release.sys.global.u32 [%rd1], %r1;",
+        "multimem.st.weak.global.u32 [%rd1], %r1;",
+    ],
+)
+def test_an_order_that_the_opcode_has_is_taken(text: str) -> None:
+    decode(KERNEL.replace("BODY", text), "kernel")
+
+
+@pytest.mark.parametrize(("arch", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_100a", False)])
+def test_a_kernel_for_another_gpu_is_not_launched(arch: str, fits: bool) -> None:
+    fabric = SimulatedWorld(1, SimulatorOptions(heap_bytes=4096)).fabric(0)
+    kernel = Executable("mine", "kernel", arch, KERNEL.replace("BODY", ""), "sha256:0")
+    if fits:
+        fabric.launch(kernel, 1, 32, [0])
+    else:
+        with pytest.raises(ValueError, match="compiled for sm_100a, this world simulates sm_90a"):
+            fabric.launch(kernel, 1, 32, [0])
