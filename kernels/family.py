@@ -22,7 +22,6 @@ DEVICE_SOURCES = (
     "kernels/dsl/signals.py",
     "kernels/dsl/status.py",
     "kernels/dsl/traverse.py",
-    "kernels/dsl/work.py",
     "kernels/family.py",
     "kernels/multimem.py",
     "kernels/numeric/dtypes.py",

@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         default="text",
         help="csv and json hold raw values, refused cases too (%(default)s)",
     )
-    one.add_argument("--wide", action="store_true", help="a line a size, a column a contender (text and markdown)")
+    one.add_argument("--wide", action="store_true", help="a line a size, a column a contestant (text and markdown)")
     two = _command(commands, "figure", _figure, "a picture: time and bus bandwidth over bytes, a row for each job")
     _takes_records(two)
     two.add_argument(

@@ -1,4 +1,4 @@
-"""Time and bus bandwidth over bytes: all contenders of a section, and the measured limit of the link.
+"""Time and bus bandwidth over bytes: all contestants of a section, and the measured limit of the link.
 
 A row of two axes for each section (op, dtype, world size, setup). Ours are solid, baselines dashed. Where there are
 several worlds, lines are their median and bands reach from the lowest to the highest.

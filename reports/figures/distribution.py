@@ -1,8 +1,8 @@
-"""The spread of samples: every sample against the median of its contender at that size, beside its percentiles.
+"""The spread of samples: every sample against the median of its contestant at that size, beside its percentiles.
 
-A section has one axis, a place for each size, and in it a slot for each contender, in the order of the legend. A slot
+A section has one axis, a place for each size, and in it a slot for each contestant, in the order of the legend. A slot
 has a short stroke for every sample, a bar from the 5th to the 95th percentile, a thin line from the smallest to the
-largest, and the contender's marker at the median. The axis is linear up to 5 % off the median, logarithmic beyond.
+largest, and the contestant's marker at the median. The axis is linear up to 5 % off the median, logarithmic beyond.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def single(judged: Sequence[Row]) -> Figure:
 
 
 def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
-    """All contenders at all sizes. Gives the legend: a handle by label."""
+    """All contestants at all sizes. Gives the legend: a handle by label."""
     timed = [row for row in judged if row.timings and row.size_bytes]
     sizes = sorted({row.size_bytes for row in timed})
     names = list(dict.fromkeys(row.algorithm for row in timed))
@@ -68,7 +68,7 @@ def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
     for index, name in enumerate(names):
         own = [row for row in timed if row.algorithm == name]
         places = [sizes.index(row.size_bytes) - 0.43 + slot * (index + 0.5) for row in own]
-        handles[name] = _contender(axes, own, places, slot, ends)
+        handles[name] = _contestant(axes, own, places, slot, ends)
     _axis(axes, min(ends), max(ends))
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     between = [number - 0.5 for number in range(1, len(sizes))]
@@ -78,8 +78,8 @@ def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
     return handles
 
 
-def _contender(axes: Axes, own: Sequence[Row], places: Sequence[float], slot: float, ends: list[float]) -> Line2D:
-    """One contender's strokes, bars and markers. Adds to ends how far its samples lie off. Gives its handle."""
+def _contestant(axes: Axes, own: Sequence[Row], places: Sequence[float], slot: float, ends: list[float]) -> Line2D:
+    """One contestant's strokes, bars and markers. Adds to ends how far its samples lie off. Gives its handle."""
     look = style.line_style(own[0].algorithm, own[0].is_ours)
     strokes, bars, lines = _Pieces(), _Pieces(), _Pieces()
     half = min(slot * 0.36, 0.1)

@@ -12,7 +12,7 @@ from reports.table.compare import Row, Section, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
 
 _GLANCE = (
-    *("section", "sizes", "contenders", "faster at", "best ours/base", "worst ours/base", "peak busbw (GB/s)"),
+    *("section", "sizes", "contestants", "faster at", "best ours/base", "worst ours/base", "peak busbw (GB/s)"),
     *("link %", "by"),
 )
 
@@ -65,7 +65,7 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
     faster = sum(ratio < 1 for ratio in ratios)
     raw: dict[str, float | None] = {
         "sizes": len({row.size_bytes for row in timed_rows}),
-        "contenders": len({row.algorithm for row in timed_rows}),
+        "contestants": len({row.algorithm for row in timed_rows}),
         "faster at": faster / len(ratios) if ratios else None,
         "best ours/base": min(ratios, default=None),
         "worst ours/base": max(ratios, default=None),
@@ -75,7 +75,7 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
     cells = {
         "section": section.heading,
         "sizes": str(raw["sizes"]),
-        "contenders": str(raw["contenders"]),
+        "contestants": str(raw["contestants"]),
         "faster at": f"{faster} of {len(ratios)} sizes" if ratios else "-",
         "best ours/base": f"{min(ratios):.2f}" if ratios else "-",
         "worst ours/base": f"{max(ratios):.2f}" if ratios else "-",

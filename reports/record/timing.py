@@ -72,7 +72,7 @@ class Timing(_Derived):
 
     samples_us has one row a rank and one column a sample, in microseconds a call. checked_before and checked_after
     count the elements, of all ranks, that were compared right before and right after the samples. interleaved_with
-    names the other contenders that were measured in turns with this one, in their order. limit is what peer copies
+    names the other contestants that were measured in turns with this one, in their order. limit is what peer copies
     reached in the same run. devices has one row a rank, {"before": {...}, "after": {...}}: clocks in MHz,
     temperature_c, power_w, throttle reasons, as they were read; or none.
     """

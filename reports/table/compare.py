@@ -140,15 +140,15 @@ def _rows(section: Section) -> tuple[Row, ...]:
     return tuple(judged)
 
 
-def _judged(contenders: Sequence[Row]) -> list[Row]:
+def _judged(contestants: Sequence[Row]) -> list[Row]:
     """The rows of one size, with the best marked and the ratio on ours."""
-    times = [row.figure("median_us") for row in contenders]
-    timed = [(time, row.is_ours) for time, row in zip(times, contenders, strict=True) if time is not None]
+    times = [row.figure("median_us") for row in contestants]
+    timed = [(time, row.is_ours) for time, row in zip(times, contestants, strict=True) if time is not None]
     ours = min((time for time, is_ours in timed if is_ours), default=None)
     theirs = min((time for time, is_ours in timed if not is_ours), default=None)
     best = min((time for time, _ in timed), default=None)
     judged = []
-    for time, row in zip(times, contenders, strict=True):
+    for time, row in zip(times, contestants, strict=True):
         ratio = time / theirs if time is not None and row.is_ours and time == ours and theirs is not None else None
         judged.append(Row(row.records, best=time is not None and time == best, ratio=ratio))
     return judged

@@ -1,4 +1,4 @@
-"""How far samples lie apart: percentiles of every contender at every size, over the samples of all its worlds."""
+"""How far samples lie apart: percentiles of every contestant at every size, over the samples of all its worlds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The table at the end of a command, and of `python -m reports table`.
 
-What was timed is shown in nccl-tests' columns, all contenders of a size together (see timed). All other cases have a
+What was timed is shown in nccl-tests' columns, all contestants of a size together (see timed). All other cases have a
 line each, in the order of the records, under a heading for each job. On a terminal it is drawn by rich; everywhere
 else, and for tests, it is aligned plain text. A case that ran without a check is shown as unchecked. A simulated fabric
 is named below the table, which holds no times and no bandwidths.
@@ -36,7 +36,7 @@ def console_table(records: Sequence[Record], styled: bool | None = None) -> str:
 
 
 def plain(records: Sequence[Record], is_wide: bool = False) -> str:
-    """The table as aligned text without any control characters. is_wide: a line a size, a column a contender."""
+    """The table as aligned text without any control characters. is_wide: a line a size, a column a contestant."""
     return _rendered(records, sheet.text, is_wide)
 
 
@@ -69,7 +69,7 @@ def values(records: Sequence[Record]) -> list[dict[str, object]]:
 def _rendered(
     records: Sequence[Record], render: Callable[[Sequence[Sheet], Sequence[str]], str], is_wide: bool = False
 ) -> str:
-    """Timed sections with their captions, then everything else with its own."""
+    """TimedResult sections with their captions, then everything else with its own."""
     found, others = split(records)
     parts = []
     if found:

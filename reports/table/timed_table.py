@@ -1,6 +1,6 @@
-"""Tables of what was timed: nccl-tests' columns for all contenders of a size, and what has to be said below them.
+"""Tables of what was timed: nccl-tests' columns for all contestants of a size, and what has to be said below them.
 
-long: a line a contender, grouped by size. wide: a line a size, a column a contender. flat: raw values, for programs.
+long: a line a contestant, grouped by size. wide: a line a size, a column a contestant. flat: raw values, for programs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
 
 
 def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
-    """A sheet a section, a line a size, a column for each contender that was timed anywhere in it: time and busbw."""
+    """A sheet a section, a line a size, a column for each contestant that was timed anywhere in it: time and busbw."""
     sheets = []
     for section in sections:
         judged = [row for row in rows(section) if row.status is not Status.REFUSED]
@@ -109,18 +109,18 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
     if placed:
-        lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contender was called")
+        lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contestant was called")
     return lines + _origins(records)
 
 
 def _rotation(timings: Sequence[Timing]) -> list[str]:
-    """What L2 rotate comes to: where all slots of a contender are smaller than the cache, it holds them all."""
+    """What L2 rotate comes to: where all slots of a contestant are smaller than the cache, it holds them all."""
     together = [timing.slots * timing.slot_bytes for timing in timings if timing.l2 == "rotate"]
     if not together:
         return []
     return [
-        f"L2 rotate: each call takes the next slot; a contender's slots are {_span(together, size_text)} together, and "
-        "the cache may keep what is smaller than it"
+        f"L2 rotate: each call takes the next slot; a contestant's slots are {_span(together, size_text)} together, "
+        "and the cache may keep what is smaller than it"
     ]
 
 
@@ -174,7 +174,7 @@ def _cached(records: Sequence[Record]) -> list[str]:
         return []
     largest = max(int(record.case["size_bytes"]) for record, _ in cached)
     return [
-        f"L2 rotate: up to {size_text(largest)} a contender's slots fit in the L2 cache "
+        f"L2 rotate: up to {size_text(largest)} a contestant's slots fit in the L2 cache "
         f"({_span((timing.l2_bytes for _, timing in cached), size_text)}) together: calls may find their data there"
     ]
 
@@ -304,7 +304,7 @@ def _numeric(columns: Sequence[str]) -> frozenset[str]:
 
 
 def _name(row: Row, judged: Sequence[Row]) -> str:
-    """A contender's column: its algorithm, with the placement where the section has several of them."""
+    """A contestant's column: its algorithm, with the placement where the section has several of them."""
     placements = {one.records[0].case.get("placement") for one in judged if one.algorithm == row.algorithm}
     return f"{row.algorithm} {row.records[0].case.get('placement')}" if len(placements) > 1 else row.algorithm
 

@@ -18,12 +18,13 @@ from kernels.catalogue import collective
 from kernels.numeric.dtypes import DTYPES, NONE
 from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
+from memory.process_group import process_group
+from runner.case.slots import LibrarySlots, OpenContestant
 
 if TYPE_CHECKING:
     import torch
 
     from memory.pool import SymmetricPool
-    from runner.case.slots import Contender
 
 SLOT_ALIGNMENT_BYTES = 256
 """Slots begin at multiples of this."""
@@ -103,9 +104,9 @@ class OutOfPlace:
         return ""
 
 
-def baseline_contender(
+def open_baseline(
     name: str, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int
-) -> AbstractContextManager[Contender]:
+) -> AbstractContextManager[OpenContestant]:
     """Collective: the baseline of that name with its memory for `slots` slots of the case. Only on a real fabric."""
     opened = {
         "nccl": _nccl,
@@ -117,20 +118,13 @@ def baseline_contender(
     return opened(cast(DeviceFabric, fabric), pool, case, slots)
 
 
-def _group() -> Any:
-    """torch's process group of all ranks of this world, made on first use."""
-    from runner.world.rank import process_group
-
-    return process_group()
-
-
 @contextlib.contextmanager
-def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
     import torch
 
     source, target = slices_of(case)
     dtype = DTYPES[case.dtype]
-    call = nccl_call(case, _group(), fabric.rank)
+    call = nccl_call(case, process_group(), fabric.rank)
     first = torch.zeros(slots * source.stride, dtype=dtype, device=fabric.device)
     if case.placement == "in_place":
         yield InPlace(first, source, slots, call)
@@ -189,7 +183,7 @@ def _symmetric(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tuple[to
     from torch._C._distributed_c10d import _SymmetricMemory
     from torch.distributed import _symmetric_memory
 
-    group = _group()
+    group = process_group()
     buffer = _SymmetricMemory.empty_strided_p2p((numel,), (1,), dtype, torch.device(fabric.device))
     handle = _symmetric_memory.rendezvous(buffer, group)
     if handle is None:
@@ -198,7 +192,7 @@ def _symmetric(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tuple[to
 
 
 @contextlib.contextmanager
-def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
     import torch
 
     where = slices_of(case)
@@ -210,7 +204,7 @@ def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 
 
 @contextlib.contextmanager
-def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
     import torch
 
     where = slices_of(case)
@@ -227,7 +221,7 @@ def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 
 
 @contextlib.contextmanager
-def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
+def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
     import torch
 
     where = slices_of(case)
@@ -245,8 +239,7 @@ def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 
 
 @contextlib.contextmanager
-def _nvshmem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Contender]:
-    from runner.case.slots import LibrarySlots
+def _nvshmem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
 
     wanted = nvshmem_call(case)
     with pool.scope():

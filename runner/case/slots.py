@@ -1,7 +1,7 @@
-"""Contenders: things that do a case and can be launched again and again, on memory for several buffers in turn.
+"""Contestants: things that do a case and can be launched again and again, on memory for several buffers in turn.
 
 A slot is one input with its output. Slots are rotated so that what is timed doesn't find its data in the cache, as
-far as their number goes. All host work is done when a contender is opened: launch(slot) queues one call on the current
+far as their number goes. All host work is done when a contestant is opened: launch(slot) queues one call on the current
 stream and does nothing else, so that it can be captured in a CUDA graph.
 """
 
@@ -19,19 +19,17 @@ from kernels.spec import Case
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
+from runner.case.binding import arguments_of, bind_workspaces, peers_of, status_report
 from runner.case.buffers import Buffer, fill, halves
 from runner.case.layout import Layout, layout_of
-from runner.case.program import arguments_of, bind_workspaces, peers_of, status_report
 
 SLOT_ALIGNMENT_BYTES = 256
 """Where slots begin within their arena."""
 
 WORKSPACE_GUARD_BYTES = 256
 
-__all__ = ["Contender", "KernelSlots", "LibrarySlots", "kernel_contender", "slot_bytes"]
 
-
-class Contender(Protocol):
+class OpenContestant(Protocol):
     """Something that does a case on one of several slots. Reads of outputs come after Fabric.synchronize()."""
 
     @property
@@ -50,7 +48,7 @@ class Contender(Protocol):
         ...
 
     def trouble(self) -> str:
-        """What the contender itself reports about its calls so far, such as a wait it gave up; "" for nothing."""
+        """What the contestant itself reports about its calls so far, such as a wait it gave up; "" for nothing."""
         ...
 
 
@@ -64,7 +62,7 @@ class _Arenas:
 
     def __init__(self, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int) -> None:
         if slots < 1:
-            raise ValueError(f"{slots} slots for {case.id}: a contender has at least one")
+            raise ValueError(f"{slots} slots for {case.id}: a contestant has at least one")
         self.slots = slots
         self._fabric = fabric
         self._dtype = DTYPES[case.dtype]
@@ -160,9 +158,9 @@ class LibrarySlots(_Arenas):
 
 
 @contextlib.contextmanager
-def kernel_contender(
+def open_kernel(
     fabric: Fabric, pool: SymmetricPool, case: Case, executable: Executable, slots: int, patience_s: float
-) -> Iterator[Contender]:
+) -> Iterator[OpenContestant]:
     """Collective: one of our kernels, with memory for `slots` slots of the case, held until the end of the with block.
 
     Raises HeapFull when it does not fit, ValueError for a kernel that nobody knows.

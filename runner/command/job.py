@@ -25,21 +25,19 @@ from kernels.catalogue import collective, find
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
+from runner.case.contestant import Contestant
 from runner.interrupt import shielded
 from runner.request.validate import Request
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
-    from runner.timing.combine import Timed
+    from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
 """How long a kernel waits for another rank at most, before it reports that; less where the deadline is short."""
 
 SLOWER = 10
 """How many times its expected time all samples of a size may take, on top of deadline_s for all the rest."""
-
-Entry = tuple[Case, Executable | None]
-"""What is timed: a case, and its kernel; None for a baseline."""
 
 
 class Keeper(Protocol):
@@ -62,15 +60,16 @@ class Keeper(Protocol):
 class Means:
     """How a job does its work; tests put their own in.
 
-    measured times entries of one size together; its last argument is the links' limit if it is known already, and it
-    gives that back beside one Timed an entry. Without it nothing is timed.
+    measured times contestants of one size together; its last argument is the links' limit if it is known already, and
+    it gives that back beside one TimedResult a contestant. Without it nothing is timed.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
     ran: Callable[[World, Case, Executable | None, Request], Check | None]
     measured: (
-        Callable[[World, Sequence[Entry], Request, LinkLimit | None], tuple[list[Timed], LinkLimit | None]] | None
+        Callable[[World, Sequence[Contestant], Request, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]]
+        | None
     ) = None
 
 
@@ -157,10 +156,10 @@ class _Run:
     def _time(self, attempts: Sequence[_Attempt]) -> None:
         """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
         assert self._means.measured is not None
-        entries = [(attempt.case, attempt.executable) for attempt in attempts]
+        contestants = [Contestant(attempt.case, attempt.executable) for attempt in attempts]
         try:
             world = self._keeper.world()
-            found, self._limit = self._means.measured(world, entries, self._job.request, self._limit)
+            found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
         except WorldFailure as failure:
             for attempt in attempts:
                 attempt.fail(Status(failure.status), f"while timing: {_where(failure)}")
@@ -197,7 +196,7 @@ class _Attempt:
         """It ran, it was looked at, and it was right."""
         return self.status is Status.PASSED and self._check is not None
 
-    def take(self, timed: Timed) -> None:
+    def take(self, timed: TimedResult) -> None:
         """Let what timing found decide: a time, or no time and no PASSED."""
         if timed.wrong is not None:
             self.status, self._check = Status.WRONG, timed.wrong
@@ -269,7 +268,8 @@ def usual_means() -> Means:
     from kernels.compile import executable
     from kernels.spec import refuses
     from runner.case.check import merge, promise_of
-    from runner.case.program import BaselinePlan, Plan, run_baseline, run_case
+    from runner.case.library_program import BaselinePlan, run_baseline
+    from runner.case.program import Plan, run_case
 
     def ran(world: World, case: Case, compiled: Executable | None, request: Request) -> Check | None:
         if compiled is None:
@@ -290,14 +290,13 @@ def usual_means() -> Means:
 
 
 def _measured(
-    world: World, entries: Sequence[Entry], request: Request, limit: LinkLimit | None
-) -> tuple[list[Timed], LinkLimit | None]:
-    """Time entries of one size together. The deadline is deadline_s and SLOWER times what the samples should take."""
-    from runner.timing.combine import combine
-    from runner.timing.measure import Entrant, MeasurePlan, expected_s, measure
+    world: World, contestants: Sequence[Contestant], request: Request, limit: LinkLimit | None
+) -> tuple[list[TimedResult], LinkLimit | None]:
+    """Time contestants of one size together. The deadline: deadline_s and SLOWER times what the samples should take."""
+    from runner.timing.measure import MeasurePlan, combine, expected_s, measure
 
     plan = MeasurePlan(
-        tuple(Entrant(case, compiled) for case, compiled in entries),
+        tuple(contestants),
         request.timing,
         patience_s=_patience_s(request),
         link=limit is None and request.timing.limit == "measured",

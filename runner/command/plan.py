@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from runner.request.compose import ComposedJob
-from runner.request.validate import FabricRequest, Request
+from runner.request.validate import Request
 from runner.request_error import RequestError
-from runner.world.fabrics import Machine, look, resolve
+from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -52,7 +52,7 @@ def prepare(
     arguments: Sequence[str],
     composed: Sequence[ComposedJob],
     outer: Outer | None = None,
-    machine: Callable[[], Machine] | None = None,
+    machine: Callable[[], HostOffer] | None = None,
 ) -> Command:
     """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
 

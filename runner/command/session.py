@@ -23,10 +23,9 @@ from runner.records.command_json import AskedJob, Manifest
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import program
-from runner.request.validate import FabricRequest
 from runner.request_error import RequestError
 from runner.track.dashboard import open_command
-from runner.world.fabrics import WorldMaker, make_world, settings
+from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
     from kernels.spec import Case

@@ -15,7 +15,7 @@ from typing import Any
 
 from reports.record.record import Record
 
-MANIFEST_NAME = "command.json"
+COMMAND_JSON = "command.json"
 MANIFEST_SCHEMA = 1
 """Raised when a field changes its meaning or goes."""
 
@@ -109,7 +109,7 @@ class Manifest:
 
 def manifest_of(folder: Path) -> Manifest | None:
     """The manifest in a folder of records; None where there is none. ValueError for what can't be read."""
-    path = folder / MANIFEST_NAME
+    path = folder / COMMAND_JSON
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from typing import Any
 from reports.record.bundle import NOT_RECORDS
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
-from runner.records.command_json import MANIFEST_NAME, Manifest
+from runner.records.command_json import COMMAND_JSON, Manifest
 from runner.records.scrub import scrubbed, scrubbed_record
 
 DIFFERENCE_NAME = "source.diff"
@@ -79,8 +79,8 @@ class Store:
 
     def write_manifest(self, manifest: Manifest) -> Path:
         """Keep command.json, in place of an earlier one."""
-        path = self.folder / MANIFEST_NAME
-        self._write(path, manifest.to_json(), f"the command's {MANIFEST_NAME}")
+        path = self.folder / COMMAND_JSON
+        self._write(path, manifest.to_json(), f"the command's {COMMAND_JSON}")
         return path
 
     def write_configuration(self, text: str, name: str = "configuration.yaml") -> Path:

@@ -23,9 +23,9 @@ from runner.command.plan import Command, PreparedJob, prepare
 from runner.request.compose import ComposedJob
 from runner.request.schema import Schema
 from runner.request.sizes import format_bytes
-from runner.request.validate import FabricRequest, validate
+from runner.request.validate import validate
 from runner.request_error import RequestError, first_line
-from runner.world.fabrics import Machine, look, resolve
+from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -46,7 +46,7 @@ class Wishes:
     track_uri: str = ""
     fabric: str = "auto"
     up_to_bytes: int = SIMULATED_UP_TO_BYTES
-    machine: Callable[[], Machine] = look
+    machine: Callable[[], HostOffer] = look
 
 
 @dataclass(frozen=True, slots=True)

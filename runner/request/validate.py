@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.request.schema import SECTIONS
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
 from runner.request_error import RequestError, first_line, near, one_of
+from runner.world.fabrics import FabricRequest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 """Where the configuration lies: beside the packages, whatever the working folder is."""
@@ -32,9 +33,6 @@ MAX_OFFSET = 1 << 20
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 MAX_DEVICE_HEAP_BYTES = 1 << 37
 """The largest heap that can be asked for on GPUs; NVSHMEM's grows as it is used."""
-
-SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
-"""What fabric.heap_bytes=null means: simulated, on GPUs."""
 
 FABRICS = ("auto", "simulator", "nvshmem")
 TRACKERS = ("mlflow", "none")
@@ -48,32 +46,6 @@ L2_STATES = ("rotate", "hot")
 LIMITS = ("measured", "none")
 ISOLATIONS = ("none", "process")
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
-
-
-@dataclass(frozen=True, slots=True)
-class FabricRequest:
-    """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's."""
-
-    name: str
-    arch: str
-    heap_given: int | None
-    multicast: bool
-    multimem: str
-    schedule: str
-    seed: int
-    step_budget: int | None
-
-    @property
-    def simulated(self) -> bool:
-        """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
-        return self.name != "nvshmem"
-
-    @property
-    def heap_bytes(self) -> int:
-        """One rank's symmetric heap: as given, else what suits the fabric."""
-        if self.heap_given is not None:
-            return self.heap_given
-        return SIMULATED_HEAP_BYTES if self.simulated else DEVICE_HEAP_BYTES
 
 
 @dataclass(frozen=True, slots=True)

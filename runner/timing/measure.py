@@ -1,9 +1,9 @@
-"""Times by a GPU's own clock: the per-rank program that measures all contenders of one size together, interleaved.
+"""Times by a GPU's own clock: the per-rank program that measures all contestants of one size together, interleaved.
 
-A sample is one contender's calls between two events, divided by their number. The contenders take turns (A B C A B C),
-each on slots of its own. Before a sample all ranks meet in a barrier on the device and then spin for a little while,
-so that every host has queued its calls before any rank begins; nothing waits on the host but Fabric.synchronize(),
-which has a deadline. Every kernel is launched once before anything that spins is timed.
+A sample is one contestant's calls between two events, divided by their number. The contestants take turns (A B C A B
+C), each on slots of its own. Before a sample all ranks meet in a barrier on the device and then spin for a little
+while, so that every host has queued its calls before any rank begins; nothing waits on the host but
+Fabric.synchronize(), which has a deadline. Every kernel is launched once before anything that spins is timed.
 
 Nothing is timed that was not right just before, and no time is kept of what is not right just after: inputs are
 written and outputs poisoned between the warm-up and the timed calls, and outputs are looked at after them; then inputs
@@ -17,24 +17,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
+
+import torch
 
 from kernels import catalogue
 from kernels.baselines import Baseline
+from kernels.spec import Case
 from memory.fabric import Deadlock, DeviceFabric, Fabric
 from memory.pool import SymmetricPool
-from runner.case.check import promise_of
+from reports.record.record import Check, LinkLimit, Timing
+from runner.case.binding import device_of
+from runner.case.buffers import POISON
+from runner.case.check import RankCheck, check_rank, merge, promise_of
+from runner.case.contestant import Contestant
 from runner.case.inputs import make_input
-from runner.case.libraries import baseline_contender
-from runner.case.program import device_of
-from runner.case.slots import kernel_contender, slot_bytes
+from runner.case.layout import layout_of
+from runner.case.libraries import open_baseline
+from runner.case.reference import Promise
+from runner.case.slots import OpenContestant, open_kernel, slot_bytes
 from runner.timing.gpu_state import read_clocks
-from runner.timing.lanes import Entrant as Entrant
-from runner.timing.lanes import EntrantTimes as EntrantTimes
-from runner.timing.lanes import Lane, before_call
-from runner.timing.link import LinkTimes, measure_link
+from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.stopwatch import Stopwatch, TorchStopwatch
 
 if TYPE_CHECKING:
@@ -46,32 +51,49 @@ SAMPLE_US = 750.0
 FEWEST_CALLS, MOST_CALLS = 4, 50
 
 HEAP_SHARE = 0.9
-"""How much of the symmetric heap the slots of all contenders may take together."""
+"""How much of the symmetric heap the slots of all contestants may take together."""
+
+
+REPEATABLE = ("none", "min", "max", "and", "or")
+"""Reductions (and none) of which a second call in place changes nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlan:
-    """What all ranks measure together: entrants of one size, and how. link says whether to time the links, too."""
+    """What all ranks measure together: contestants of one size, and how. link says whether to time the links, too."""
 
-    entrants: tuple[Entrant, ...]
+    contestants: tuple[Contestant, ...]
     timing: TimingRequest
     patience_s: float = 10.0
     link: bool = False
 
     def __post_init__(self) -> None:
-        if not self.entrants:
-            raise ValueError("a plan to measure needs at least one entrant")
-        names = [entrant.case.name for entrant in self.entrants]
-        if len({entrant.case.size_bytes for entrant in self.entrants}) > 1 or len(set(names)) < len(names):
+        if not self.contestants:
+            raise ValueError("a plan to measure needs at least one contestant")
+        names = [contestant.case.name for contestant in self.contestants]
+        if len({contestant.case.size_bytes for contestant in self.contestants}) > 1 or len(set(names)) < len(names):
             raise ValueError(f"what is measured together has one size and different names: {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
+class RankTimes:
+    """What one rank found of one contestant. samples_us are per call; problem says why there are none."""
+
+    slots: int
+    slot_bytes: int
+    calls_per_sample: int
+    samples_us: tuple[float, ...]
+    before: RankCheck
+    after: tuple[RankCheck, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RankMeasurement:
-    """What one rank brings home, entrants in the plan's order; device_before and device_after: see read_clocks."""
+    """What one rank brings home, contestants in the plan's order; device_before and device_after: see read_clocks."""
 
     rank: int
-    entrants: tuple[EntrantTimes, ...]
+    contestants: tuple[RankTimes, ...]
     link: LinkTimes | None
     device_before: dict[str, Any]
     device_after: dict[str, Any]
@@ -91,7 +113,7 @@ def calls_for(size_bytes: int, given: int | None) -> int:
 
 
 def slots_for(one_slot_bytes: int, l2: str, l2_bytes: int, calls: int, budget_bytes: int) -> int:
-    """Slots of a contender: enough to be twice the L2 cache together, no more than calls or than the heap permits."""
+    """Slots of a contestant: enough to be twice the L2 cache together, no more than calls or than the heap permits."""
     if l2 == "hot":
         return 1
     one_slot_bytes = max(one_slot_bytes, 1)
@@ -109,13 +131,13 @@ def whole_turns(calls: int, slots: int, given: int | None) -> int:
 
 def expected_s(plan: MeasurePlan) -> float:
     """A rough guess of what all samples take; see expected_us."""
-    calls = calls_for(plan.entrants[0].case.size_bytes, plan.timing.calls)
-    per_round_us = len(plan.entrants) * (calls * expected_us(plan.entrants[0].case.size_bytes) + 200)
+    calls = calls_for(plan.contestants[0].case.size_bytes, plan.timing.calls)
+    per_round_us = len(plan.contestants) * (calls * expected_us(plan.contestants[0].case.size_bytes) + 200)
     return (plan.timing.samples + plan.timing.warmup) * per_round_us / 1e6
 
 
 def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = None) -> RankMeasurement:
-    """Measure all entrants of a plan on this rank. All ranks call it with the same plan.
+    """Measure all contestants of a plan on this rank. All ranks call it with the same plan.
 
     Raises ValueError on a simulated fabric, which has no clock of real hardware; Deadlock when a kernel gave up a
     wait; and what the fabric and the libraries raise. stopwatch stands in for the device's own in tests.
@@ -127,35 +149,33 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
     device = cast(DeviceFabric, fabric)
     with SymmetricPool(fabric) as pool:
         link = measure_link(device, pool, stopwatch) if plan.link else None
-        with contextlib.ExitStack() as opened:
-            lanes = [_open(opened, device, pool, plan, entrant) for entrant in plan.entrants]
-            before, after = _Measuring(device, plan, stopwatch, lanes).run()
-            found = tuple(lane.times() for lane in lanes)
-            del lanes
+        with contextlib.ExitStack() as stack:
+            measurements = [_open(stack, device, pool, plan, contestant) for contestant in plan.contestants]
+            before, after = _Measuring(device, plan, stopwatch, measurements).run()
+            found = tuple(measurement.times() for measurement in measurements)
+            del measurements
     return RankMeasurement(fabric.rank, found, link, before, after, fabric.traits.l2_bytes)
 
 
 def _open(
-    opened: contextlib.ExitStack, fabric: DeviceFabric, pool: SymmetricPool, plan: MeasurePlan, entrant: Entrant
-) -> Lane:
-    """Open one entrant's contender with as many slots as it is to have."""
-    case, timing = entrant.case, plan.timing
+    stack: contextlib.ExitStack, fabric: DeviceFabric, pool: SymmetricPool, plan: MeasurePlan, contestant: Contestant
+) -> Measurement:
+    """Open one contestant with as many slots as it is to have."""
+    case, timing = contestant.case, plan.timing
     calls = calls_for(case.size_bytes, timing.calls)
-    budget_bytes = int(fabric.traits.heap_bytes * HEAP_SHARE) // len(plan.entrants)
+    budget_bytes = int(fabric.traits.heap_bytes * HEAP_SHARE) // len(plan.contestants)
     slots = slots_for(slot_bytes(case), timing.l2, fabric.traits.l2_bytes, calls, budget_bytes)
     promise = promise_of(case)
     if isinstance(promise, Baseline):
-        contender = opened.enter_context(baseline_contender(case.algorithm, fabric, pool, case, slots))
+        opened = stack.enter_context(open_baseline(case.algorithm, fabric, pool, case, slots))
     else:
-        assert entrant.executable is not None
-        contender = opened.enter_context(
-            kernel_contender(fabric, pool, case, entrant.executable, slots, plan.patience_s)
-        )
+        assert contestant.executable is not None
+        opened = stack.enter_context(open_kernel(fabric, pool, case, contestant.executable, slots, plan.patience_s))
     count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
     data = make_input(case, fabric.rank, count, device_of(fabric))
-    return Lane(
-        entrant,
-        contender,
+    return Measurement(
+        contestant,
+        opened,
         promise,
         whole_turns(calls, slots, timing.calls),
         data,
@@ -164,29 +184,107 @@ def _open(
     )
 
 
-class _Measuring:
-    """The steps of a measurement, in order; every step is made by all ranks for the same lanes."""
+@dataclass(slots=True)
+class Measurement:
+    """One contestant on its way: its contestant, its data, and what was found so far.
 
-    def __init__(self, fabric: DeviceFabric, plan: MeasurePlan, stopwatch: Stopwatch, lanes: list[Lane]) -> None:
+    before_call is what a slot's output holds before a call, has_output whether the op gives this rank anything;
+    changes says that a call changes the output, as far as one right call showed it. queue queues one sample's calls,
+    once one call on every slot; None: by launching them.
+    """
+
+    contestant: Contestant
+    opened: OpenContestant
+    promise: Promise
+    calls: int
+    data: torch.Tensor
+    before_call: torch.Tensor
+    has_output: bool = True
+    changes: bool = True
+    queue: Callable[[], None] = lambda: None
+    once: Callable[[], None] | None = None
+    before: RankCheck | None = None
+    after: list[RankCheck] = field(default_factory=list)
+    samples_us: list[float] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether calls in place go on from the results of those before them."""
+        case = self.contestant.case
+        return case.placement == "in_place" and case.reduction not in REPEATABLE
+
+    def outputs(self) -> list[torch.Tensor]:
+        """What lies in the outputs of all slots; to be looked at."""
+        return [self.opened.output(slot) for slot in range(self.opened.slots)]
+
+    def is_as_before(self, output: torch.Tensor) -> bool:
+        """Whether an output holds what it held before any call."""
+        return torch.equal(output.view(torch.uint8), self.before_call)
+
+    def checked(self, rank: int) -> RankCheck:
+        """What is wrong with the outputs; for a rank that is given none, that one of them was changed."""
+        outputs = self.outputs()
+        faults: list[str] = []
+        if not self.has_output and self.contestant.executable is not None:
+            touched = [slot for slot, output in enumerate(outputs) if not self.is_as_before(output)]
+            faults = [f"the output of a rank that is given none changed in slot {slot}" for slot in touched]
+        return check_rank(self.contestant.case, self.promise, rank, outputs, faults)
+
+    def times(self) -> RankTimes:
+        assert self.before is not None
+        return RankTimes(
+            slots=self.opened.slots,
+            slot_bytes=slot_bytes(self.contestant.case),
+            calls_per_sample=self.calls,
+            samples_us=tuple(self.samples_us),
+            before=self.before,
+            after=tuple(self.after),
+            problem=self.problem,
+        )
+
+
+def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
+    """The bytes of an output before a call, on the data's device: poison, in place the input's where the two overlap.
+
+    None where they never matter: an output out of place is written again before every call that is looked at.
+    """
+    layout = layout_of(case)
+    if not layout.in_place and catalogue.collective(case.op).gives(case, rank):
+        return data.new_empty(0, dtype=torch.uint8)
+    held = torch.full((max(layout.payloads_bytes),), POISON, dtype=torch.uint8, device=data.device)
+    if layout.in_place:
+        held[layout.input_starts[rank] :][: layout.input_bytes] = data.view(torch.uint8)
+    return held[layout.output_starts[rank] :][: layout.output_bytes]
+
+
+class _Measuring:
+    """The steps of a measurement, in order; every step is made by all ranks for the same measurements."""
+
+    def __init__(
+        self, fabric: DeviceFabric, plan: MeasurePlan, stopwatch: Stopwatch, measurements: list[Measurement]
+    ) -> None:
         self._fabric = fabric
         self._plan = plan
         self._stopwatch = stopwatch
-        self._lanes = lanes
+        self._measurements = measurements
 
     @property
-    def _live(self) -> list[Lane]:
-        return [lane for lane in self._lanes if not lane.problem]
+    def _live(self) -> list[Measurement]:
+        return [measurement for measurement in self._measurements if not measurement.problem]
 
     def run(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Everything; the device's state right before the samples and right after."""
         self._warm()
         self._launch_all()
-        for lane in self._lanes:
-            lane.before = lane.checked(self._fabric.rank)
+        for measurement in self._measurements:
+            measurement.before = measurement.checked(self._fabric.rank)
             # xor goes back and forth: an even number of calls may leave what was there.
-            lane.changes = lane.entrant.case.reduction != "xor" and not lane.is_as_before(lane.contender.output(0))
-            if lane.before.wrong or lane.before.guard_faults:
-                lane.problem = "its results were wrong right before timing"
+            measurement.changes = measurement.contestant.case.reduction != "xor" and not measurement.is_as_before(
+                measurement.opened.output(0)
+            )
+            if measurement.before.wrong or measurement.before.guard_faults:
+                measurement.problem = "its results were wrong right before timing"
         self._agree()
         self._write_all()
         self._prepare()
@@ -201,17 +299,17 @@ class _Measuring:
         self._meet()
         self._check_what_is_left()
         self._launch_all()
-        for lane in self._live:
-            lane.after.append(lane.checked(self._fabric.rank))
+        for measurement in self._live:
+            measurement.after.append(measurement.checked(self._fabric.rank))
         self._meet()
         return before, after
 
     def _settle(self) -> None:
         """Wait for all that was queued, and hear what kernels have to say about it."""
         self._fabric.synchronize()
-        for lane in self._live:
-            if report := lane.contender.trouble():
-                raise Deadlock(f"{lane.entrant.case.name}: {report}")
+        for measurement in self._live:
+            if report := measurement.opened.trouble():
+                raise Deadlock(f"{measurement.contestant.case.name}: {report}")
 
     def _meet(self) -> None:
         """Everything queued is done, on all ranks."""
@@ -228,30 +326,34 @@ class _Measuring:
     def _write_all(self) -> None:
         """Inputs into all slots, poison into their outputs, while no rank runs anything."""
         self._meet()
-        for lane in self._live:
-            for slot in range(lane.contender.slots):
-                lane.contender.write(slot, lane.data)
+        for measurement in self._live:
+            for slot in range(measurement.opened.slots):
+                measurement.opened.write(slot, measurement.data)
         self._meet()
 
     def _launch_all(self) -> None:
-        """Fresh inputs, then one call on every slot; one contender after another."""
+        """Fresh inputs, then one call on every slot; one contestant after another."""
         self._write_all()
-        for lane in self._live:
-            if lane.once is not None:
-                lane.once()
+        for measurement in self._live:
+            if measurement.once is not None:
+                measurement.once()
             else:
-                self._calls(lane, lane.contender.slots)()
+                self._calls(measurement, measurement.opened.slots)()
             self._meet()
 
     def _agree(self) -> None:
         """What one rank found wrong, no rank times."""
-        mine = {str(index): lane.problem for index, lane in enumerate(self._lanes) if lane.problem}
+        mine = {
+            str(index): measurement.problem
+            for index, measurement in enumerate(self._measurements)
+            if measurement.problem
+        }
         for rank, note in enumerate(self._fabric.exchange(json.dumps(mine))):
             for index, problem in json.loads(note).items():
-                lane = self._lanes[int(index)]
-                lane.problem = lane.problem or f"rank {rank}: {problem}"
+                measurement = self._measurements[int(index)]
+                measurement.problem = measurement.problem or f"rank {rank}: {problem}"
 
-    def _calls(self, lane: Lane, calls: int) -> Callable[[], None]:
+    def _calls(self, measurement: Measurement, calls: int) -> Callable[[], None]:
         """What queues so many calls, slots in turn, with the barriers of the window."""
         window = self._plan.timing.window
         entry, exit_ = window in ("entry_barrier", "both_barriers"), window == "both_barriers"
@@ -260,46 +362,110 @@ class _Measuring:
             for call in range(calls):
                 if entry:
                     self._fabric.queue_barrier()
-                lane.contender.launch(call % lane.contender.slots)
+                measurement.opened.launch(call % measurement.opened.slots)
                 if exit_:
                     self._fabric.queue_barrier()
 
         return queue
 
     def _prepare(self) -> None:
-        """Make each lane's graph. A contender that can't be captured is not timed; the others are."""
-        for lane in self._live:
-            lane.queue = self._calls(lane, lane.calls)
+        """Make each measurement's graph. A contestant that can't be captured is not timed; the others are."""
+        for measurement in self._live:
+            measurement.queue = self._calls(measurement, measurement.calls)
             if self._plan.timing.mode == "graph":
                 try:
-                    lane.queue = self._stopwatch.capture(lane.queue)
-                    if lane.accumulates:
+                    measurement.queue = self._stopwatch.capture(measurement.queue)
+                    if measurement.accumulates:
                         # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
-                        lane.once = self._stopwatch.capture(self._calls(lane, lane.contender.slots))
+                        measurement.once = self._stopwatch.capture(self._calls(measurement, measurement.opened.slots))
                 except Exception as error:
-                    lane.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
+                    measurement.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
         self._agree()
         self._meet()
 
     def _round(self, keep: bool = False) -> None:
-        """One sample of each lane, in turn."""
+        """One sample of each measurement, in turn."""
         marks = []
-        for lane in self._live:
+        for measurement in self._live:
             self._fabric.queue_barrier()
             self._stopwatch.delay()
             start = self._stopwatch.mark()
-            lane.queue()
-            marks.append((lane, start, self._stopwatch.mark()))
+            measurement.queue()
+            marks.append((measurement, start, self._stopwatch.mark()))
         self._settle()
         if keep:
-            for lane, start, end in marks:
-                lane.samples_us.append(self._stopwatch.elapsed_us(start, end) / lane.calls)
+            for measurement, start, end in marks:
+                measurement.samples_us.append(self._stopwatch.elapsed_us(start, end) / measurement.calls)
 
     def _check_what_is_left(self) -> None:
         """The outputs of the timed calls themselves; where they accumulate only that they did anything on each slot."""
-        for lane in self._live:
-            if not lane.accumulates:
-                lane.after.append(lane.checked(self._fabric.rank))
-            elif lane.changes and any(map(lane.is_as_before, lane.outputs())):
-                lane.problem = "the timed calls changed nothing"
+        for measurement in self._live:
+            if not measurement.accumulates:
+                measurement.after.append(measurement.checked(self._fabric.rank))
+            elif measurement.changes and any(map(measurement.is_as_before, measurement.outputs())):
+                measurement.problem = "the timed calls changed nothing"
         self._agree()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedResult:
+    """What became of one contestant: a timing; or a check that found it wrong; or a problem in words."""
+
+    timing: Timing | None = None
+    wrong: Check | None = None
+    problem: str = ""
+
+
+def combine(
+    plan: MeasurePlan, ranks: Sequence[RankMeasurement], limit: LinkLimit | None
+) -> tuple[list[TimedResult], LinkLimit | None]:
+    """One TimedResult for each contestant of the plan, from all ranks' measurements, and the links' limit.
+
+    limit is what an earlier measurement of the same job found; it stands where this one did not measure it.
+    """
+    ranks = sorted(ranks, key=lambda one: one.rank)
+    limit = link_limit([one.link for one in ranks]) or limit
+    names = [contestant.case.algorithm for contestant in plan.contestants]
+    devices = tuple({"before": one.device_before, "after": one.device_after} for one in ranks)
+    found = []
+    for index, name in enumerate(names):
+        others = tuple(one for one in names if one != name)
+        timed = _timed(plan, index, [one.contestants[index] for one in ranks])
+        if timed.timing is not None:
+            timing = replace(
+                timed.timing, interleaved_with=others, limit=limit, devices=devices, l2_bytes=ranks[0].l2_bytes
+            )
+            timed = replace(timed, timing=timing)
+        found.append(timed)
+    return found, limit
+
+
+def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedResult:
+    """One contestant's TimedResult from its rows, one a rank; what belongs to all contestants is not in it yet."""
+    case = plan.contestants[index].case
+    promise = promise_of(case)
+    rounds = [
+        [row.before for row in rows],
+        *(list(checks) for checks in zip(*(row.after for row in rows), strict=True)),
+    ]
+    for checks in rounds:
+        check = merge(case, promise, checks)
+        if check.faults:
+            return TimedResult(wrong=check)
+    problem = next((row.problem for row in rows if row.problem), "")
+    if problem or len(rounds) < 2:
+        return TimedResult(problem=problem or "nobody looked at its results after timing")
+    timing = Timing(
+        mode=plan.timing.mode,
+        window=plan.timing.window,
+        l2=plan.timing.l2,
+        slots=rows[0].slots,
+        slot_bytes=rows[0].slot_bytes,
+        warmup_calls=plan.timing.warmup * rows[0].calls_per_sample,
+        calls_per_sample=rows[0].calls_per_sample,
+        bus_factor=catalogue.collective(case.op).bus_factor(case.world_size),
+        samples_us=tuple(row.samples_us for row in rows),
+        checked_before=sum(check.elements for check in rounds[0]),
+        checked_after=sum(check.elements for checks in rounds[1:] for check in checks),
+    )
+    return TimedResult(timing=timing)

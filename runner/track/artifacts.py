@@ -16,7 +16,7 @@ from reports.record.seal import MANIFEST
 from reports.table import table
 from reports.table.compare import split
 from reports.tracked import BUNDLE_NAME
-from runner.records.command_json import MANIFEST_NAME
+from runner.records.command_json import COMMAND_JSON
 from runner.request_error import first_line
 
 REPORT_NAME, TABLE_NAME = "report.html", "table.md"
@@ -50,7 +50,7 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
 
 def _configuration(folder: Path, origin: Path) -> None:
     """What was asked for and how it ended, and the manifest of the records' folder."""
-    for path in [*origin.glob("*.yaml"), origin / MANIFEST_NAME, origin / MANIFEST]:
+    for path in [*origin.glob("*.yaml"), origin / COMMAND_JSON, origin / MANIFEST]:
         if path.is_file():
             folder.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / path.name)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from runner.request.validate import FabricRequest
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
@@ -18,6 +17,36 @@ if TYPE_CHECKING:
     from runner.world.launcher import Outer
     from runner.world.rank import RankFabric
     from runner.world.world import World
+
+
+SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
+"""What fabric.heap_bytes=null means: simulated, on GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricRequest:
+    """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's."""
+
+    name: str
+    arch: str
+    heap_given: int | None
+    multicast: bool
+    multimem: str
+    schedule: str
+    seed: int
+    step_budget: int | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
+        return self.name != "nvshmem"
+
+    @property
+    def heap_bytes(self) -> int:
+        """One rank's symmetric heap: as given, else what suits the fabric."""
+        if self.heap_given is not None:
+            return self.heap_given
+        return SIMULATED_HEAP_BYTES if self.simulated else DEVICE_HEAP_BYTES
 
 
 class WorldMaker(Protocol):
@@ -30,7 +59,7 @@ class WorldMaker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostOffer:
     """What this machine offers to the NVSHMEM fabric. driver_problem is "" when a GPU driver answers.
 
     torch_problem is "" when the installed torch can use GPUs.
@@ -60,10 +89,10 @@ class NvshmemOpener:
         return open_fabric(store, rank, world_size, device, self.heap_bytes)
 
 
-def look() -> Machine:
+def look() -> HostOffer:
     """Ask the machine, without torch: the driver for its GPUs, the import system for the packages."""
     gpu_count, problem = _count_gpus()
-    return Machine(
+    return HostOffer(
         gpu_count=gpu_count,
         driver_problem=problem,
         gpu_extra=all(map(_installed, ("nvshmem", "cuda"))),
@@ -74,7 +103,7 @@ def look() -> Machine:
 def resolve(
     fabric: FabricRequest,
     world_size: int,
-    machine: Callable[[], Machine] = look,
+    machine: Callable[[], HostOffer] = look,
     outer: Outer | None = None,
 ) -> tuple[FabricRequest, str]:
     """The fabric with "auto" decided for a world of that size, and why. RequestError if an explicit wish can't be met.
@@ -112,7 +141,7 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'' if count == 1 else 's'}"
 
 
-def _missing(machine: Machine) -> tuple[str, str]:
+def _missing(machine: HostOffer) -> tuple[str, str]:
     """Why the NVSHMEM fabric can't run here, and what to do about it; "" when it can."""
     if machine.driver_problem or machine.gpu_count < 1:
         return machine.driver_problem or "no GPU found", "run it on a machine with NVIDIA GPUs and their driver"

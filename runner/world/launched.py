@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from memory.fabric import Fabric, FabricError
+from memory.process_group import join_world
 from runner.world.launcher import Outer
 from runner.world.rank import (
     Answer,
@@ -27,7 +28,6 @@ from runner.world.rank import (
     execute,
     failure_answer,
     pickled_work,
-    settle,
     take_answer,
     whereabouts,
 )
@@ -87,7 +87,7 @@ class _RankThread:
             return execute(self._fabric, *rest)
         if kind == "open":
             outer = self._outer
-            settle(outer.rank, outer.world_size, outer.connect)
+            join_world(outer.rank, outer.world_size, outer.connect)
             self._fabric = pickle.loads(rest[0])(outer.connect(), outer.rank, outer.world_size)
         elif self._fabric is not None:
             self._fabric.close()

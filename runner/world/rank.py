@@ -19,18 +19,16 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import memory.fabric
 from memory.fabric import Fabric, FabricError, Region
+from memory.process_group import join_world
 from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
-
     from memory.meeting import Store
 
 PR_SET_PDEATHSIG = 1
@@ -66,47 +64,6 @@ FabricOpener = Callable[["Store", int, int], RankFabric]
 
 Answer = tuple[Any, ...]
 """How a program ended on a rank: ("result", pickled) or ("failure", kind, text, traceback)."""
-
-
-@dataclass(slots=True)
-class _Here:
-    """Which rank this process is, and how to make one more connection to its world's store."""
-
-    rank: int
-    world_size: int
-    connect: Callable[[], Store]
-
-
-_here: _Here | None = None
-
-
-def settle(rank: int, world_size: int, connect: Callable[[], Store]) -> None:
-    """From now on this process is that rank; process_group() needs to know."""
-    global _here
-    _here = _Here(rank, world_size, connect)
-
-
-def process_group() -> ProcessGroup:
-    """torch's process group over all ranks of this rank's world, made on the first call. Collective, that once.
-
-    NCCL for tensors on GPUs, gloo for those on CPUs. Raises FabricError in a process that is no rank of a world.
-    """
-    if _here is None:
-        raise FabricError("this process is no rank of a world of processes: it has no process group")
-    import torch
-    from torch import distributed
-    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-
-    if not distributed.is_initialized():
-        distributed.init_process_group(
-            backend="cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=PrefixStore("process_group", cast(Any, _here.connect())),
-            rank=_here.rank,
-            world_size=_here.world_size,
-        )
-    group = distributed.group.WORLD
-    assert group is not None
-    return group
 
 
 def execute(fabric: RankFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
@@ -223,7 +180,7 @@ class _Rank:
             return local_store(port)
 
         store = connect()
-        settle(rank, world_size, connect)
+        join_world(rank, world_size, connect)
         try:
             self._fabric = pickle.loads(opener)(store, rank, world_size)
         except BaseException as error:

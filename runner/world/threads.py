@@ -31,7 +31,7 @@ from runner.world.world import (
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 
-class Machine(Protocol):
+class SimulatedMachine(Protocol):
     """What ThreadWorld needs of the world behind the fabrics: simulator.world.SimulatedWorld has it."""
 
     def fabric(self, rank: int) -> Fabric: ...
@@ -68,7 +68,7 @@ class ThreadWorld:
     """Ranks as threads of this process over one machine: the simulator's, unless another is given."""
 
     def __init__(
-        self, world_size: int, options: SimulatorOptions | None = None, machine: Machine | None = None
+        self, world_size: int, options: SimulatorOptions | None = None, machine: SimulatedMachine | None = None
     ) -> None:
         self._world_size = world_size
         self._machine = machine or SimulatedWorld(world_size, options or SimulatorOptions())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, ufunc_builder, value_builder
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, ufunc_builder, value_builder
 from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -104,7 +104,7 @@ def _shift(function: Any, kind: str) -> Any:
         amount = bind.read(instruction.operands[2], "u4")
         bits = np.uint32(np.dtype(kind).itemsize * 8)
 
-        def run(frame: Frame) -> None:
+        def run(frame: LaneFrame) -> None:
             regs = frame.regs
             count = np.minimum(regs[amount], bits).astype(kind)
             function(regs[value].view(kind), count, out=regs[target].view(kind))
@@ -112,7 +112,7 @@ def _shift(function: Any, kind: str) -> Any:
         if isinstance(instruction.operands[2], Immediate):
             fixed = np.array(min(instruction.operands[2].bits & 0xFFFFFFFF, int(bits))).astype(kind)
 
-            def run_fixed(frame: Frame) -> None:
+            def run_fixed(frame: LaneFrame) -> None:
                 regs = frame.regs
                 function(regs[value].view(kind), fixed, out=regs[target].view(kind))
 
@@ -151,7 +151,7 @@ def comparison(function: Any, kind: str) -> Any:
         target = bind.write(instruction.operands[0])
         left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
 
-        def run(frame: Frame) -> None:
+        def run(frame: LaneFrame) -> None:
             regs = frame.regs
             regs[target][...] = function(regs[left].view(kind), regs[right].view(kind))
 
@@ -167,7 +167,7 @@ def _select(instruction: Instruction, bind: Binder) -> Run:
     yes, no = (bind.read(operand, kind) for operand in instruction.operands[1:3])
     condition = bind.read(instruction.operands[3], "?")
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         regs = frame.regs
         regs[target][...] = np.where(regs[condition], regs[yes], regs[no])
 
@@ -192,7 +192,7 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
         return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns)
     origin = bind.read(source, kind)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         frame.regs[to][...] = frame.regs[origin]
 
     return run
@@ -205,7 +205,7 @@ def _join(target: Any, source: Vector, bind: Binder) -> Run:
     part = f"u{np.dtype(kind).itemsize // len(source.parts)}"
     slots = [bind.read(one, part) for one in source.parts]
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         parts = frame.regs[to].view(part).reshape(-1, len(slots))
         for position, slot in enumerate(slots):
             parts[:, position] = frame.regs[slot]
@@ -221,7 +221,7 @@ def _divide_word(target: Vector, source: Any, bind: Binder) -> Run:
     origin = bind.read(source, kind)
     slots = [None if one == Register("_") else bind.write(one) for one in target.parts]
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         parts = frame.regs[origin].view(part).reshape(-1, len(slots))
         for position, slot in enumerate(slots):
             if slot is not None:
@@ -236,7 +236,7 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
     target = bind.write(instruction.operands[0])
     low, high, selector = (bind.read(operand, "u4") for operand in instruction.operands[1:])
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         regs = frame.regs
         both = regs[low].astype(np.uint64) | regs[high].astype(np.uint64) << np.uint64(32)
         out = np.zeros(frame.count, np.uint32)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.memory import ORDER, address_reader, check_order, element_type
-from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, fill, operation
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
@@ -89,7 +89,7 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     values = [bind.read(operand, kind) for operand in operands[1:]]
     size = np.dtype(kind).itemsize
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         space = frame.batch.space
         span = space.resolve(frame.view, addresses(frame), size, instruction, "atomic")
         sources = [np.broadcast_to(frame.regs[slot].view(kind), frame.count) for slot in values]

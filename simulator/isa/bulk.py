@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.memory import address_reader, shared_reader
-from simulator.isa.registry import Binder, Frame, Lanes, Run, UnknownInstruction, fill, operation
+from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.memory.space import LaneFault
 from simulator.ptx.ir import Instruction, Operand, Register
 from simulator.run.copies import LAG_STEPS, Copy
@@ -31,7 +31,7 @@ def _values(operand: Operand, bind: Binder) -> Any:
     return lambda frame: np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist()
 
 
-def _shared_place(frame: Frame, address: int, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
+def _shared_place(frame: LaneFrame, address: int, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
     """Where a lane's shared address lies in the batch's shared memory (one row a block), checked."""
     batch = frame.batch
     size = batch.program.kernel.shared_bytes
@@ -48,7 +48,7 @@ def _barrier_reader(operand: Operand, bind: Binder) -> Any:
     """A function from a frame to the lanes' keys of mbarriers."""
     addresses = shared_reader(operand, bind)
 
-    def keys(frame: Frame) -> list[int]:
+    def keys(frame: LaneFrame) -> list[int]:
         found = addresses(frame).tolist()
         return [
             _shared_place(frame, address, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
@@ -61,7 +61,7 @@ def _barrier_reader(operand: Operand, bind: Binder) -> Any:
 # Copies
 
 
-def _rank_of(frame: Frame, position: int) -> int:
+def _rank_of(frame: LaneFrame, position: int) -> int:
     rank = frame.view.rank
     return rank if isinstance(rank, int) else int(rank[position])
 
@@ -77,7 +77,7 @@ def _copy(instruction: Instruction, bind: Binder, is_load: bool) -> Run:
     addresses, places, sizes = address_reader(outside, bind), shared_reader(inside, bind), _values(size, bind)
     keys = _barrier_reader(rest[0], bind) if is_load else None
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         copies = frame.batch.copies
         counted = keys(frame) if keys is not None else [-1] * frame.count
         rows = zip(addresses(frame).tolist(), places(frame).tolist(), sizes(frame), counted, strict=True)
@@ -130,7 +130,7 @@ def _wait_group(instruction: Instruction, bind: Binder) -> Run:
 # mbarriers
 
 
-def _changed(frame: Frame, keys: list[int], change: Any) -> None:
+def _changed(frame: LaneFrame, keys: list[int], change: Any) -> None:
     """Call change(mbarrier, position) for each lane, in their order."""
     copies = frame.batch.copies
     for position, key in enumerate(keys):
@@ -145,7 +145,7 @@ def _changed(frame: Frame, keys: list[int], change: Any) -> None:
 def _init(instruction: Instruction, bind: Binder) -> Run:
     keys, counts = _barrier_reader(instruction.operands[0], bind), _values(instruction.operands[1], bind)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         known = frame.batch.copies.mbarriers
         for position, (key, count) in enumerate(zip(keys(frame), counts(frame), strict=True)):
             if not 1 <= count <= MAX_COUNT:
@@ -162,7 +162,7 @@ def _init(instruction: Instruction, bind: Binder) -> Run:
 def _inval(instruction: Instruction, bind: Binder) -> Run:
     keys = _barrier_reader(instruction.operands[0], bind)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         copies = frame.batch.copies
         for position, key in enumerate(keys(frame)):
             if copies.mbarriers.pop(key, None) is None:
@@ -179,7 +179,7 @@ def _arrival(instruction: Instruction, bind: Binder, expects: bool) -> Run:
     keys = _barrier_reader(address, bind)
     values = _values(rest[0], bind) if rest else lambda frame: [1] * frame.count
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         given = values(frame)
 
         def change(barrier: MBarrier, position: int) -> None:
@@ -210,7 +210,7 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
     parities = bind.read(instruction.operands[2], "u4")
     assert len(instruction.operands) <= 4  # the last is a hint of how long to suspend
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         copies = frame.batch.copies
         # Many threads ask the same few barriers: each is looked at once.
         row = np.int64(frame.batch.shared.shape[1])

@@ -5,7 +5,7 @@ Kept in a table like the others, so that an unknown form of them stops as every 
 
 from __future__ import annotations
 
-from simulator.isa.registry import Binder, Frame, Run, operation
+from simulator.isa.registry import Binder, LaneFrame, Run, operation
 from simulator.ptx.ir import Instruction
 
 
@@ -13,7 +13,7 @@ from simulator.ptx.ir import Instruction
     "bra", "ret", "exit", "bar.sync", "bar.warp.sync", "barrier.sync", "nanosleep.u32", neutral="uni aligned cta"
 )
 def _control(instruction: Instruction, bind: Binder) -> Run:
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         return None
 
     return run

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.registry import DTYPES, Binder, Frame, Run, fill, operation, value_builder
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, value_builder
 from simulator.number import float8, numbers
 from simulator.ptx.ir import Instruction
 
@@ -107,7 +107,7 @@ def _integer(target: str, source: str) -> Any:
         from_bytes = np.dtype(from_kind).itemsize
         kept = f"{to_kind[0]}{np.dtype(register).itemsize}"
 
-        def run(frame: Frame) -> None:
+        def run(frame: LaneFrame) -> None:
             values = frame.regs[origin]
             if values.dtype.itemsize != from_bytes:  # a type narrower than its register: the low bits
                 values = values.astype(f"u{from_bytes}")
@@ -124,7 +124,7 @@ def _to_global(instruction: Instruction, bind: Binder) -> Run:
     to = bind.write(instruction.operands[0])
     origin = bind.read(instruction.operands[1], "u8")
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         frame.regs[to][...] = frame.regs[origin]
 
     return run

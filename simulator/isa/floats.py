@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.arithmetic import COMPARE, comparison
-from simulator.isa.registry import DTYPES, Binder, Frame, Run, operation, ufunc_builder, value_builder
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, operation, ufunc_builder, value_builder
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction
 
@@ -54,13 +54,13 @@ def _float(function: Any, kind: str) -> Any:
         target = bind.write(instruction.operands[0])
         left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
 
-        def run(frame: Frame) -> None:
+        def run(frame: LaneFrame) -> None:
             regs = frame.regs
             out = regs[target].view(kind)
             function(regs[left].view(kind), regs[right].view(kind), out=out)
             canonical(out)
 
-        def run_raw(frame: Frame) -> None:
+        def run_raw(frame: LaneFrame) -> None:
             regs = frame.regs
             function(regs[left].view(kind), regs[right].view(kind), out=regs[target].view(kind))
 

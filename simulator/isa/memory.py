@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.registry import DTYPES, TYPES, Binder, Frame, Lanes, Run, UnknownInstruction, fill, operation
+from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.memory.space import LaneFault
 from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
@@ -37,7 +37,7 @@ def address_reader(operand: Any, bind: Binder) -> Any:
     slot = bind.read(operand.base, "u8")
     offset = np.int64(operand.offset_bytes).view(np.uint64)
 
-    def read(frame: Frame) -> Lanes:
+    def read(frame: LaneFrame) -> Lanes:
         base = frame.regs[slot]
         if base.shape[0] != frame.count:
             base = np.broadcast_to(base, frame.count)
@@ -85,7 +85,7 @@ def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     position = bind.parameter(address.base.name)
     kind = DTYPES[element_type(instruction)]
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         picked = np.atleast_1d(frame.batch.parameters[position][frame.view.rank])
         extend(frame.regs[target], picked.astype(f"u{kind[1]}").view(kind), kind)
 
@@ -104,7 +104,7 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
     addresses = address_reader(instruction.operands[1], bind)
     width = np.dtype(kind).itemsize * len(targets)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         space = frame.batch.space
         span = space.resolve(frame.view, addresses(frame), width, instruction, "load")
         rows = space.gather(span, kind)
@@ -127,7 +127,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     sources = slots_of(instruction.operands[1], False, bind, unsigned)
     width = np.dtype(kind).itemsize * len(sources)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         space = frame.batch.space
         span = space.resolve(frame.view, addresses(frame), width, instruction, "store")
         space.scatter(span, rows_of(frame, sources, unsigned))
@@ -135,7 +135,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-def rows_of(frame: Frame, slots: list[int], unsigned: str) -> Lanes:
+def rows_of(frame: LaneFrame, slots: list[int], unsigned: str) -> Lanes:
     """Registers side by side: a matrix of one row a lane."""
     rows = np.empty((frame.count, len(slots)), unsigned)
     for position, slot in enumerate(slots):
@@ -151,7 +151,7 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
         fill(target, values.astype(f"{'i' if kind[0] == 'i' else 'u'}{target.dtype.itemsize}"))
 
 
-def shared_index(frame: Frame, addresses: Lanes, width: int) -> Lanes:
+def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
     """Positions in the batch's shared memory (one row a block). Bounds and alignment as for global memory."""
     size = frame.batch.program.kernel.shared_bytes
     index = addresses.astype(np.int64)
@@ -175,7 +175,7 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
     targets = slots_of(instruction.operands[0], True, bind, kind)
     addresses = shared_reader(instruction.operands[1], bind)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         start = shared_index(frame, addresses(frame), size * len(targets))
         batch = frame.batch
         good = batch.shared_written.reshape(-1)
@@ -199,7 +199,7 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
     addresses = shared_reader(instruction.operands[0], bind)
     sources = slots_of(instruction.operands[1], False, bind, kind)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         start = shared_index(frame, addresses(frame), size * len(sources))
         batch = frame.batch
         for position, slot in enumerate(sources):

@@ -11,7 +11,7 @@ import numpy as np
 
 from simulator.isa.atomic import serve
 from simulator.isa.memory import ORDER, address_reader, check_order, element_type, extend, rows_of, slots_of
-from simulator.isa.registry import DTYPES, Binder, Frame, Lanes, Run, UnknownInstruction, operation
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
 from simulator.isa.switch import INTEGER, add_once, combine, element_of
 from simulator.number.float8 import FLOATS8
 from simulator.ptx.ir import Instruction
@@ -99,7 +99,7 @@ def _load_reduce(instruction: Instruction, bind: Binder) -> Run:
     addresses = address_reader(instruction.operands[1], bind)
     width = np.dtype(kind).itemsize * len(targets)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         space = frame.batch.space
         spans = space.resolve_multicast(frame.view, addresses(frame), width, instruction, "reduce")
         parts = [space.gather(span, kind) for span in spans]
@@ -117,7 +117,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     sources = slots_of(instruction.operands[1], False, bind, kind)
     width = np.dtype(kind).itemsize * len(sources)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         space = frame.batch.space
         spans = space.resolve_multicast(frame.view, addresses(frame), width, instruction, "broadcast")
         rows = rows_of(frame, sources, kind)
@@ -141,7 +141,7 @@ def _red(instruction: Instruction, bind: Binder) -> Run:
     sources = slots_of(instruction.operands[1], False, bind, unsigned)
     width = np.dtype(unsigned).itemsize * len(sources)
 
-    def run(frame: Frame) -> None:
+    def run(frame: LaneFrame) -> None:
         space = frame.batch.space
         spans = space.resolve_multicast(frame.view, addresses(frame), width, instruction, "red")
         values = rows_of(frame, sources, unsigned).view(kind)

@@ -18,7 +18,7 @@ from simulator.memory.space import View
 from simulator.ptx.ir import Instruction, Operand
 
 Lanes = npt.NDArray[Any]
-Run = Callable[["Frame"], None]
+Run = Callable[["LaneFrame"], None]
 
 _TYPE_NAMES = (
     "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 "
@@ -72,7 +72,7 @@ class Binder(Protocol):
 
 
 @dataclass(slots=True)
-class Frame:
+class LaneFrame:
     """The lanes that one step runs together: their registers by slot, and who they are.
 
     regs[slot] holds one value a lane (constants: one in all). ids are the lanes' numbers in the batch.
@@ -148,7 +148,7 @@ def ufunc_builder(function: Any, dtype: str, count: int = 2) -> Callable[[Instru
         if count == 1:
             only = sources[0]
 
-            def run_one(frame: Frame) -> None:
+            def run_one(frame: LaneFrame) -> None:
                 regs = frame.regs
                 function(regs[only].view(dtype), out=regs[target].view(dtype))
 
@@ -156,13 +156,13 @@ def ufunc_builder(function: Any, dtype: str, count: int = 2) -> Callable[[Instru
         left, right = sources
         if dtype in ("u2", "u4", "u8", "?"):
 
-            def run_bare(frame: Frame) -> None:
+            def run_bare(frame: LaneFrame) -> None:
                 regs = frame.regs
                 function(regs[left], regs[right], out=regs[target])
 
             return run_bare
 
-        def run(frame: Frame) -> None:
+        def run(frame: LaneFrame) -> None:
             regs = frame.regs
             function(regs[left].view(dtype), regs[right].view(dtype), out=regs[target].view(dtype))
 
@@ -179,7 +179,7 @@ def value_builder(function: Callable[..., Any], dtypes: tuple[str, ...]) -> Call
         sources = [bind.read(operand, dtype) for operand, dtype in zip(instruction.operands[1:], dtypes, strict=True)]
         pairs = list(zip(sources, dtypes, strict=True))
 
-        def run(frame: Frame) -> None:
+        def run(frame: LaneFrame) -> None:
             regs = frame.regs
             fill(regs[target], function(*[regs[slot].view(dtype) for slot, dtype in pairs]))
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from simulator.isa import find
-from simulator.isa.registry import Frame, Lanes, Run, UnknownInstruction
+from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
 from simulator.memory.space import LaneFault
 from simulator.ptx.dataflow import (
     homes_of,
@@ -75,7 +75,7 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class BlockStep:
     """A basic block ready to run: functions in order, and its registers by where they live."""
 
     index: int
@@ -103,7 +103,7 @@ class Program:
     kept: dict[int, str]
     specials: dict[int, str]
     constants: tuple[tuple[int, Lanes], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[BlockStep, ...]
     spin_headers: dict[int, tuple[int, ...]]  # a block that a loop without stores returns to: the slots live there
 
 
@@ -196,12 +196,12 @@ class _Decoder:
             spin_headers=_spin_headers(steps, self._live_slots(steps, kept)),
         )
 
-    def _live_slots(self, steps: tuple[Step, ...], kept: dict[int, str]) -> list[set[int]]:
+    def _live_slots(self, steps: tuple[BlockStep, ...], kept: dict[int, str]) -> list[set[int]]:
         successors = [step.exit.ways for step in steps]
         live = live_in(self.kernel, successors)
         return [{self.slot_of[name] for name in names if self.slot_of.get(name) in kept} for names in live]
 
-    def _step(self, block: Block, homes: dict[str, int]) -> Step:
+    def _step(self, block: Block, homes: dict[str, int]) -> BlockStep:
         runs: list[Run] = []
         body = list(block.instructions)
         last = self._exit(block)
@@ -213,7 +213,7 @@ class _Decoder:
         reads, writes = registers_of(block)
         local = self._scratch(block, homes)
         names = {name for name, _, _ in local}
-        return Step(
+        return BlockStep(
             index=block.index,
             runs=tuple(runs),
             count=len(block.instructions),
@@ -244,7 +244,7 @@ class _Decoder:
         targets = [self._register(name) for name in targets_of(instruction)]
         used = sorted({self._register(name) for name in (*sources_of(instruction), *targets_of(instruction))})
 
-        def guarded(frame: Frame) -> None:
+        def guarded(frame: LaneFrame) -> None:
             mask = frame.regs[predicate]
             if negated:
                 mask = ~mask
@@ -326,7 +326,7 @@ def _unit_of(end: Instruction) -> str:
     return "block"
 
 
-def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
+def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
     """Loops that load, do not store and look at no clock: their first block, and the registers alive there.
 
     A lane that comes back there with the same registers, while no memory changed, will come back for ever.
@@ -341,13 +341,13 @@ def _spin_headers(steps: tuple[Step, ...], live: list[set[int]]) -> dict[int, tu
     return headers
 
 
-def _only_looks(body: Sequence[Step]) -> bool:
+def _only_looks(body: Sequence[BlockStep]) -> bool:
     """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier."""
     still = not any(one.writes_memory or one.reads_clock or one.exit.kind == "barrier" for one in body)
     return still and any(one.reads_memory for one in body)
 
 
-def _loop(steps: tuple[Step, ...], first: int, last: int) -> list[Step]:
+def _loop(steps: tuple[BlockStep, ...], first: int, last: int) -> list[BlockStep]:
     """The blocks on the ways from first to last, wherever they stand: compilers put some behind all others."""
     after = {step.index: set(step.exit.ways) for step in steps}
     before: dict[int, set[int]] = {step.index: set() for step in steps}

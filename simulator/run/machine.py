@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from memory.fabric import DeviceFault, Executable
-from simulator.isa.registry import Frame, Lanes
+from simulator.isa.registry import LaneFrame, Lanes
 from simulator.memory.space import LaneFault, Space, View
 from simulator.ptx.ir import Immediate, Instruction
 from simulator.run.barriers import Barrier
 from simulator.run.copies import Copies, Waiting
-from simulator.run.decode import CHUNK_LANES, Program, Step, decode
+from simulator.run.decode import CHUNK_LANES, BlockStep, Program, decode
 from simulator.run.groups import Group, Ids, ids_of, merge, split
 
 SPIN_PATIENCE = 12
@@ -148,14 +148,14 @@ class Batch:
         rank, rest = divmod(lane, self.threads)
         return (self.ranks[rank], *divmod(rest, self.block))
 
-    def narrow(self, frame: Frame, some: Ids, slots: list[int]) -> Frame:
+    def narrow(self, frame: LaneFrame, some: Ids, slots: list[int]) -> LaneFrame:
         """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
         ids = ids_of(frame.ids)[some]
         regs = frame.regs[:]
         for slot in slots:
             if regs[slot].shape[0] == frame.count:
                 regs[slot] = regs[slot][some]
-        return Frame(regs, len(some), self._view(ids), self, ids)
+        return LaneFrame(regs, len(some), self._view(ids), self, ids)
 
     def _view(self, ids: Group) -> View:
         first, last = int(ids[0]) // self.threads, int(ids[-1]) // self.threads
@@ -218,7 +218,7 @@ class Batch:
                 return [chunk for run in runs for chunk in self._chunks(run)]
         return [group[start : start + CHUNK_LANES] for start in range(0, len(group), CHUNK_LANES)]
 
-    def _template(self, step: Step) -> list[Any]:
+    def _template(self, step: BlockStep) -> list[Any]:
         found = self._templates.get(step.index)
         if found is None:
             found = [None] * self.program.slots
@@ -229,7 +229,7 @@ class Batch:
             self._templates[step.index] = found
         return found
 
-    def _run_chunk(self, step: Step, chunk: Group) -> Lanes:
+    def _run_chunk(self, step: BlockStep, chunk: Group) -> Lanes:
         """Run the block's functions; the predicate of its exit comes back (an empty array where it has none)."""
         count = len(chunk)
         regs = self._template(step)[:]
@@ -245,7 +245,7 @@ class Batch:
         else:
             for slot in step.kept_reads:
                 regs[slot] = kept[slot].take(chunk)
-        frame = Frame(regs, count, self._view(chunk), self, chunk)
+        frame = LaneFrame(regs, count, self._view(chunk), self, chunk)
         position = 0
         try:
             for run in step.runs:

@@ -2,7 +2,7 @@
 
 The records are invented, as large as real ones: 4 and 8 ranks, 50 samples a rank, with the environment and the
 configuration of a published record. A folder of JSON files, one a record, as a command leaves it, becomes a page:
-four ops, two data types, two world sizes, six contenders, 14 sizes, eight worlds.
+four ops, two data types, two world sizes, six contestants, 14 sizes, eight worlds.
 
     python tests/benchmarks/bench_reports.py [FOLDER]     # FOLDER keeps the records, for another time
 """

@@ -20,8 +20,8 @@ from memory.fabric import Fabric, LibraryCall, Traits
 from memory.pool import SymmetricPool
 from runner.case.check import check_rank, merge, promise_of
 from runner.case.inputs import make_input
-from runner.case.libraries import baseline_contender
-from runner.case.program import BaselinePlan, run_baseline
+from runner.case.libraries import open_baseline
+from runner.case.library_program import BaselinePlan, run_baseline
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
@@ -267,7 +267,7 @@ def test_every_name_can_be_opened(baseline: baselines.Baseline) -> None:
 
     def program(fabric: Fabric, _: None) -> str:
         with SymmetricPool(fabric) as pool:
-            opened = baseline_contender(baseline.algorithm, fabric, pool, case_of(baseline.algorithm, world_size=1), 1)
+            opened = open_baseline(baseline.algorithm, fabric, pool, case_of(baseline.algorithm, world_size=1), 1)
             return type(opened).__name__
 
     world = ThreadWorld(1, SimulatorOptions(heap_bytes=1 << 20))

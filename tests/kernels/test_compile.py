@@ -81,9 +81,7 @@ def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> Non
     assert found.name == "all_reduce/one_shot"
     assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', found.ptx, flags=re.MULTILINE)
-    assert {"kernels/dsl/work.py", "kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/signals.py"} <= set(
-        files
-    )
+    assert {"kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/signals.py"} <= set(files)
     assert set(files) <= set(one_shot.SPEC.sources)
     assert ".loc\t" in found.ptx
 

@@ -18,7 +18,7 @@ DELAYS_US = {
     "torch/two_shot": (12.0, 290.0),
     "nvshmem": (30.0, 200.0),
 }
-"""An invented delay in us and an invented algbw in GB/s of each contender."""
+"""An invented delay in us and an invented algbw in GB/s of each contestant."""
 
 LIBRARIES = {"nccl": "NCCL 0.0.0", "nvshmem": "NVSHMEM 0.0.0"} | dict.fromkeys(
     ("torch/one_shot", "torch/two_shot", "torch/multimem"), "torch 0.0.0"

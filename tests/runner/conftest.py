@@ -21,9 +21,10 @@ from reports.record.record import Check, Mismatch
 from runner.__main__ import main
 from runner.command.job import Means
 from runner.command.session import Tools
-from runner.records.command_json import MANIFEST_NAME
-from runner.request.validate import FabricRequest, Request
+from runner.records.command_json import COMMAND_JSON
+from runner.request.validate import Request
 from runner.track.background import Connection, follow
+from runner.world.fabrics import FabricRequest
 from runner.world.world import WorldFailure
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
@@ -103,7 +104,7 @@ TWO = "algorithms=[one_shot,two_shot]"
 
 def record_files(folder: Path) -> list[Path]:
     """All records under folder/records."""
-    return [path for path in folder.glob("records/**/*.json") if path.name != MANIFEST_NAME]
+    return [path for path in folder.glob("records/**/*.json") if path.name != COMMAND_JSON]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from kernels import catalogue
 from kernels.compile import executable
 from kernels.spec import Case
 from memory.fabric import Traits
+from runner.case.contestant import Contestant
 from runner.request.validate import TimingRequest
-from runner.timing.measure import Entrant, MeasurePlan, RankMeasurement, measure
+from runner.timing.measure import MeasurePlan, RankMeasurement, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 
@@ -134,6 +135,6 @@ def case_of(algorithm: str, **changes: Any) -> Case:
     return dataclasses.replace(case, **changes)
 
 
-def entrant(cache_dir: Path, algorithm: str, **changes: Any) -> Entrant:
+def contestant(cache_dir: Path, algorithm: str, **changes: Any) -> Contestant:
     case = case_of(algorithm, **changes)
-    return Entrant(case, executable(catalogue.find(case.name), case, "sm_90a", cache_dir))
+    return Contestant(case, executable(catalogue.find(case.name), case, "sm_90a", cache_dir))

@@ -20,7 +20,7 @@ import torch
 from memory.fabric import DeviceFault, Executable, HeapFull, NoMulticast, Region, Traits
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
-from runner.world.rank import process_group
+from memory.process_group import process_group
 
 HEAP_BYTES = 1 << 20
 ALIGNMENT_BYTES = 256

@@ -132,7 +132,7 @@ def test_wrong_elements_are_counted_and_have_no_time() -> None:
     assert "7 of 64 elements are wrong" in text
 
 
-def test_refused_contenders_are_told_once_with_their_reason() -> None:
+def test_refused_contestants_are_told_once_with_their_reason() -> None:
     records = [timed("one_shot", 20.0), timed("one_shot", 20.0, KIB)]
     records += [refused("torch/multimem", MB), refused("torch/multimem", KIB), refused("nvshmem", KIB, reason="no int")]
     records += [timed("nvshmem", 50.0)]
@@ -155,7 +155,7 @@ def test_captions_say_how_and_against_what() -> None:
     records = [timed("one_shot", 20.0), timed("nccl", 20.0, KIB, timing=timing)]
     text = "\n".join(captions(split(records)[0]))
     assert "graph, window kernel, L2 rotate; 8 to 64 slots of 2 KiB to 2000000 B, 5 to 20 calls a sample" in text
-    assert "a contender's slots are 16 KiB to 125000 KiB together" in text
+    assert "a contestant's slots are 16 KiB to 125000 KiB together" in text
     assert "4 samples; data checked before and after" in text
     assert "the samples' maxima over all ranks" in text
     assert "busbw = algbw * 1.5, 1 GB = 10^9 bytes" in text
@@ -169,7 +169,7 @@ def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_thr
     cache = {"l2_bytes": 50 << 20}
     large = timed("one_shot", 20.0, 1 << 20, timing=cache)
     small = [timed("one_shot", 5.0, size_bytes, timing=cache) for size_bytes in (KIB, 4 * KIB)]
-    note = "L2 rotate: up to 4 KiB a contender's slots fit in the L2 cache (50 MiB) together"
+    note = "L2 rotate: up to 4 KiB a contestant's slots fit in the L2 cache (50 MiB) together"
     assert note in "\n".join(captions(split([large, *small])[0]))
     for others in ([large], [timed("one_shot", 5.0, KIB, timing={"l2_bytes": 0})]):
         assert "fit in the L2 cache" not in "\n".join(captions(split(others)[0]))

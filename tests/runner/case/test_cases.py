@@ -13,6 +13,7 @@ from kernels.numeric.dtypes import ALL, REDUCTIONS
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.case import cases
+from runner.case.binding import bind
 from runner.case.cases import (
     GAP_BYTES,
     GUARD_BYTES,
@@ -25,7 +26,7 @@ from runner.case.cases import (
     resolved,
     sizes_of,
 )
-from runner.case.program import Plan, bind
+from runner.case.program import Plan
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import Request
 from runner.request_error import RequestError

@@ -19,8 +19,9 @@ from kernels.compile import executable
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 from memory.pool import SymmetricPool
+from runner.case.binding import bind
 from runner.case.inputs import make_input
-from runner.case.program import Plan, bind
+from runner.case.program import Plan
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 HEAP_BYTES = 1 << 25

@@ -1,4 +1,4 @@
-"""Contenders on the simulator: every slot has its own data, addresses and result; nothing stays behind."""
+"""Contestants on the simulator: every slot has its own data, addresses and result; nothing stays behind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 from memory.fabric import Fabric, HeapFull
 from memory.pool import SymmetricPool
-from runner.case.slots import kernel_contender, slot_bytes
-from runner.timing.measure import Entrant
+from runner.case.contestant import Contestant
+from runner.case.slots import open_kernel, slot_bytes
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
-from tests.runner.measuring import case_of, entrant
+from tests.runner.measuring import case_of, contestant
 
 SLOTS = 3
 
@@ -30,28 +30,28 @@ def data_of(rank: int, slot: int, numel: int) -> torch.Tensor:
     return ((torch.arange(numel) + 3 * rank + 7 * slot) % 13 + 1).to(torch.bfloat16)
 
 
-def run(fabric: Fabric, wanted: Entrant) -> list[list[torch.Tensor]]:
+def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
     """Two rounds over all slots in reverse, each on fresh inputs; the outputs by round and slot."""
     case = wanted.case
     assert wanted.executable is not None
     found = []
     with (
         SymmetricPool(fabric) as pool,
-        kernel_contender(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contender,
+        open_kernel(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contestant,
     ):
         for _ in range(2):
-            for slot in range(contender.slots):
-                contender.write(slot, data_of(fabric.rank, slot, case.numel))
+            for slot in range(contestant.slots):
+                contestant.write(slot, data_of(fabric.rank, slot, case.numel))
             if case.placement == "out_of_place":
-                assert set(contender.output(0).view(torch.uint8).tolist()) == {0xFF}
+                assert set(contestant.output(0).view(torch.uint8).tolist()) == {0xFF}
             fabric.synchronize()
             fabric.barrier()
-            for slot in reversed(range(contender.slots)):
-                contender.launch(slot)
+            for slot in reversed(range(contestant.slots)):
+                contestant.launch(slot)
             fabric.synchronize()
             fabric.barrier()
-            assert contender.trouble() == ""
-            found.append([contender.output(slot).clone() for slot in range(contender.slots)])
+            assert contestant.trouble() == ""
+            found.append([contestant.output(slot).clone() for slot in range(contestant.slots)])
         assert len({tensor.name for tensor in pool.live}) == len(pool.live)
     assert pool.live == ()
     return found
@@ -68,7 +68,7 @@ def run(fabric: Fabric, wanted: Entrant) -> list[list[torch.Tensor]]:
 )
 @pytest.mark.parametrize("size_bytes", [34, 4096])
 def test_each_slot_has_its_own_result(cache: Path, algorithm: str, placement: str, size_bytes: int) -> None:
-    wanted = entrant(cache, algorithm, placement=placement, size_bytes=size_bytes, world_size=3)
+    wanted = contestant(cache, algorithm, placement=placement, size_bytes=size_bytes, world_size=3)
     world = ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 22))
     numel = wanted.case.numel
     for rounds in world.run(run, wanted, 60.0):
@@ -86,7 +86,7 @@ MOVED = [("push", "out_of_place", 0), ("push", "in_place", 0), ("pull", "in_plac
 def test_slots_of_an_all_gather_begin_where_the_case_says(
     cache: Path, algorithm: str, placement: str, offset: int, size_bytes: int
 ) -> None:
-    wanted = entrant(
+    wanted = contestant(
         cache, algorithm, op="all_gather", accumulator="none", reduction="none", placement=placement,
         offset=offset, size_bytes=size_bytes, world_size=3,
     )  # fmt: skip
@@ -96,11 +96,11 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
         assert wanted.executable is not None
         with (
             SymmetricPool(fabric) as pool,
-            kernel_contender(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contender,
+            open_kernel(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contestant,
         ):
             for slot in range(SLOTS):
-                contender.write(slot, data_of(fabric.rank, slot, count))
-                whole = contender.output(slot).clone()
+                contestant.write(slot, data_of(fabric.rank, slot, count))
+                whole = contestant.output(slot).clone()
                 if placement == "in_place":
                     own = whole[count * fabric.rank :][:count]
                     assert torch.equal(own, data_of(fabric.rank, slot, count))
@@ -109,31 +109,31 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
             fabric.synchronize()
             fabric.barrier()
             for slot in reversed(range(SLOTS)):
-                contender.launch(slot)
+                contestant.launch(slot)
             fabric.synchronize()
             fabric.barrier()
-            return [contender.output(slot).clone() for slot in range(SLOTS)]
+            return [contestant.output(slot).clone() for slot in range(SLOTS)]
 
     for outputs in ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, 60.0):
         for slot, output in enumerate(outputs):
             assert torch.equal(output, torch.cat([data_of(rank, slot, count) for rank in range(3)]))
 
 
-def test_two_contenders_live_side_by_side(cache: Path) -> None:
-    wanted = [entrant(cache, "one_shot"), entrant(cache, "two_shot")]
+def test_two_contestants_live_side_by_side(cache: Path) -> None:
+    wanted = [contestant(cache, "one_shot"), contestant(cache, "two_shot")]
 
     def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
         with SymmetricPool(fabric) as pool:
             with (
-                kernel_contender(fabric, pool, wanted[0].case, wanted[0].executable, 2, 1.0) as one,  # type: ignore[arg-type]
-                kernel_contender(fabric, pool, wanted[1].case, wanted[1].executable, 2, 1.0) as other,  # type: ignore[arg-type]
+                open_kernel(fabric, pool, wanted[0].case, wanted[0].executable, 2, 1.0) as one,  # type: ignore[arg-type]
+                open_kernel(fabric, pool, wanted[1].case, wanted[1].executable, 2, 1.0) as other,  # type: ignore[arg-type]
             ):
-                for contender in (one, other):
-                    contender.write(1, data_of(fabric.rank, 0, 2048))
+                for contestant in (one, other):
+                    contestant.write(1, data_of(fabric.rank, 0, 2048))
                 fabric.synchronize()
                 fabric.barrier()
-                for contender in (one, other, one):
-                    contender.launch(1)
+                for contestant in (one, other, one):
+                    contestant.launch(1)
                 fabric.synchronize()
                 found = [one.output(1).clone(), other.output(1).clone()]
                 fabric.barrier()
@@ -146,7 +146,7 @@ def test_two_contenders_live_side_by_side(cache: Path) -> None:
 
 
 def test_launching_does_no_host_work_but_one_launch(cache: Path) -> None:
-    wanted = entrant(cache, "two_shot")
+    wanted = contestant(cache, "two_shot")
 
     def program(fabric: Any, _: None) -> list[str]:
         seen: list[str] = []
@@ -158,15 +158,15 @@ def test_launching_does_no_host_work_but_one_launch(cache: Path) -> None:
 
         with (
             SymmetricPool(fabric) as pool,
-            kernel_contender(Watched(), pool, wanted.case, wanted.executable, 2, 1.0) as contender,  # type: ignore[arg-type]
+            open_kernel(Watched(), pool, wanted.case, wanted.executable, 2, 1.0) as contestant,  # type: ignore[arg-type]
         ):
             for slot in range(2):
-                contender.write(slot, data_of(fabric.rank, slot, 2048))
+                contestant.write(slot, data_of(fabric.rank, slot, 2048))
             fabric.synchronize()
             fabric.barrier()
             seen.clear()
-            contender.launch(1)
-            contender.launch(0)
+            contestant.launch(1)
+            contestant.launch(0)
             before = list(seen)
             fabric.synchronize()
             fabric.barrier()
@@ -178,15 +178,15 @@ def test_launching_does_no_host_work_but_one_launch(cache: Path) -> None:
 def test_what_does_not_fit_is_said(cache: Path) -> None:
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 14))
     with pytest.raises(WorldFailure, match="all_reduce/one_shot") as caught:
-        world.run(run, entrant(cache, "one_shot", size_bytes=8192), 60.0)
+        world.run(run, contestant(cache, "one_shot", size_bytes=8192), 60.0)
     assert any(isinstance(error, HeapFull) for error in caught.value.errors.values())
 
 
 def test_no_slots_are_an_error(cache: Path) -> None:
-    wanted = entrant(cache, "one_shot")
+    wanted = contestant(cache, "one_shot")
 
     def program(fabric: Fabric, _: None) -> None:
-        with SymmetricPool(fabric) as pool, kernel_contender(fabric, pool, wanted.case, wanted.executable, 0, 1.0):  # type: ignore[arg-type]
+        with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted.case, wanted.executable, 0, 1.0):  # type: ignore[arg-type]
             pass
 
     with pytest.raises(WorldFailure, match="0 slots for all_reduce-one_shot"):

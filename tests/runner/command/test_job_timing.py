@@ -17,7 +17,7 @@ from runner.command.job import Job, Means, run_job, usual_means
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing import measure
-from runner.timing.combine import Timed
+from runner.timing.measure import TimedResult
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, GOOD, TWO, Script
 
@@ -59,7 +59,7 @@ class GpuWorld:
 
 @dataclasses.dataclass
 class Shelf:
-    """job.Keeper on GPUs, and what measured: by the algorithms timed together, an exception or each one's Timed."""
+    """job.Keeper on GPUs, and what measured: by the algorithms timed together, an exception or each TimedResult."""
 
     outcomes: dict[str, Any] = dataclasses.field(default_factory=dict)
     failures: list[BaseException] = dataclasses.field(default_factory=list)
@@ -84,7 +84,7 @@ class Shelf:
 
     def measure(
         self, world: Any, entries: Sequence[Any], request: Any, limit: LinkLimit | None
-    ) -> tuple[list[Timed], LinkLimit | None]:
+    ) -> tuple[list[TimedResult], LinkLimit | None]:
         names = tuple(case.algorithm for case, _ in entries)
         assert [compiled is None for _, compiled in entries] == [name in ("nccl", "nvshmem") for name in names]
         self.measured.append((entries[0][0].size_bytes, names, limit))
@@ -93,7 +93,7 @@ class Shelf:
             failure = self.failures.pop(0)
             world.healthy = not isinstance(failure, WorldFailure)
             raise failure
-        return [self.outcomes.get(name, Timed(timing_of(LIMIT))) for name in names], LIMIT
+        return [self.outcomes.get(name, TimedResult(timing_of(LIMIT))) for name in names], LIMIT
 
     @property
     def told(self) -> list[tuple[int, str, str, bool]]:
@@ -178,7 +178,7 @@ def test_a_simulated_fabric_is_never_timed() -> None:
 
 
 def test_wrong_while_timing_is_wrong_and_a_problem_is_a_failure() -> None:
-    outcomes = {"one_shot": Timed(wrong=BAD), "two_shot": Timed(problem="its calls could not be captured")}
+    outcomes = {"one_shot": TimedResult(wrong=BAD), "two_shot": TimedResult(problem="its calls could not be captured")}
     shelf = done(Shelf(outcomes), Script(), "sizes=8")
     assert [(status, timed) for _, _, status, timed in shelf.told] == [
         ("WRONG", False),

@@ -12,7 +12,7 @@ from runner.command import plan, session
 from runner.command.session import MAX_FAILED_STARTS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import Machine
+from runner.world.fabrics import HostOffer
 from runner.world.launcher import Outer
 from runner.world.world import WorldFailure
 from tests.runner.conftest import TWO, Outcome, Script
@@ -92,7 +92,7 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
     with hydra_over():
         first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
     outer = Outer("srun", 0, 8, 0, "gpu01", 29500)
-    machine = Machine(8, "", True)
+    machine = HostOffer(8, "", True)
     monkeypatch.setattr(plan, "look", lambda: machine)
     joined = plan.prepare([], [first], outer)
     assert [job.request.fabric.name for job in joined.jobs] == ["nvshmem"]
@@ -108,6 +108,6 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with hydra_over():
         composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
-    monkeypatch.setattr(plan, "look", lambda: Machine(8, "", True))
+    monkeypatch.setattr(plan, "look", lambda: HostOffer(8, "", True))
     (first, *_) = headline(plan.prepare([], composed))
     assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")

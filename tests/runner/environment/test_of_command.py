@@ -103,7 +103,7 @@ def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
 ) -> None:
     from runner.__main__ import main
     from runner.command import plan
-    from runner.world.fabrics import Machine
+    from runner.world.fabrics import HostOffer
 
     class Hurt(Script):
         def _world(self, fabric: Any, world_size: int, say: Any) -> Any:
@@ -111,7 +111,7 @@ def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
             return self.worlds[-1]
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plan, "look", lambda: Machine(gpu_count=8, driver_problem="", gpu_extra=True))
+    monkeypatch.setattr(plan, "look", lambda: HostOffer(gpu_count=8, driver_problem="", gpu_extra=True))
     script = Hurt()
     tools: Tools = script.tools()
     arguments = ["fabric=nvshmem", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]", "baselines=[]"]

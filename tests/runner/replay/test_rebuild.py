@@ -13,12 +13,12 @@ from reports.record.bundle import read, unpacked
 from reports.record.record import Record
 from runner.replay.rebuild import Rebuilt, Wishes, rebuilt
 from runner.request_error import RequestError
-from runner.world.fabrics import Machine
+from runner.world.fabrics import HostOffer
 from tests.runner.conftest import Outcome
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4"
-NO_GPU = Machine(0, "no GPU driver found", False)
-FOUR_GPUS = Machine(4, "", True)
+NO_GPU = HostOffer(0, "no GPU driver found", False)
+FOUR_GPUS = HostOffer(4, "", True)
 
 
 def ids(again: Rebuilt) -> list[str]:
@@ -175,7 +175,7 @@ def test_a_wish_for_gpus_that_are_not_there_is_refused() -> None:
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")[:1]
     with pytest.raises(RequestError, match="fabric=nvshmem"):
         rebuilt(records, Wishes(fabric="nvshmem", machine=lambda: NO_GPU))
-    two = Machine(2, "", True)
+    two = HostOffer(2, "", True)
     again = rebuilt(records, Wishes(machine=lambda: two))
     assert "world_size is 4, but 2 GPUs are here" in again.remarks[0]
 

@@ -11,15 +11,15 @@ import torch
 
 from memory.pool import SymmetricPool
 from runner.request.validate import TimingRequest
-from runner.timing import lanes
 from runner.timing import measure as measure_module
-from runner.timing.combine import combine
+from runner.timing import measurements
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.measure import (
-    Entrant,
+    Contestant,
     MeasurePlan,
     RankMeasurement,
     calls_for,
+    combine,
     expected_s,
     measure,
     slots_for,
@@ -28,7 +28,7 @@ from runner.timing.measure import (
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
-from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, entrant
+from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, contestant
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def both(cache: Path) -> MeasurePlan:
     """one_shot and two_shot together, two ranks."""
-    return MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot")), TIMING)
+    return MeasurePlan((contestant(cache, "one_shot"), contestant(cache, "two_shot")), TIMING)
 
 
 def timed_part(log: list[str]) -> list[str]:
@@ -91,19 +91,19 @@ def test_every_slot_has_as_many_calls(calls: int, slots: int, given: int | None,
 
 
 def test_what_is_expected_grows_with_samples_and_entrants(both: MeasurePlan) -> None:
-    one = dataclasses.replace(both, entrants=both.entrants[:1])
+    one = dataclasses.replace(both, contestants=both.contestants[:1])
     assert expected_s(both) == pytest.approx(2 * expected_s(one))
     longer = dataclasses.replace(both, timing=dataclasses.replace(TIMING, samples=8))
     assert expected_s(longer) == pytest.approx(2 * expected_s(both))
 
 
 def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
-    with pytest.raises(ValueError, match="at least one entrant"):
+    with pytest.raises(ValueError, match="at least one contestant"):
         MeasurePlan((), TIMING)
     with pytest.raises(ValueError, match="one size and different names"):
-        MeasurePlan((both.entrants[0], both.entrants[0]), TIMING)
+        MeasurePlan((both.contestants[0], both.contestants[0]), TIMING)
     with pytest.raises(ValueError, match="one size and different names"):
-        MeasurePlan((both.entrants[0], Entrant(case_of("two_shot", size_bytes=8192))), TIMING)
+        MeasurePlan((both.contestants[0], Contestant(case_of("two_shot", size_bytes=8192))), TIMING)
 
 
 def test_a_simulated_fabric_is_not_timed(both: MeasurePlan) -> None:
@@ -115,7 +115,7 @@ def test_samples_are_microseconds_a_call(both: MeasurePlan) -> None:
     bench = Bench(both, 2)
     for rank, found in enumerate(bench.run()):
         assert found.rank == rank
-        for one in found.entrants:
+        for one in found.contestants:
             assert one.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
             assert (one.slots, one.slot_bytes, one.calls_per_sample, one.problem) == (4, 8192, 4, "")
             assert one.before.wrong == 0
@@ -156,22 +156,22 @@ def test_samples_are_interleaved_and_begin_after_a_barrier_and_a_delay(both: Mea
 
 @pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
 def test_the_windows_barriers_are_in_the_time(cache: Path, window: str, barriers: int) -> None:
-    plan = MeasurePlan((entrant(cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
+    plan = MeasurePlan((contestant(cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
     for found in Bench(plan, 2).run():
-        assert found.entrants[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
+        assert found.contestants[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
 
 
 def test_eager_calls_are_not_captured(cache: Path) -> None:
-    plan = MeasurePlan((entrant(cache, "one_shot"),), dataclasses.replace(TIMING, mode="eager"))
+    plan = MeasurePlan((contestant(cache, "one_shot"),), dataclasses.replace(TIMING, mode="eager"))
     bench = Bench(plan, 2)
     for found in bench.run():
-        assert found.entrants[0].samples_us == pytest.approx([CALL_US] * 3)
+        assert found.contestants[0].samples_us == pytest.approx([CALL_US] * 3)
     assert all("capture" not in log and "replay" not in log for log in bench.logs)
 
 
 def test_hot_has_one_slot(cache: Path) -> None:
-    plan = MeasurePlan((entrant(cache, "one_shot"),), dataclasses.replace(TIMING, l2="hot"))
-    assert [found.entrants[0].slots for found in Bench(plan, 2).run()] == [1, 1]
+    plan = MeasurePlan((contestant(cache, "one_shot"),), dataclasses.replace(TIMING, l2="hot"))
+    assert [found.contestants[0].slots for found in Bench(plan, 2).run()] == [1, 1]
 
 
 def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
@@ -179,18 +179,18 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
 
     def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
         seen: dict[tuple[str, int], int] = {}
-        original = lanes.Lane.checked
+        original = measurements.Measurement.checked
 
-        def checked(lane: Any, own: int) -> Any:
-            key = (lane.entrant.case.algorithm, own)
+        def checked(measurement: Any, own: int) -> Any:
+            key = (measurement.contestant.case.algorithm, own)
             seen[key] = seen.get(key, 0) + 1
             if key == (algorithm, rank) and seen[key] >= first:
-                output = lane.contender.output(0).clone()
+                output = measurement.opened.output(0).clone()
                 output[3] += 64
-                return lanes.check_rank(lane.entrant.case, lane.promise, own, [output], ())
-            return original(lane, own)
+                return measurements.check_rank(measurement.contestant.case, measurement.promise, own, [output], ())
+            return original(measurement, own)
 
-        monkeypatch.setattr(lanes.Lane, "checked", checked)
+        monkeypatch.setattr(measurements.Measurement, "checked", checked)
 
     return spoil
 
@@ -199,8 +199,8 @@ def test_what_is_wrong_before_is_not_timed_on_any_rank(both: MeasurePlan, monkey
     spoiled_output("two_shot", 1, 1)(monkeypatch)
     bench = Bench(both, 2)
     ranks = bench.run()
-    assert [found.entrants[1].samples_us for found in ranks] == [(), ()]
-    assert "rank 1" in ranks[0].entrants[1].problem
+    assert [found.contestants[1].samples_us for found in ranks] == [(), ()]
+    assert "rank 1" in ranks[0].contestants[1].problem
     timed, _ = combine(both, ranks, None)
     assert timed[0].timing is not None
     assert timed[1].timing is None
@@ -213,7 +213,7 @@ def test_what_is_wrong_before_is_not_timed_on_any_rank(both: MeasurePlan, monkey
 def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch, check: int) -> None:
     spoiled_output("one_shot", 0, check)(monkeypatch)
     ranks = Bench(both, 2).run()
-    assert all(len(found.entrants[0].samples_us) == 3 for found in ranks)
+    assert all(len(found.contestants[0].samples_us) == 3 for found in ranks)
     timed, _ = combine(both, ranks, None)
     assert timed[0].timing is None
     assert timed[0].wrong is not None
@@ -223,7 +223,7 @@ def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.
 
 def test_graphs_that_do_nothing_are_found_out(cache: Path) -> None:
     """Outputs are poisoned after the first check, and in place the input would still be there."""
-    plan = MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot", placement="in_place")), TIMING)
+    plan = MeasurePlan((contestant(cache, "one_shot"), contestant(cache, "two_shot", placement="in_place")), TIMING)
 
     def empty(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
         stopwatch.empty_graphs = True
@@ -238,7 +238,7 @@ def test_graphs_that_do_nothing_are_found_out(cache: Path) -> None:
 def test_graphs_that_only_work_while_warming_up_are_found_out(cache: Path, warmup: int) -> None:
     """What the warm-up wrote would be right: it is gone when the timed calls begin."""
     timing_of = dataclasses.replace(TIMING, warmup=warmup)
-    plan = MeasurePlan((entrant(cache, "one_shot"), entrant(cache, "two_shot", placement="in_place")), timing_of)
+    plan = MeasurePlan((contestant(cache, "one_shot"), contestant(cache, "two_shot", placement="in_place")), timing_of)
 
     def tire(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
         stopwatch.tired_graphs = warmup + 1
@@ -251,7 +251,7 @@ def test_graphs_that_only_work_while_warming_up_are_found_out(cache: Path, warmu
 
 def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
     """Launched one by one they are right; the graph has every call twice, which adds up to something else."""
-    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    plan = MeasurePlan((contestant(cache, "two_shot", placement="in_place"),), TIMING)
 
     def double(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
         stopwatch.doubled_graphs = True
@@ -263,13 +263,13 @@ def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
 
 
 def test_a_slot_that_the_timed_calls_left_out_is_found_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    plan = MeasurePlan((contestant(cache, "two_shot", placement="in_place"),), TIMING)
     original = measure_module._Measuring._round
 
     def without_the_last(self: Any, keep: bool = False) -> None:
         original(self, keep)
-        for lane in self._lanes:
-            lane.contender.write(3, lane.data)
+        for measurement in self._measurements:
+            measurement.opened.write(3, measurement.data)
 
     monkeypatch.setattr(measure_module._Measuring, "_round", without_the_last)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
@@ -307,7 +307,7 @@ def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.Mo
 
 
 def test_in_place_is_written_again_and_checked(cache: Path) -> None:
-    plan = MeasurePlan((entrant(cache, "two_shot", placement="in_place"),), TIMING)
+    plan = MeasurePlan((contestant(cache, "two_shot", placement="in_place"),), TIMING)
     ranks = Bench(plan, 2).run()
     (timed,), _ = combine(plan, ranks, None)
     assert timed.timing is not None
@@ -349,11 +349,11 @@ def test_the_links_limit_is_the_slowest_ranks_in_the_best_try() -> None:
 
 
 def test_one_rank_has_no_link(cache: Path) -> None:
-    plan = MeasurePlan((entrant(cache, "one_shot", world_size=1),), TIMING, link=True)
+    plan = MeasurePlan((contestant(cache, "one_shot", world_size=1),), TIMING, link=True)
     (found,) = Bench(plan, 1).run()
     assert found.link is None
     assert isinstance(found, RankMeasurement)
-    assert torch.isfinite(torch.tensor(found.entrants[0].samples_us)).all()
+    assert torch.isfinite(torch.tensor(found.contestants[0].samples_us)).all()
 
 
 @pytest.mark.parametrize(("heap_bytes", "size_bytes"), [(12 << 10, None), (16 << 10, 4096)])

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from runner.timing import measure as measure_module
-from runner.timing.combine import combine
-from runner.timing.measure import MeasurePlan
-from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, entrant
+from runner.timing.measure import MeasurePlan, combine
+from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, contestant
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:
     if op in ("all_gather", "broadcast", "all_to_all", "send_recv", "barrier"):
         changes = {"accumulator": "none", "reduction": "none"} | changes
-    return MeasurePlan((entrant(cache, algorithm, op=op, **changes),), TIMING)
+    return MeasurePlan((contestant(cache, algorithm, op=op, **changes),), TIMING)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,9 @@ def test_every_op_has_a_time_and_its_own_bus_factor(
     assert timed.timing is not None, timed
     assert timed.timing.bus_factor == factor
     assert timed.timing.checked_before > 0
-    accumulates = plan.entrants[0].case.placement == "in_place" and changes.get("reduction") is None and "reduce" in op
+    accumulates = (
+        plan.contestants[0].case.placement == "in_place" and changes.get("reduction") is None and "reduce" in op
+    )
     assert timed.timing.checked_after == timed.timing.checked_before * (1 if accumulates else 2)
 
 
@@ -94,16 +95,16 @@ def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
     cache: Path, monkeypatch: pytest.MonkeyPatch, placement: str
 ) -> None:
     plan = plan_of(cache, "pull", "reduce", root=1, placement=placement)
-    original = measure_module.Lane.outputs
+    original = measure_module.Measurement.outputs
 
-    def outputs(lane: Any) -> list[torch.Tensor]:
-        found = original(lane)
-        if not lane.has_output and lane.samples_us:
+    def outputs(measurement: Any) -> list[torch.Tensor]:
+        found = original(measurement)
+        if not measurement.has_output and measurement.samples_us:
             found = [one.clone() for one in found]
             found[2].view(torch.uint8)[7] ^= 1
         return found
 
-    monkeypatch.setattr(measure_module.Lane, "outputs", outputs)
+    monkeypatch.setattr(measure_module.Measurement, "outputs", outputs)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is None
     assert timed.wrong is not None

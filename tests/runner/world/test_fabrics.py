@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import FabricRequest
 from runner.request_error import RequestError
-from runner.world.fabrics import Machine, look, resolve
+from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 from runner.world.launcher import Outer
 
-FOUR = Machine(4, "", True)
-ONE = Machine(1, "", True)
+FOUR = HostOffer(4, "", True)
+ONE = HostOffer(1, "", True)
 JOINED = Outer("torchrun", 0, 8, 0, "gpu01", 29500)
 
 
@@ -21,7 +20,7 @@ def asked(name: str) -> FabricRequest:
     return job.request.fabric
 
 
-def resolved(name: str, machine: Machine, world_size: int, outer: Outer | None = None) -> tuple[str, str]:
+def resolved(name: str, machine: HostOffer, world_size: int, outer: Outer | None = None) -> tuple[str, str]:
     fabric, why = resolve(asked(name), world_size, lambda: machine, outer)
     return fabric.name, why
 
@@ -40,29 +39,33 @@ def test_what_is_asked_for_is_taken() -> None:
         (ONE, 1, ("nvshmem", "1 GPU and the gpu extra found")),
         (FOUR, 8, ("simulator", "world_size is 8, and 4 GPUs are here")),
         (ONE, 2, ("simulator", "world_size is 2, and 1 GPU is here")),
-        (Machine(0, "no GPU driver found", True), 2, ("simulator", "no GPU driver found")),
-        (Machine(0, "", True), 2, ("simulator", "no GPU found")),
-        (Machine(2, "", False), 2, ("simulator", "2 GPUs found, but not the gpu extra: pip install 'symlab[gpu]'")),
-        (Machine(2, "", True, "torch is for CPUs"), 2, ("simulator", "torch is for CPUs: install torch for CUDA")),
+        (HostOffer(0, "no GPU driver found", True), 2, ("simulator", "no GPU driver found")),
+        (HostOffer(0, "", True), 2, ("simulator", "no GPU found")),
+        (HostOffer(2, "", False), 2, ("simulator", "2 GPUs found, but not the gpu extra: pip install 'symlab[gpu]'")),
+        (HostOffer(2, "", True, "torch is for CPUs"), 2, ("simulator", "torch is for CPUs: install torch for CUDA")),
     ],
 )
-def test_auto_says_why(machine: Machine, world_size: int, expected: tuple[str, str]) -> None:
+def test_auto_says_why(machine: HostOffer, world_size: int, expected: tuple[str, str]) -> None:
     assert resolved("auto", machine, world_size) == expected
 
 
 @pytest.mark.parametrize(
     ("machine", "world_size", "parts"),
     [
-        (Machine(0, "no GPU driver found", False), 2, ["no GPU driver found (fabric=nvshmem), run it on a machine"]),
-        (Machine(0, "", True), 2, ["no GPU found (fabric=nvshmem), run it on a machine with NVIDIA GPUs"]),
-        (Machine(4, "", False), 2, ["4 GPUs found, but not the gpu extra (fabric=nvshmem), pip install 'symlab[gpu]'"]),
-        (Machine(4, "", True, "torch 2 is for CPUs"), 2, ["torch 2 is for CPUs (fabric=nvshmem), install torch for"]),
+        (HostOffer(0, "no GPU driver found", False), 2, ["no GPU driver found (fabric=nvshmem), run it on a machine"]),
+        (HostOffer(0, "", True), 2, ["no GPU found (fabric=nvshmem), run it on a machine with NVIDIA GPUs"]),
+        (
+            HostOffer(4, "", False),
+            2,
+            ["4 GPUs found, but not the gpu extra (fabric=nvshmem), pip install 'symlab[gpu]'"],
+        ),
+        (HostOffer(4, "", True, "torch 2 is for CPUs"), 2, ["torch 2 is for CPUs (fabric=nvshmem), install torch for"]),
         (FOUR, 8, ["world_size is 8, but 4 GPUs are here (world_size, fabric=nvshmem), give 2 to 4 or start it with"]),
-        (Machine(2, "", True), 8, ["but 2 GPUs are here", "give 2 or start it with torchrun"]),
+        (HostOffer(2, "", True), 8, ["but 2 GPUs are here", "give 2 or start it with torchrun"]),
         (ONE, 2, ["world_size is 2, but 1 GPU is here (world_size, fabric=nvshmem), give 1 or start it with torchrun"]),
     ],
 )
-def test_what_is_missing_is_one_line(machine: Machine, world_size: int, parts: list[str]) -> None:
+def test_what_is_missing_is_one_line(machine: HostOffer, world_size: int, parts: list[str]) -> None:
     with pytest.raises(RequestError) as caught:
         resolved("nvshmem", machine, world_size)
     assert [part for part in parts if part not in str(caught.value)] == [], str(caught.value)
@@ -73,7 +76,7 @@ def test_a_launchers_world_has_the_size_it_has() -> None:
     for name in ("nvshmem", "auto"):
         with pytest.raises(RequestError, match="world_size is 2, but torchrun started 8 ranks .world_size., give 8"):
             resolved(name, FOUR, 2, JOINED)
-    assert resolved("auto", Machine(0, "no GPU driver found", True), 2, JOINED)[0] == "simulator"
+    assert resolved("auto", HostOffer(0, "no GPU driver found", True), 2, JOINED)[0] == "simulator"
 
 
 def test_this_machine_is_looked_at() -> None:

@@ -129,7 +129,7 @@ SCRIPT = """
     from tests.runner.conftest import GOOD, PTX
 
     folder, fault, *arguments = sys.argv[1:]
-    machine = runner.world.fabrics.Machine(2, "", True)
+    machine = runner.world.fabrics.HostOffer(2, "", True)
     runner.command.plan.look = lambda: machine
     runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
 

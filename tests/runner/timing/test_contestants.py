@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from memory.fabric import Executable
-from runner.timing import lanes
-from runner.timing.lanes import Entrant, Lane, before_call
+from runner.case.contestant import Contestant
+from runner.timing import measurements
+from runner.timing.measure import Measurement, before_call
 from tests.runner.measuring import case_of
 
 BYTES = torch.arange(1, 25, dtype=torch.uint8)
@@ -20,7 +21,7 @@ def case(op: str, **changes: Any) -> Any:
 
 
 class Outputs:
-    """A contender whose outputs are these."""
+    """A contestant whose outputs are these."""
 
     def __init__(self, *outputs: torch.Tensor) -> None:
         self._outputs = outputs
@@ -30,13 +31,15 @@ class Outputs:
         return self._outputs[slot]
 
 
-def lane(of: Any, *outputs: torch.Tensor, rank: int = 1, is_kernel: bool = True, has_output: bool = True) -> Lane:
+def measurement(
+    of: Any, *outputs: torch.Tensor, rank: int = 1, is_kernel: bool = True, has_output: bool = True
+) -> Measurement:
     executable = Executable(of.name, "", "", "", "") if is_kernel else None
     data = BYTES if of.op != "all_gather" else BYTES[:6]
     before = before_call(of, rank, data)
-    contender: Any = Outputs(*outputs)
+    contestant: Any = Outputs(*outputs)
     promise: Any = None
-    return Lane(Entrant(of, executable), contender, promise, 4, data, before, has_output)
+    return Measurement(Contestant(of, executable), contestant, promise, 4, data, before, has_output)
 
 
 def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters() -> None:
@@ -65,13 +68,13 @@ def test_in_place_an_output_begins_as_the_input_where_they_overlap() -> None:
 def test_only_in_place_and_only_what_adds_goes_on_from_its_results(
     placement: str, reduction: str, accumulates: bool
 ) -> None:
-    assert lane(case("all_reduce", placement=placement, reduction=reduction)).accumulates == accumulates
+    assert measurement(case("all_reduce", placement=placement, reduction=reduction)).accumulates == accumulates
 
 
 def test_as_before_is_said_of_bits() -> None:
     of = case_of("tried", dtype="bfloat16", size_bytes=4, placement="in_place")
     data = torch.tensor([float("nan"), -0.0], dtype=torch.bfloat16)
-    one = lane(case("all_reduce"))
+    one = measurement(case("all_reduce"))
     one.before_call = before_call(of, 0, data)
     assert one.is_as_before(data.clone())
     assert not one.is_as_before(torch.tensor([float("nan"), 0.0], dtype=torch.bfloat16))
@@ -80,14 +83,14 @@ def test_as_before_is_said_of_bits() -> None:
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch: pytest.MonkeyPatch, placement: str) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(lanes, "check_rank", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr(measurements, "check_rank", lambda *arguments: seen.append(arguments))
     of = case("reduce", root=2, placement=placement)
     untouched = before_call(of, 1, BYTES)
     touched = untouched.clone()
     touched[23] = 0
-    lane(of, untouched, touched, untouched, has_output=False).checked(1)
-    lane(of, untouched, touched, has_output=True).checked(1)
-    lane(of, untouched, touched, has_output=False, is_kernel=False).checked(1)
+    measurement(of, untouched, touched, untouched, has_output=False).checked(1)
+    measurement(of, untouched, touched, has_output=True).checked(1)
+    measurement(of, untouched, touched, has_output=False, is_kernel=False).checked(1)
     assert [found[4] for found in seen] == [
         ["the output of a rank that is given none changed in slot 1"],
         [],

@@ -1,0 +1,138 @@
+"""A case's memory on one rank, and the kernel's arguments in it: bound from what the kernel's spec declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from kernels import catalogue
+from kernels.spec import Case, KernelSpec, Parameter
+from memory.fabric import Fabric
+from memory.pool import SymmetricPool
+from runner.case.buffers import Buffer, guarded, halves
+from runner.case.inputs import CPU
+from runner.case.layout import Piece, layout_of
+
+if TYPE_CHECKING:
+    from runner.case.program import Plan
+
+STATUS = "status"
+"""The workspace in which kernels leave their report of a wait that they gave up (kernels/dsl/status.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A case's memory on this rank, and the kernel's arguments in it.
+
+    payloads are what input and output lie in: two, or in place one. kept are the pieces of each that a launch must
+    leave as they were.
+    """
+
+    input: Buffer
+    output: Buffer
+    payloads: tuple[Buffer, ...]
+    kept: tuple[tuple[Piece, ...], ...]
+    workspaces: tuple[Buffer, ...]
+    arguments: tuple[int, ...]
+
+    @property
+    def in_place(self) -> bool:
+        return len(self.payloads) == 1
+
+
+def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> Binding:
+    """Allocate what the case's kernel needs, zero its workspaces, and make its arguments from the spec's parameters."""
+    case = plan.case
+    layout = layout_of(case)
+    payloads = tuple(
+        guarded(pool, name, size_bytes, plan.guard_bytes, layout.offset_bytes)
+        for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
+    )
+    source, target = halves(layout, payloads, fabric.rank)
+    workspaces = bind_workspaces(fabric, pool, case, spec, plan.guard_bytes)
+    buffers = {"input": source, "output": target} | {workspace.name: workspace for workspace in workspaces}
+    tables: dict[str, int] = {}
+    for name in peers_of(spec):
+        table = pool.tensor(case.world_size, torch.int64, name=f"peers of {name}")
+        table.write(torch.tensor(buffers[name].peer_addresses(), dtype=torch.int64))
+        tables[name] = table.address
+    arguments = arguments_of(spec, fabric, case, buffers, tables, plan.patience_s)
+    kept = layout.kept(fabric.rank, catalogue.collective(case.op).gives(case, fabric.rank))
+    return Binding(source, target, payloads, kept, workspaces, arguments)
+
+
+def bind_workspaces(
+    fabric: Fabric, pool: SymmetricPool, case: Case, spec: KernelSpec, guard_bytes: int, prefix: str = ""
+) -> tuple[Buffer, ...]:
+    """Allocate and fill what the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
+    workspaces = []
+    for wanted in spec.workspaces(case):
+        size_bytes = wanted.numel * getattr(torch, wanted.dtype).itemsize
+        workspace = replace(guarded(pool, prefix + wanted.name, size_bytes, guard_bytes), name=wanted.name)
+        initial = wanted.initial(size_bytes)
+        if initial is not None:
+            workspace.write(fabric, torch.frombuffer(bytearray(initial), dtype=torch.uint8))
+        workspaces.append(workspace)
+    return tuple(workspaces)
+
+
+def peers_of(spec: KernelSpec) -> tuple[str, ...]:
+    """The buffers of which a kernel wants a table of all ranks' addresses, each once."""
+    return tuple(dict.fromkeys(parameter.of for parameter in spec.parameters if parameter.kind == "peers"))
+
+
+def arguments_of(
+    spec: KernelSpec,
+    fabric: Fabric,
+    case: Case,
+    buffers: Mapping[str, Buffer],
+    tables: Mapping[str, int],
+    patience_s: float,
+) -> tuple[int, ...]:
+    """The kernel's arguments on this rank. tables: addresses of the tables of peers, by buffer."""
+    return tuple(_argument(parameter, fabric, case, buffers, tables, patience_s) for parameter in spec.parameters)
+
+
+def device_of(fabric: Fabric) -> torch.device:
+    """Where a rank's memory is: its GPU, or the host for a fabric without one."""
+    return getattr(fabric, "device", CPU)
+
+
+def status_report(fabric: Fabric, workspaces: Sequence[Buffer]) -> str:
+    """What a kernel said about a wait that it gave up; "" when it said nothing. Only after a synchronize."""
+    for workspace in workspaces:
+        if workspace.name == STATUS:
+            from kernels.dsl.status import describe
+
+            words = workspace.inspect(fabric).cpu().clone().view(torch.int32).tolist()
+            return str(describe(words)) if any(words) else ""
+    return ""
+
+
+def _argument(
+    parameter: Parameter,
+    fabric: Fabric,
+    case: Case,
+    buffers: Mapping[str, Buffer],
+    tables: Mapping[str, int],
+    patience_s: float,
+) -> int:
+    """The value of one kernel parameter on this rank."""
+    match parameter.kind:
+        case "address":
+            return buffers[parameter.of].address
+        case "peers":
+            return tables[parameter.of]
+        case "multicast":
+            return buffers[parameter.of].multicast_address()
+        case "numel":
+            return case.numel
+        case "rank":
+            return fabric.rank
+        case "root":
+            return case.root
+        case "patience":
+            return 0 if fabric.traits.simulated else int(patience_s * 1e9)

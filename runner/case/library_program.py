@@ -1,0 +1,55 @@
+"""The per-rank program of a baseline: a library's own collective, run and checked like a kernel of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kernels import catalogue
+from kernels.baselines import find_baseline
+from kernels.spec import Case
+from memory.fabric import Fabric
+from memory.pool import SymmetricPool
+from runner.case.binding import device_of
+from runner.case.check import check_rank
+from runner.case.inputs import digest_of, make_input
+from runner.case.libraries import open_baseline
+from runner.case.program import RankOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class BaselinePlan:
+    """A baseline's case, run like a kernel's but through its library: no guards, memory that the library wants."""
+
+    case: Case
+    launches: int = 2
+    check: bool = True
+
+
+def run_baseline(fabric: Fabric, plan: BaselinePlan) -> RankOutcome:
+    """Run a baseline's launches on this rank and check what came out. All ranks call it with the same plan.
+
+    Raises what the fabric and the library raise.
+    """
+    case = plan.case
+    baseline = find_baseline(case.algorithm)
+    if baseline is None:
+        raise ValueError(f"{case.algorithm} is no baseline")
+    count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
+    data = make_input(case, fabric.rank, count, device_of(fabric))
+    outputs: list[torch.Tensor] = []
+    with SymmetricPool(fabric) as pool, open_baseline(case.algorithm, fabric, pool, case, 1) as contestant:
+        for _ in range(plan.launches):
+            contestant.write(0, data)
+            fabric.synchronize()
+            fabric.barrier()
+            contestant.launch(0)
+            fabric.synchronize()
+            if plan.check:
+                outputs.append(contestant.output(0).clone())
+            fabric.barrier()
+    if not plan.check:
+        return RankOutcome(fabric.rank, None)
+    given = digest_of(data)
+    return RankOutcome(fabric.rank, check_rank(case, baseline, fabric.rank, outputs, (), input_digest=given))
