@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,9 +14,6 @@ from memory.pool import SymmetricPool
 from runner.case.buffers import Buffer, guarded, halves
 from runner.case.inputs import CPU
 from runner.case.layout import Piece, layout_of
-
-if TYPE_CHECKING:
-    from runner.case.program import Plan
 
 STATUS = "status"
 """The workspace in which kernels leave their report of a wait that they gave up (kernels/dsl/status.py)."""
@@ -43,23 +39,24 @@ class Binding:
         return len(self.payloads) == 1
 
 
-def bind(fabric: Fabric, pool: SymmetricPool, plan: Plan, spec: KernelSpec) -> Binding:
+def bind(
+    fabric: Fabric, pool: SymmetricPool, spec: KernelSpec, case: Case, guard_bytes: int, patience_s: float
+) -> Binding:
     """Allocate what the case's kernel needs, zero its workspaces, and make its arguments from the spec's parameters."""
-    case = plan.case
     layout = layout_of(case)
     payloads = tuple(
-        guarded(pool, name, size_bytes, plan.guard_bytes, layout.offset_bytes)
+        guarded(pool, name, size_bytes, guard_bytes, layout.offset_bytes)
         for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
     )
     source, target = halves(layout, payloads, fabric.rank)
-    workspaces = bind_workspaces(fabric, pool, case, spec, plan.guard_bytes)
+    workspaces = bind_workspaces(fabric, pool, case, spec, guard_bytes)
     buffers = {"input": source, "output": target} | {workspace.name: workspace for workspace in workspaces}
     tables: dict[str, int] = {}
     for name in peers_of(spec):
         table = pool.tensor(case.world_size, torch.int64, name=f"peers of {name}")
         table.write(torch.tensor(buffers[name].peer_addresses(), dtype=torch.int64))
         tables[name] = table.address
-    arguments = arguments_of(spec, fabric, case, buffers, tables, plan.patience_s)
+    arguments = arguments_of(spec, fabric, case, buffers, tables, patience_s)
     kept = layout.kept(fabric.rank, catalogue.collective(case.op).gives(case, fabric.rank))
     return Binding(source, target, payloads, kept, workspaces, arguments)
 

@@ -76,7 +76,7 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
     outputs: list[torch.Tensor] = []
     faults: list[str] = []
     with SymmetricPool(fabric) as pool:
-        binding = bind(fabric, pool, plan, spec)
+        binding = bind(fabric, pool, spec, plan.case, plan.guard_bytes, plan.patience_s)
         data = make_input(case, fabric.rank, binding.input.size_bytes // case.itemsize, device_of(fabric))
         launch = spec.launch(case)
         between = launches_between(case) if plan.between is None else plan.between

@@ -127,7 +127,7 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
 
     def program(fabric: Fabric, _: None) -> None:
         with SymmetricPool(fabric) as pool:
-            bind(fabric, pool, plan, find(case.name))
+            bind(fabric, pool, find(case.name), case, plan.guard_bytes, plan.patience_s)
 
     ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
 

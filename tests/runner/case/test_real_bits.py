@@ -61,7 +61,7 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
         spec = catalogue.find(plan.case.name)
         launch = spec.launch(plan.case)
         with SymmetricPool(fabric) as pool:
-            binding = bind(fabric, pool, plan, spec)
+            binding = bind(fabric, pool, spec, plan.case, plan.guard_bytes, plan.patience_s)
             source, target = binding.input, binding.output
             data = make_input(plan.case, fabric.rank, source.size_bytes // plan.case.itemsize).cpu()
             for _ in range(plan.launches):
