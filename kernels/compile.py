@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.spec import Case, KernelSpec
+from memory.atomic_file import replacing
 from memory.fabric import Executable
 
 log = logging.getLogger(__name__)
@@ -202,17 +203,12 @@ def _store(path: Path, compiled: Executable) -> None:
         "cubin": base64.b64encode(compiled.cubin).decode(),
     }
     text = json.dumps({"checksum": _checksum(body), "executable": body})
-    scratch = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(text)
-        scratch.replace(path)
+        with replacing(path) as beside:
+            beside.write_text(text)
     except OSError as error:
         log.warning("the compile cache %s can't be written (%s): going on without it", path.parent, error)
-        try:
-            scratch.unlink(missing_ok=True)
-        except OSError:
-            return
 
 
 def _checksum(body: dict[str, str]) -> str:

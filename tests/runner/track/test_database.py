@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -37,6 +38,34 @@ def test_many_at_once_make_one(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(made) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_after_a_failure_those_who_waited_make_it_one_at_a_time(tmp_path: Path) -> None:
+    """Each failure removes the lock file that the others wait for: they must not take different files for the lock."""
+    path = tmp_path / "mlflow.db"
+    at_work, most, calls = 0, 0, 0
+
+    def fails_first(beside: Path) -> None:
+        nonlocal at_work, most, calls
+        at_work, calls = at_work + 1, calls + 1
+        most, number = max(most, at_work), calls
+        time.sleep(0.1)
+        at_work -= 1
+        if number <= 3:
+            raise OSError("No space left on device")
+        whole(beside)
+
+    def want() -> None:
+        with contextlib.suppress(OSError):
+            make_ready(path, fails_first)
+
+    threads = [threading.Thread(target=want) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (calls, most) == (4, 1)
     assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
 
 
