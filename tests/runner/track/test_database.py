@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import sqlite3
 import threading
 import time
@@ -41,31 +41,36 @@ def test_many_at_once_make_one(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
 
 
-def test_after_a_failure_those_who_waited_make_it_one_at_a_time(tmp_path: Path) -> None:
-    """Each failure removes the lock file that the others wait for: they must not take different files for the lock."""
-    path = tmp_path / "mlflow.db"
-    at_work, most, calls = 0, 0, 0
+def test_a_removed_lock_file_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opened the lock file before a failed maker removed it must not work beside the holder of the next one."""
+    path, flock = tmp_path / "mlflow.db", fcntl.flock
+    has_opened, may_lock = threading.Event(), threading.Event()
+    made = []
 
-    def fails_first(beside: Path) -> None:
-        nonlocal at_work, most, calls
-        at_work, calls = at_work + 1, calls + 1
-        most, number = max(most, at_work), calls
-        time.sleep(0.1)
-        at_work -= 1
-        if number <= 3:
-            raise OSError("No space left on device")
+    def late_flock(descriptor: int, operation: int) -> None:
+        if threading.current_thread().name == "late" and not has_opened.is_set():
+            has_opened.set()
+            may_lock.wait(10)
+        flock(descriptor, operation)
+
+    def fail(beside: Path) -> None:
+        late.start()
+        has_opened.wait(10)
+        raise OSError("No space left on device")
+
+    def make(beside: Path) -> None:
+        made.append(threading.current_thread().name)
+        may_lock.set()
+        time.sleep(0.3)
         whole(beside)
 
-    def want() -> None:
-        with contextlib.suppress(OSError):
-            make_ready(path, fails_first)
-
-    threads = [threading.Thread(target=want) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (calls, most) == (4, 1)
+    monkeypatch.setattr(fcntl, "flock", late_flock)
+    late = threading.Thread(target=make_ready, args=(path, make), name="late")
+    with pytest.raises(OSError, match="No space left"):
+        make_ready(path, fail)
+    make_ready(path, make)
+    late.join()
+    assert made == [threading.current_thread().name]
     assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
 
 
