@@ -7,8 +7,8 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
-from reports.audit.asked import ended, jobs
 from reports.audit.comparison import FINDING, VERIFIED
+from reports.audit.completeness import ended, jobs
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files

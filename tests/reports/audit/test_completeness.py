@@ -13,8 +13,8 @@ from reports.audit.material import Material
 from reports.record.bundle import read
 from reports.record.record import Status
 from reports.record.seal import MANIFEST, seal
-from tests.reports.audit.sets import broken
-from tests.reports.audit.whole import audited, evidence, item, kept, outcomes, records, with_request, without
+from tests.reports.audit.complete_set import audited, evidence, item, kept, outcomes, records, with_request, without
+from tests.reports.audit.invented_records import broken
 
 
 @pytest.mark.parametrize(

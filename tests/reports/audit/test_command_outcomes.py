@@ -12,8 +12,8 @@ import pytest
 from reports.audit.items import Outcome
 from reports.record.bundle import read
 from reports.record.record import Status
-from tests.reports.audit.sets import broken
-from tests.reports.audit.whole import audited, evidence, kept, outcomes, records, with_request
+from tests.reports.audit.complete_set import audited, evidence, kept, outcomes, records, with_request
+from tests.reports.audit.invented_records import broken
 
 
 def with_command(place: Path, **changes: Any) -> Path:
