@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from reports.audit import kept, measurements, origin, worker
+from reports.audit import completeness, measurements, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, counted
 from reports.audit.material import Material
@@ -36,12 +36,12 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
     measurements.replicates,
     measurements.baselines,
     measurements.bound,
-    kept.counts,
+    completeness.counts,
     origin.command,
-    kept.whole,
-    kept.replayable,
+    completeness.whole,
+    completeness.replayable,
 )
-"""In the order of their numbers; the twentieth is made from these, see kept.gaps."""
+"""In the order of their numbers; the twentieth is made from these, see completeness.gaps."""
 
 _DATA = CHECKS.index(measurements.data) + 1
 """The number of the item without which nothing is verified: somebody looked at results, and they were right."""
@@ -142,4 +142,4 @@ def check(
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)
-    return Audit((*items, kept.gaps(material, items)), len(records))
+    return Audit((*items, completeness.gaps(material, items)), len(records))
