@@ -30,22 +30,11 @@ _CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
 _NAMES = frozenset(
     (
         *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "accumulator", "inputs"),
-        *(
-            "algorithm",
-            "placement",
-            "library",
-            "fabric",
-            "device",
-            "mode",
-            "window",
-            "l2",
-            "section",
-            "worlds",
-            "status",
-        ),
+        *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
+        "status",
     )
 )
-"""Keys of a line of figures that say what it is of."""
+"""Keys that identify a line of figures; all others are figures."""
 
 SIMULATED = "nothing was timed: the set has no clock of real hardware"
 
@@ -298,12 +287,12 @@ def _report(path: Path) -> Point:
 
 
 def _which(line: Mapping[str, Any]) -> str:
-    """What tells a line of figures from others: all that is no figure."""
+    """Return a line's identifying values as one text."""
     return json.dumps({key: value for key, value in line.items() if key in _NAMES}, sort_keys=True)
 
 
 def _published(place: Path) -> tuple[Path, str] | None:
-    """The project's folder and the machine's name, if a place is what publish makes tables of."""
+    """Return the project's folder and the machine's name if a place is a folder of reports/published/, else None."""
     place = place.resolve()
     root = place.parents[2] if len(place.parents) > 2 else None
     if root is None or place.parent != root / publish.PLACE or not (root / "README.md").is_file():
@@ -312,15 +301,18 @@ def _published(place: Path) -> tuple[Path, str] | None:
 
 
 def _made_again(root: Path, machine: str) -> list[Point]:
-    """Tables of a published machine, made again; and whether its pictures say that they are of these records."""
+    """Compare a published machine's texts with those that its records give, and its figure with the records' digest."""
     records = bundle.read([root / publish.PLACE / machine])
     texts = publish.machine_texts(root, machine, records)
     changed = [f"{name} is not what the records give" for name, (there, wanted) in texts.items() if there != wanted]
     good = f"{counted(len(texts), 'text')} made again from raw samples; 0 differ"
-    drawn = publish.drawings(root, {machine: records})
-    other = [f"{path.name} was not drawn from these records" for path in publish.other_pictures(drawn)]
-    says = f"{counted(len(drawn), 'picture')} say that they were drawn from these records"
-    return [verified_or(changed, good, len(texts), "texts"), verified_or(other, says, len(drawn), "pictures")]
+    figures_here = publish.figures(root, {machine: records})
+    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(figures_here)]
+    says = f"{publish.FIGURE} names the digest of these records"
+    return [
+        verified_or(changed, good, len(texts), "texts"),
+        verified_or(outdated, says, len(figures_here), "figures"),
+    ]
 
 
 def replicates(material: Material) -> Item:
