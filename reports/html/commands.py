@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
+from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 
@@ -105,7 +106,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     for record in records:
         number = record.request.get("job", 0)
         jobs.setdefault(number if isinstance(number, int) else 0, record)
-    flats = {number: _flat(_configuration(record)) for number, record in sorted(jobs.items())}
+    flats = {number: by_dotted_path(_configuration(record)) for number, record in sorted(jobs.items())}
     keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
     missing = object()
     differing = [key for key in keys if len({repr(flat.get(key, missing)) for flat in flats.values()}) > 1]
@@ -141,17 +142,6 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
 def _configuration(record: Record) -> dict[str, Any]:
     found = record.request.get("configuration")
     return found if isinstance(found, dict) else {}
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping with paths as keys."""
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        if isinstance(item, Mapping) and item:
-            found |= _flat(item, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = item
-    return found
 
 
 def _without(value: Mapping[str, Any], paths: set[str], prefix: str = "") -> dict[str, Any]:
