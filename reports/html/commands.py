@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import yaml
 
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
 from reports.record.leaves import by_dotted_path
@@ -18,10 +20,6 @@ _OWN = ("records", "cache_dir", "track", "deadline_s")
 
 MOST_OPEN = 12
 """So many jobs stand in a table that is shown; of more, the values that they have, and the table when asked for."""
-
-_PLAIN = re.compile(r"[A-Za-z_./+-][\w./+:@%-]*")
-"""Text that YAML reads as itself, unless it is a word that means something else."""
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "none", "~", "nan", "inf"})
 
 
 def part(records: Sequence[Record]) -> Part:
@@ -40,32 +38,39 @@ def part(records: Sequence[Record]) -> Part:
     return Part("asked", "What was asked", tuple(blocks))
 
 
-def yaml_text(value: Any, indent: int = 0) -> str:
-    """Plain JSON values as YAML, for people: mappings in lines, lists in one."""
-    pad = "  " * indent
-    if isinstance(value, Mapping):
-        lines = []
-        for key, item in value.items():
-            if isinstance(item, Mapping) and item:
-                lines.append(f"{pad}{_scalar(key)}:\n{yaml_text(item, indent + 1)}")
-            else:
-                lines.append(f"{pad}{_scalar(key)}: {_inline(item)}")
-        return "\n".join(lines)
-    return f"{pad}{_inline(value)}"
+def yaml_text(value: Any) -> str:
+    """Return plain JSON values as YAML, without a final line break: mappings in lines, each list in one line."""
+    return _dumped(value, is_flow=False)
 
 
-def _inline(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_inline, value))}]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {_inline(item)}" for key, item in value.items()) + "}"
-    return _scalar(value)
+def yaml_line(value: Any) -> str:
+    """Return plain JSON values as YAML in one line."""
+    return _dumped([value], is_flow=True)[1:-1]
 
 
-def _scalar(value: Any) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return json.dumps(value, ensure_ascii=False)
+def _dumped(value: Any, is_flow: bool) -> str:
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=is_flow, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.removesuffix("\n...\n").removesuffix("\n")  # the former after a lone scalar
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
+    """Writes lists in one line, line breaks within texts as \\n, and no references (&id001) to a value given twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_list(self, data: Any) -> Any:
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+
+    def represent_str(self, data: str) -> Any:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if "\n" in data else None)
+
+
+_Dumper.add_representer(list, _Dumper.represent_list)
+_Dumper.add_representer(tuple, _Dumper.represent_list)
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _asked(records: Sequence[Record]) -> str:
@@ -117,7 +122,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     if differing:
         columns = ("job", *differing)
         lines = [
-            Line({"job": str(number)} | {key: _inline(flat.get(key)) if key in flat else "-" for key in differing})
+            Line({"job": str(number)} | {key: yaml_line(flat[key]) if key in flat else "-" for key in differing})
             for number, flat in flats.items()
         ]
         table = Table(Sheet("jobs", columns, (tuple(lines),), frozenset({"job"})), heading=False)
@@ -134,7 +139,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
         blocks.append(Facts((("overrides", " ".join(map(str, overrides))),)))
     left_open = next(iter(jobs.values())).request.get("resolved")
     if isinstance(left_open, dict) and left_open and not differing:
-        blocks.append(Facts((("left open, became", _inline(left_open)[1:-1]),)))
+        blocks.append(Facts((("left open, became", yaml_line(left_open)[1:-1]),)))
     title = "The configuration, resolved" if len(jobs) == 1 else "The configuration that all jobs share, resolved"
     return [*blocks, Fold(title, (Code(text),))]
 
