@@ -14,10 +14,11 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from reports.table.text import counted
 from runner.command.console import Console
+from runner.request.options import Parser
 from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
 
@@ -41,13 +42,6 @@ What can't be compared is named with the reason. Records of GPUs are run again i
 
 exit codes: 0 came out the same; 1 it did not; 2 the request is wrong, or nothing could be compared; 130 Ctrl-C
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (replay), see python -m runner replay --help")
 
 
 class _Quiet(Console):
@@ -78,7 +72,7 @@ def replay(arguments: Sequence[str], tools: Tools | None = None) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m runner replay",
         description=DESCRIPTION,
         epilog=EPILOG,
