@@ -104,7 +104,7 @@ def _by_reference(ours: Sequence[Check], theirs: Sequence[Check], is_edge: bool,
     if len(methods) == 1 and methods < _OF_BITS and not is_edge:
         return Finding(Data.BIT_EQUAL, f"by the reference, whose bits both sides have: {why}")
     if methods == {"bound"}:
-        return Finding(Data.WITHIN_BOUND, f"whether bits are equal nobody knows: {why}")
+        return Finding(Data.WITHIN_BOUND, f"unknown whether the bits are equal: {why}")
     return Finding(Data.NOT_COMPARABLE, f"both sides were verified; {why}")
 
 
