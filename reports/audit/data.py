@@ -3,7 +3,7 @@
 Only digests of what each launch gave are compared: that an output is right was found when it was there (check), and
 both sides say so, or there is nothing to compare. Records of schema 2 have no digests. Where both sides were found to
 have the bits of the reference, made from the same seed, they have the same bits, so far as neither the reference nor
-the inputs have changed since: that is said. Inputs with NaN, whose bits nobody promises, are left out of it.
+the inputs have changed since: the remark says so. Inputs with NaN are excluded: their bits are not promised.
 """
 
 from __future__ import annotations

@@ -256,7 +256,8 @@ def _is_many(record: Record) -> bool:
 
 
 def figures(material: Material) -> Item:
-    """Item 12: the figures in every report, table and picture beside the records, computed again from raw samples."""
+    """Item 12: figures in reports and tables beside the records, computed again from raw samples. A published machine's
+    picture must name the digest of the records."""
     points: list[Point] = []
     for place in material.places:
         points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
@@ -290,10 +291,10 @@ def _report(path: Path) -> Point:
         for name, value in sides[1][key].items()
         if line.get(name) != value
     ]
-    figures = sum(map(len, shown))
-    of = f"{counted(figures, 'figure')} of {counted(len(shown), 'case')}"
+    total = sum(map(len, shown))
+    of = f"{counted(total, 'figure')} of {counted(len(shown), 'case')}"
     good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
-    return verified_or(odd, good, figures, "figures differ")
+    return verified_or(odd, good, total, "figures differ")
 
 
 def _which(line: Mapping[str, Any]) -> str:
@@ -316,12 +317,12 @@ def _made_again(root: Path, machine: str) -> list[Point]:
     texts = publish.machine_texts(root, machine, records)
     changed = [f"{name} is not what the records give" for name, (there, wanted) in texts.items() if there != wanted]
     good = f"{counted(len(texts), 'text')} made again from raw samples; 0 differ"
-    figures_here = publish.figures(root, {machine: records})
-    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(figures_here)]
+    pictures = publish.figures(root, {machine: records})
+    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(pictures)]
     says = f"{publish.FIGURE} names the digest of these records"
     return [
         verified_or(changed, good, len(texts), "texts"),
-        verified_or(outdated, says, len(figures_here), "figures"),
+        verified_or(outdated, says, len(pictures), "pictures"),
     ]
 
 
