@@ -297,7 +297,9 @@ def gaps(material: Material, items: tuple[Item, ...]) -> Item:
             points.append(Point(Outcome.NOT_CAPTURED, "the records do not say what they lack"))
     open_items = [str(item.number) for item in items if any(one.outcome is Outcome.NOT_CAPTURED for one in item.points)]
     says = (
-        f"not captured is something of item {', '.join(open_items)}" if open_items else "every other item is captured"
+        f"not captured is something of item {', '.join(open_items)}"
+        if open_items
+        else "nothing of the other items is missing"
     )
     points.append(Point(Outcome.CAPTURED, says))
     return Item(20, "what is not captured is named", tuple(dict.fromkeys(points)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import publish
+from reports.audit.data import Data, data_of
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
@@ -167,8 +168,6 @@ def _contradictions(check: Check) -> Iterator[str]:
 
 def _across_worlds(material: Material) -> Point:
     """Whether the worlds of a case have the same output bits, where the method promises bits."""
-    from reports.audit.data import Data, data_of
-
     differ, compared, within = [], 0, 0
     for case, records in material.by_case.items():
         good = [one for one in records if one.verified and one.check and one.check.output_digests is not None]
