@@ -41,13 +41,13 @@ def part(records: Sequence[Record]) -> Part:
     return Part("asked", "What was asked", tuple(blocks))
 
 
-def yaml_text(value: Any) -> str:
+def yaml_text(values: Mapping[str, Any]) -> str:
     """Return plain JSON values as YAML, without a final line break: mappings in lines, each list in one line."""
-    return _dumped(value, is_flow=False)
+    return _dumped(values, is_flow=False)
 
 
 def yaml_line(value: Any) -> str:
-    """Return plain JSON values as YAML in one line."""
+    """Return a plain JSON value as YAML in one line."""
     return _dumped([value], is_flow=True)[1:-1]
 
 
@@ -55,7 +55,7 @@ def _dumped(value: Any, is_flow: bool) -> str:
     text: str = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=is_flow, sort_keys=False, allow_unicode=True, width=math.inf
     )
-    return text.removesuffix("\n...\n").removesuffix("\n")  # the former after a lone scalar
+    return text.removesuffix("\n")
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
