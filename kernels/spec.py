@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernels.numeric.dtypes import ITEMSIZES, refuses_types
-from memory.fabric import Traits
+from memory.fabric import Argument, ArgumentKind, Launch, Traits
 
 if TYPE_CHECKING:
     import torch
@@ -126,6 +126,22 @@ class Parameter:
     kind: Literal["address", "peers", "multicast", "numel", "rank", "root", "patience"]
     of: str = ""
 
+    def argument(self, value: int) -> Argument:
+        """Return the value as the argument that the compiled kernel takes."""
+        return Argument(ARGUMENT_KINDS[self.kind], value)
+
+
+ARGUMENT_KINDS: Mapping[str, ArgumentKind] = {
+    "address": "address",
+    "peers": "address",
+    "multicast": "address",
+    "numel": "u64",
+    "rank": "u32",
+    "root": "u32",
+    "patience": "u64",
+}
+"""The kind of argument of each kind of parameter. Kernels read numbers as signed (two's complement)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -148,14 +164,6 @@ class Workspace:
             return None
         assert size_bytes % len(pattern) == 0, f"{self.name}: {size_bytes} bytes are no multiple of {len(pattern)}"
         return pattern * (size_bytes // len(pattern))
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How a case is launched: grid blocks of block threads."""
-
-    grid: int
-    block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +279,7 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
         return f"{spec.name} is not built for {traits.arch}: it is for {', '.join(spec.archs)}"
     if traits.unmapped:
         return f"{spec.name} needs every rank's memory mapped on every other: {traits.unmapped}"
-    blocks = spec.launch(case).grid
+    blocks = spec.launch(case).blocks
     if 0 < traits.multiprocessors < blocks:
         return (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "

@@ -7,7 +7,8 @@ from typing import Any
 
 from kernels.dsl.status import STATUS_WORDS
 from kernels.numeric.dtypes import NONE
-from kernels.spec import Case, Launch, Workspace
+from kernels.spec import Case, Workspace
+from memory.fabric import Launch
 
 BATCH = 8
 """The most ranks whose loads are issued together (kernels/dsl/peers.py), and the most vectors a thread takes at a

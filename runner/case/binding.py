@@ -9,7 +9,7 @@ import torch
 
 from kernels import catalogue
 from kernels.spec import Case, KernelSpec, Parameter
-from memory.fabric import Fabric
+from memory.fabric import Argument, Fabric
 from memory.pool import SymmetricPool
 from runner.case.buffers import Buffer, guarded, halves
 from runner.case.inputs import CPU
@@ -32,7 +32,7 @@ class Binding:
     payloads: tuple[Buffer, ...]
     kept: tuple[tuple[Piece, ...], ...]
     workspaces: tuple[Buffer, ...]
-    arguments: tuple[int, ...]
+    arguments: tuple[Argument, ...]
 
     @property
     def in_place(self) -> bool:
@@ -88,9 +88,12 @@ def arguments_of(
     buffers: Mapping[str, Buffer],
     tables: Mapping[str, int],
     patience_s: float,
-) -> tuple[int, ...]:
+) -> tuple[Argument, ...]:
     """The kernel's arguments on this rank. tables: addresses of the tables of peers, by buffer."""
-    return tuple(_argument(parameter, fabric, case, buffers, tables, patience_s) for parameter in spec.parameters)
+    return tuple(
+        parameter.argument(_value(parameter, fabric, case, buffers, tables, patience_s))
+        for parameter in spec.parameters
+    )
 
 
 def device_of(fabric: Fabric) -> torch.device:
@@ -109,7 +112,7 @@ def status_report(fabric: Fabric, workspaces: Sequence[Buffer]) -> str:
     return ""
 
 
-def _argument(
+def _value(
     parameter: Parameter,
     fabric: Fabric,
     case: Case,

@@ -367,8 +367,8 @@ def kernel_info(case: Case, executable: Executable) -> KernelInfo:
         cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
         source_digest=f"sha256:{source_digest(spec)}",
         compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
-        grid=launch.grid,
-        block=launch.block,
+        grid=launch.blocks,
+        block=launch.threads,
         multimem=_multimem(executable.ptx),
     )
 

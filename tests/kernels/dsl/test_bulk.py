@@ -109,7 +109,7 @@ def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
     spec = SPECS[op]
     for number, chunk_bytes in enumerate(SHAPES if world_size < 9 else SHAPES[2:] if world_size < 17 else SHAPES[2:3]):
         case = case_of(spec, world_size, chunk_bytes, root=world_size - 1 if op == "broadcast" else 0)
-        assert spec.launch(case).grid >= 1
+        assert spec.launch(case).blocks >= 1
         options = {"schedule": "random", "seed": number} if number % 2 else {}
         assert wrong(launches_of(compiled, spec, case), **options) == ""
 

@@ -93,7 +93,8 @@ class Sizes(Launches):
                 else:
                     arguments.append(numel if parameter.kind == "numel" else bound.argument(parameter, self.patience))
             shape = self.spec.launch(replace(case, size_bytes=numel * case.itemsize))
-            fabric.launch(executable, shape.grid, shape.block, arguments)
+            given = [one.argument(value) for one, value in zip(self.spec.parameters, arguments, strict=True)]
+            fabric.launch(executable, shape, given)
         fabric.synchronize()
         content = fabric.read(regions["output"], 0, stride * count)
         outputs = tuple(one[: case.size_bytes] for one in content.clone().view(count, stride))

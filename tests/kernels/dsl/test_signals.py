@@ -51,7 +51,7 @@ def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
 
 def epochs(work: Launches, rank: int) -> list[int]:
     """Of the blocks that ran, the distinct ones."""
-    grid = work.spec.launch(work.case).grid
+    grid = work.spec.launch(work.case).blocks
     found: list[int] = work.found[rank].workspaces["epochs"][:grid].unique().tolist()
     return found
 
@@ -172,7 +172,7 @@ def test_any_grid_and_block_gives_the_sum(
     spec = module.spec_of(Tuning((step,), tuple(options.items())))
     vectors = step.threads * step.blocks * (RANKS if module is two_shot else 1)
     case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * vectors + 16 * 77 + 6)
-    assert spec.launch(case).grid == step.blocks
+    assert spec.launch(case).blocks == step.blocks
     ones = torch.ones(case.numel, dtype=torch.bfloat16)
     work = Launches(spec, case, compiled(spec, case, "sm_90a"), lambda launch, rank: ones * (launch + rank), count=2)
     work.succeed()

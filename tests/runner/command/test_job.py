@@ -83,7 +83,7 @@ def test_what_is_said_about_the_kernel() -> None:
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
     assert (kernel.cubin_digest, kernel.name) == ("", spec.name)
     assert kernel.source_digest.startswith("sha256:")
-    assert kernel.block == spec.launch(job_of("sizes=8", "algorithms=one_shot").cases[0]).block
+    assert kernel.block == spec.launch(job_of("sizes=8", "algorithms=one_shot").cases[0]).threads
 
 
 def test_wrong() -> None:
