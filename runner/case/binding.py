@@ -108,7 +108,7 @@ def status_report(fabric: Fabric, workspaces: Sequence[Buffer]) -> str:
             from kernels.dsl.status import describe
 
             words = workspace.inspect(fabric).cpu().clone().view(torch.int32).tolist()
-            return str(describe(words)) if any(words) else ""
+            return str(describe(words, fabric.rank)) if any(words) else ""
     return ""
 
 

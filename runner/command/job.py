@@ -142,7 +142,7 @@ class _Run:
             attempt.traits = self._traits
             attempt.run(world, self._means)
         except WorldFailure as failure:
-            attempt.fail(Status(failure.status), _where(failure))
+            attempt.fail(Status(failure.status), failure.message)
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
         return attempt
@@ -162,7 +162,7 @@ class _Run:
             found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
         except WorldFailure as failure:
             for attempt in attempts:
-                attempt.fail(Status(failure.status), f"while timing: {_where(failure)}")
+                attempt.fail(Status(failure.status), f"while timing: {failure.message}")
         except Exception as error:
             for attempt in attempts:
                 attempt.fail(Status.FAILED, f"while timing: {_described(error)}")
@@ -318,14 +318,6 @@ def _traits(world: World, deadline_s: float) -> Traits:
     traits = world.run(read_traits, None, deadline_s)[0]
     assert isinstance(traits, Traits)
     return traits
-
-
-def _where(failure: WorldFailure) -> str:
-    """A failure's message with its rank, unless the message names it."""
-    message = str(failure.message)
-    if failure.rank is None or re.search(rf"\brank {failure.rank}\b", message):
-        return message
-    return f"rank {failure.rank}: {message}"
 
 
 def _described(error: Exception) -> str:

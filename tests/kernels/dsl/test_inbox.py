@@ -242,7 +242,7 @@ def test_who_never_came_is_named(launches: Callable[..., Sizes]) -> None:
             # Threads without data wait for the all-clear of the same rank 2, and may be the first to give up.
             text = f"{PHASES[phase]}: waited 3 ms for rank {peer}: epoch 7, nothing at byte 0"
             other = f"{PHASES[EXIT]}: waited 3 ms for rank 2: expected epoch 7, saw 6"
-            assert describe(found) in (f"rank {rank}, block 0: {text}", f"rank {rank}, block 0: {other}")
+            assert describe(found, rank) in (f"rank {rank}, block 0: {text}", f"rank {rank}, block 0: {other}")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -289,7 +289,7 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
         workspaces=lambda case: (Workspace("flags", 3 * case.world_size), Workspace("status", 4)),
     )
     monkeypatch.setattr(program.catalogue, "find", lambda name: spec)
-    described = SimpleNamespace(describe=lambda words: f"waited for rank {words[1]}")
+    described = SimpleNamespace(describe=lambda words, rank: f"rank {rank}: waited for rank {words[1]}")
     monkeypatch.setitem(sys.modules, "kernels.dsl.status", described)
     launched: list[int] = []
 
@@ -300,7 +300,7 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
             fabric.world.at(arguments[-1], 16).view(torch.int32).copy_(torch.tensor([1, 3, 0, 0]))
 
     machine.kernels["tried"] = kernel
-    with pytest.raises(WorldFailure, match="waited for rank 3") as caught:
+    with pytest.raises(WorldFailure, match="^rank 2: waited for rank 3$") as caught:
         ThreadWorld(4, machine=machine).run(run_case, Plan(CASE, EXECUTABLE, launches=3, between=0), 20.0)
     assert (caught.value.status, caught.value.rank) == ("DEADLOCK", 2)
     assert nothing_held(machine)

@@ -118,8 +118,8 @@ def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status: str) -> N
     assert len(shelf.worlds) == 3
 
 
-def test_the_rank_of_a_failure_is_named_once() -> None:
-    shelf = done(Script({"one_shot": WorldFailure("FAILED", 3, "it broke")}), "sizes=8", "algorithms=one_shot")
+def test_the_reason_is_the_failures_own_line() -> None:
+    shelf = done(Script({"one_shot": WorldFailure("FAILED", 3, "rank 3: it broke")}), "sizes=8", "algorithms=one_shot")
     assert shelf.records[0].reason == "rank 3: it broke"
 
 
