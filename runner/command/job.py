@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels.baselines import find_baseline, library_of, refuses_baseline
 from kernels.catalogue import collective, find
+from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
@@ -64,7 +65,7 @@ class Means:
     it gives that back beside one TimedResult a contestant. Without it nothing is timed.
     """
 
-    refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
+    refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
     ran: Callable[[World, Case, Executable | None, Request], Check | None]
     measured: (
@@ -217,7 +218,7 @@ class _Attempt:
             spec = find(self.case.name)
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
-            self.fail(Status.REFUSED, refusal)
+            self.fail(Status.REFUSED, str(refusal))
             return
         if baseline is not None:
             self.library = library_of(self.case.algorithm, self.traits)
