@@ -123,7 +123,7 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
     heap_bytes = 1 << 20
     (case,) = cases_of(request(f"algorithms={algorithm}", "sizes=4K", "world_size=3"))
     case = dataclasses.replace(case, size_bytes=largest_fitting(case, find(case.name), heap_bytes))
-    plan = Plan(case, Executable(case.name, "", "", "", ""))
+    plan = Plan(case, find(case.name), Executable(case.name, "", "", "", ""))
 
     def program(fabric: Fabric, _: None) -> None:
         with SymmetricPool(fabric) as pool:
