@@ -119,6 +119,9 @@ def test_import_rules_hold() -> None:
     ("file", "line", "rule"),
     [
         ("memory/pool.py", "import kernels.spec", "runner knows everybody"),
+        ("runner/world/world.py", "import runner.command.job", "rooms of runner import downwards only"),
+        ("reports/record/record.py", "import reports.table.table", "no circle, between rooms or between files"),
+        ("kernels/numeric/dtypes.py", "import kernels.numeric.formats", "no circle, between rooms or between files"),
         ("simulator/ptx/parse.py", "import kernels.spec", "runner knows everybody"),
         ("reports/record/record.py", "import torch", "reports read records"),
         ("reports/record/record.py", "import memory.fabric", "reports read records"),
@@ -165,6 +168,23 @@ def test_files_and_functions_stay_short(path: Path) -> None:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
+
+
+def test_the_readme_names_every_room() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = readme[readme.index("## A tour of the tree") :].split("```")[1]
+    rooms = {path.parent.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    named: set[str] = set()
+    package = ""
+    for line in tree.strip().splitlines():
+        folders = re.findall(r"(?<!\S)(\w+)/", line)
+        if not line.startswith(" "):
+            package = folders[0]
+            named.add(package)
+        else:
+            named |= {f"{package}/{folder}" for folder in folders}
+    assert rooms - named == set(), "folders that the tree of README.md does not name"
+    assert [name for name in named if not (ROOT / name).is_dir()] == [], "folders that are not there"
 
 
 def test_file_names_of_tests_are_unique() -> None:
