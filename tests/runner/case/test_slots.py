@@ -89,7 +89,7 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
         cache, algorithm, op="all_gather", accumulator="none", reduction="none", placement=placement,
         offset=offset, size_bytes=size_bytes, world_size=3,
     )  # fmt: skip
-    case, count = wanted.case, wanted.case.numel // 3
+    count = wanted.case.numel // 3
 
     def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
         with (
