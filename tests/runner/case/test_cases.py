@@ -163,7 +163,7 @@ def test_what_is_left_open_suits_op_and_dtype(arguments: list[str], expected: tu
 
 def kernels(op: str, **algorithms: dict[str, Any]) -> tuple[KernelSpec, ...]:
     """kernels(op, algorithm={field: value}, ..): the op's kernels are these and no others, like one_shot else."""
-    like = {
+    like: dict[str, Any] = {
         "dtypes": ALL,
         "accumulators": ("native", "float32", "none"),
         "placements": ("out_of_place", "in_place"),
