@@ -142,6 +142,15 @@ class Workspace:
     zeroed: bool = True
     fill: bytes = b""
 
+    @property
+    def size_bytes(self) -> int:
+        """Return its size in bytes. ValueError for an unknown dtype."""
+        if self.dtype not in ITEMSIZES:
+            raise ValueError(
+                f"workspace {self.name!r} has the dtype {self.dtype!r}, give one of {', '.join(ITEMSIZES)}"
+            )
+        return self.numel * ITEMSIZES[self.dtype]
+
     def initial(self, size_bytes: int) -> bytes | None:
         """What size_bytes of it hold before the first launch; None: anything."""
         pattern = self.fill or (b"\0" if self.zeroed else b"")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from memory.driver import Driver
 from memory.fabric import FabricError, LibraryCall, Traits
 from memory.meeting import Meeting, named
+from memory.placing import NVSHMEM
 
 if TYPE_CHECKING:
     import torch
 
-GRANULE_BYTES = 512
+GRANULE_BYTES = NVSHMEM.granule_bytes
 """What the library rounds sizes up to, and aligns to."""
 
 

@@ -1,6 +1,6 @@
-"""Starts the worker that makes again what records say was asked for: runner/audit_worker.py, in a process of its own.
+"""Runs runner/audit_worker.py in a process of its own: it composes configurations and makes inputs again.
 
-Reports know neither Hydra nor torch, which composing configurations and making inputs need.
+Both need Hydra and torch, which reports may not import.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from reports.record.record import Record
 MODULE = "runner.audit_worker"
 
 PATIENCE_S = 600.0
-"""How long the worker may take. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
+"""Time limit of the worker. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
 
 INPUTS_UP_TO_BYTES = 1 << 20
-"""Inputs of larger cases are not made again, unless somebody asks: 256 MiB on 8 ranks take half a minute a case."""
+"""Default maximum size of inputs to make again: 256 MiB on 8 ranks take half a minute a case."""
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
@@ -37,7 +37,7 @@ def ask(
     command: Sequence[str] = (sys.executable, "-m", MODULE),
     patience_s: float = PATIENCE_S,
 ) -> tuple[dict[str, Any] | None, str]:
-    """The worker's answer, and "". Or None, and why there is none: whoever asks has to say so."""
+    """Return the worker's answer and "", or None and the reason, which the caller must report."""
     documents = [encoded(replace(record, timing=None, counters={})) for record in records]
     question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes})
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
@@ -63,7 +63,7 @@ def ask(
 def _followed(
     process: subprocess.Popen[str], say: Callable[[str], None], patience_s: float, late: threading.Event
 ) -> dict[str, Any] | None:
-    """The last document that is no progress; None without one. The process has ended then."""
+    """Report progress until the process ends; return its answer, None if it gave none."""
 
     def give_up() -> None:
         late.set()

@@ -15,6 +15,7 @@ import torch
 from kernels.spec import Case, KernelSpec, Launch
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
+from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import Binding, bind, device_of, status_report
 from runner.case.buffers import changed_guards, changed_pieces, fill
 from runner.case.check import RankCheck, check_rank, forget_references
@@ -40,7 +41,7 @@ class Plan:
     spec: KernelSpec
     executable: Executable
     launches: int = 2
-    guard_bytes: int = 256
+    guard_bytes: int = GUARD_BYTES
     check: bool = True
     patience_s: float = 10.0
     between: int | None = None

@@ -1,4 +1,7 @@
-"""What was asked: the command lines and their configurations. Commands that asked for the same are worlds of it."""
+"""The part of the page on commands: their command lines and configurations.
+
+Commands with equal configurations are shown together, as worlds of one request.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.html.parts import Block, Code, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 
 _OWN = ("records", "cache_dir", "track", "deadline_s")
-"""Keys that may differ between commands that ask for the same."""
+"""Keys that may differ between commands of one request."""
 
 MOST_OPEN = 12
-"""So many jobs stand in a table that is shown; of more, the values that they have, and the table when asked for."""
+"""Maximum number of jobs to list in an open table. Of more, the distinct values are shown, and the table is folded."""
 
 _PLAIN = re.compile(r"[A-Za-z_./+-][\w./+:@%-]*")
 """Text that YAML reads as itself, unless it is a word that means something else."""
@@ -24,7 +27,7 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "none", "
 
 
 def part(records: Sequence[Record]) -> Part:
-    """One block of facts and one configuration for each thing that was asked for."""
+    """Return the part, with the commands and the configuration of each request."""
     commands: dict[str, list[Record]] = {}
     for record in records:
         commands.setdefault(str(record.request.get("command", "")), []).append(record)
@@ -68,7 +71,7 @@ def _scalar(value: Any) -> str:
 
 
 def _asked(records: Sequence[Record]) -> str:
-    """What a command asked for, as a text that is the same for another that asked for it, too."""
+    """Return the configurations of a command's jobs as one text, equal for commands of one request."""
     jobs: dict[str, Any] = {}
     for record in records:
         jobs.setdefault(str(record.request.get("job", 0)), _configuration(record))
@@ -76,7 +79,7 @@ def _asked(records: Sequence[Record]) -> str:
 
 
 def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
-    """The commands of one request, and what it comes to."""
+    """Return the commands of one request, and its configuration."""
     lines = []
     for own in commands:
         first = own[0].request
@@ -100,7 +103,7 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
 
 
 def _configurations(records: Sequence[Record]) -> list[Block]:
-    """The configuration that all jobs share, and a table of what tells them apart."""
+    """Return the configuration that all jobs share, and a table of the keys in which they differ."""
     jobs: dict[int, Record] = {}
     for record in records:
         number = record.request.get("job", 0)
