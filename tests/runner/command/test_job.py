@@ -173,8 +173,9 @@ def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:
     case = cases_of(job_of("sizes=[8]").request)[0]
     ptx = "// Cuda compilation tools, release 13.4, V13.4.59\n.version 9.4\n"
     cubin = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.5, V13.5.7\0"
-    known = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
+    spec = find(case.name)
+    known = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
     assert known.compiler.endswith(", NVVM 13.4.59, ptxas 13.5.7")
     assert known.compiler.startswith("nvidia-cutlass-dsl ")
-    unknown = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
+    unknown = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
     assert "," not in unknown.compiler
