@@ -162,7 +162,7 @@ def test_kernels_and_libraries_say_the_same_of_the_same() -> None:
     worlds: list[tuple[dict[str, Any], Traits]] = [({"size_bytes": 7}, GPUS), ({"world_size": 4}, GPUS)]
     for changes, traits in (*worlds, ({}, apart), ({}, without)):
         theirs = refuses_baseline(baseline, case_of("torch/multimem", **changes), traits)
-        ours_too = {"algorithm": "multimem_one_shot", "accumulator": "native"}
+        ours_too = {"algorithm": "multimem_one_shot", "accumulator": "native", "placement": "out_of_place"}
         case = dataclasses.replace(case_of("torch/multimem", **changes), **ours_too)
         ours = refuses(spec, op, case, traits)
         assert ours is not None
