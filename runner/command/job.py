@@ -355,6 +355,7 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
 
 def kernel_info(case: Case, executable: Executable) -> KernelInfo:
     """What a record says of the code that runs a case."""
+    from kernels.code import code_digest
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
     spec = find(case.name)
@@ -370,6 +371,7 @@ def kernel_info(case: Case, executable: Executable) -> KernelInfo:
         grid=launch.grid,
         block=launch.block,
         multimem=_multimem(executable.ptx),
+        code_digest=code_digest(executable.ptx),
     )
 
 
