@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 VECTOR_BYTES = 16
 
+BATCH = 8
+"""Maximum number of ranks whose loads are issued together (kernels/dsl/peers.py), and of vectors that a thread takes at
+a time."""
+
 MOST_GROUPS, FEW_GROUPS = 16, 4
 """Larger worlds than 16 are only simulated, where idle blocks cost time: a group goes through several ranks."""
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from reports.audit import kept, measured, origin, worker
+from reports.audit import completeness, measurements, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, counted
 from reports.audit.material import Material
@@ -27,23 +27,23 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
     origin.software,
     origin.machine,
     origin.variables,
-    measured.clocks,
+    measurements.clocks,
     origin.seeds,
-    measured.data,
-    measured.method,
-    measured.samples,
-    measured.figures,
-    measured.replicates,
-    measured.baselines,
-    measured.bound,
-    kept.counts,
+    measurements.data,
+    measurements.method,
+    measurements.samples,
+    measurements.figures,
+    measurements.replicates,
+    measurements.baselines,
+    measurements.bound,
+    completeness.counts,
     origin.command,
-    kept.whole,
-    kept.replayable,
+    completeness.whole,
+    completeness.replayable,
 )
-"""In the order of their numbers; the twentieth is made from these, see kept.gaps."""
+"""In the order of their numbers; the twentieth is made from these, see completeness.gaps."""
 
-_DATA = CHECKS.index(measured.data) + 1
+_DATA = CHECKS.index(measurements.data) + 1
 """The number of the item without which nothing is verified: somebody looked at results, and they were right."""
 
 _COLUMNS = ("#", "item", "outcome", "evidence")
@@ -142,4 +142,4 @@ def check(
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)
-    return Audit((*items, kept.gaps(material, items)), len(records))
+    return Audit((*items, completeness.gaps(material, items)), len(records))

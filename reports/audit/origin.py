@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.audit.asked import exit_codes
+from reports.audit.completeness import exit_codes
 from reports.audit.differences import differences
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing

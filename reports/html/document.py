@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reports import second_process
-from reports.html import asked, measured, outcomes, ran, surroundings
-from reports.html.album import MOST as MOST_PICTURES
-from reports.html.album import Album
-from reports.html.parts import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
+from reports.html import commands, environment, kernels, measurements, outcomes
+from reports.html.blocks import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
+from reports.html.pictures import MOST as MOST_PICTURES
+from reports.html.pictures import Album
 from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import is_simulated
@@ -53,7 +53,7 @@ def page(
     """
     if not records:
         raise ValueError("a report needs at least one record")
-    digests = second_process.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
+    digests = second_process.started(lambda: environment.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
     parts = _parts(records, audit, album)
     figures, svgs = _json(table.values(records)), album.drawn(is_alone)
@@ -63,7 +63,7 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, surroundings.digests_part(records, digests())],
+        parts=[*parts, environment.digests_part(records, digests())],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,
@@ -92,15 +92,15 @@ def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list
     real = [record for record in records if not is_simulated(record)]
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
-        asked.part(records),
-        ran.part(records),
-        measured.part(real, album),
+        commands.part(records),
+        kernels.part(records),
+        measurements.part(real, album),
         outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
         outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
         outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
         outcomes.refusals_part(records),
-        surroundings.environment_part(records),
+        environment.environment_part(records),
     ]
     return [part for part in found if part is not None]
 

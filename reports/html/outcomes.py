@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from reports.html.album import DASHES, Album
-from reports.html.parts import Block, Facts, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
+from reports.html.pictures import DASHES, Album
 from reports.numerics import accuracy, study
 from reports.record.record import Record, Status
 from reports.table import table

@@ -12,8 +12,8 @@ import pytest
 from reports.__main__ import main
 from reports.audit import command, worker
 from reports.record import bundle
-from tests.reports.audit.sets import check, one, worlds
-from tests.reports.audit.whole import answer, kept, records
+from tests.reports.audit.complete_set import answer, kept, records
+from tests.reports.audit.invented_records import check, one, worlds
 
 ROOT = Path(__file__).parents[3]
 STEADY = (10.0, 10.01, 10.02, 9.99)
@@ -152,4 +152,4 @@ def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: P
 
 def test_the_usual_worker_is_the_runners() -> None:
     assert worker.MODULE == "runner.audit_worker"
-    assert (ROOT / "runner" / "again.py").is_file()
+    assert (ROOT / "runner" / "audit_worker.py").is_file()

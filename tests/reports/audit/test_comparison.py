@@ -12,7 +12,7 @@ from reports.audit.data import Data
 from reports.audit.statistics import Speed
 from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.table import sheet
-from tests.reports.audit.sets import broken, check, kernel, one, simulated, worlds, wrong
+from tests.reports.audit.invented_records import broken, check, kernel, one, simulated, worlds, wrong
 from tests.reports.synthetic import KIB, MIB, refused
 
 STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)

@@ -13,7 +13,7 @@ from reports.audit import worker
 from reports.audit.published import audit_published
 from reports.record import bundle
 from reports.record.seal import MANIFEST
-from tests.reports.audit.whole import answer, records
+from tests.reports.audit.complete_set import answer, records
 
 MACHINE = "invented-x4"
 ROOT = Path(__file__).parents[3]

@@ -333,7 +333,7 @@ def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
 
 def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reports.html.document.MANY", 1)
-    monkeypatch.setattr("reports.html.album.MANY", 1)
+    monkeypatch.setattr("reports.html.pictures.MANY", 1)
     assert page(MEASURED, is_alone=True) == page(MEASURED)
 
 

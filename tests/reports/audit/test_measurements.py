@@ -12,8 +12,7 @@ import pytest
 from reports.audit.items import Outcome
 from reports.html import page
 from reports.record.record import CHECK_WAS_OFF, LinkLimit, Record
-from tests.reports.audit.sets import check, digest, wrong
-from tests.reports.audit.whole import (
+from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     STATE,
     UUIDS,
@@ -28,6 +27,7 @@ from tests.reports.audit.whole import (
     with_request,
     with_timing,
 )
+from tests.reports.audit.invented_records import check, digest, wrong
 
 
 def states(**changes: Any) -> tuple[dict[str, Any], ...]:

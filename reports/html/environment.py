@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
-from reports.html.ran import short, titles
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.kernels import short, titles
 from reports.record import bundle
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet

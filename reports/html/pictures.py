@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from reports import second_process
-from reports.html.parts import Legend, Notes, Pictures
+from reports.html.blocks import Legend, Notes, Pictures
 from reports.numerics.accuracy import Group
 from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from reports.audit import derived
+from reports import publish
 from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
-from reports.audit.material import Material, values_at
+from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
+from reports.record import bundle
 from reports.record.record import Check, Record, Status
+from reports.table import table
 from reports.table.compare import is_baseline, limits
 
 _PLACES = {1: "tenths", 2: "hundredths"}
@@ -22,6 +26,15 @@ HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "displ
 """Reasons for clocks below the highest that say nothing against a timing: nobody asked for more, or somebody chose."""
 
 _CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
+
+_NAMES = frozenset(
+    (
+        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "accumulator", "inputs"),
+        *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
+        "status",
+    )
+)
+"""Keys that identify a line of figures; all others are figures."""
 
 SIMULATED = "nothing was timed: the set has no clock of real hardware"
 
@@ -233,7 +246,73 @@ def _is_many(record: Record) -> bool:
 
 
 def figures(material: Material) -> Item:
-    return Item(12, "derived figures", derived.points_of(material))
+    """Derived figures in every report, table and picture beside the records, computed again from raw samples."""
+    points: list[Point] = []
+    for place in material.places:
+        points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
+        if machine := _published(place):
+            points += _made_again(*machine)
+    if material.source:
+        says = f"{material.source}: its metrics are not compared with the records"
+        points.append(Point(Outcome.NOT_COMPARABLE, says))
+    says = "no table or report beside the records: figures are computed whenever they are shown"
+    return Item(12, "derived figures", tuple(points) or (Point(Outcome.DOES_NOT_APPLY, says),))
+
+
+def _report(path: Path) -> Point:
+    """The figures that an HTML report beside records holds, against what the records give."""
+    from reports.html import figures_of
+
+    try:
+        shown = figures_of(path.read_text(encoding="utf-8"))
+        made = json.loads(json.dumps(table.values(bundle.read([path.parent]))))
+    except (OSError, ValueError) as error:
+        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
+    sides = [{_which(one): one for one in values} for values in (shown, made)]
+    if verdict_beside(path.parent).is_file():
+        says = f"{path.name}: a replay's, of what was replayed and of these records together; not computed again"
+        return Point(Outcome.CAPTURED, says)
+    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(shown):
+        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")
+    odd = [
+        f"{path.name}, {line['algorithm']} {line['size_bytes']} B: {name} is {line.get(name)}, the samples give {value}"
+        for key, line in sides[0].items()
+        for name, value in sides[1][key].items()
+        if line.get(name) != value
+    ]
+    figures = sum(map(len, shown))
+    of = f"{counted(figures, 'figure')} of {counted(len(shown), 'case')}"
+    good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
+    return verified_or(odd, good, figures, "figures differ")
+
+
+def _which(line: Mapping[str, Any]) -> str:
+    """Return a line's identifying values as one text."""
+    return json.dumps({key: value for key, value in line.items() if key in _NAMES}, sort_keys=True)
+
+
+def _published(place: Path) -> tuple[Path, str] | None:
+    """Return the project's folder and the machine's name if a place is a folder of reports/published/, else None."""
+    place = place.resolve()
+    root = place.parents[2] if len(place.parents) > 2 else None
+    if root is None or place.parent != root / publish.PLACE or not (root / "README.md").is_file():
+        return None
+    return (root, place.name) if any(place.glob(f"*{bundle.SUFFIX}")) else None
+
+
+def _made_again(root: Path, machine: str) -> list[Point]:
+    """Compare a published machine's texts with those that its records give, and its figure with the records' digest."""
+    records = bundle.read([root / publish.PLACE / machine])
+    texts = publish.machine_texts(root, machine, records)
+    changed = [f"{name} is not what the records give" for name, (there, wanted) in texts.items() if there != wanted]
+    good = f"{counted(len(texts), 'text')} made again from raw samples; 0 differ"
+    figures_here = publish.figures(root, {machine: records})
+    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(figures_here)]
+    says = f"{publish.FIGURE} names the digest of these records"
+    return [
+        verified_or(changed, good, len(texts), "texts"),
+        verified_or(outdated, says, len(figures_here), "figures"),
+    ]
 
 
 def replicates(material: Material) -> Item:

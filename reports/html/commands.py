@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.html.parts import Block, Code, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reports.html.asked import yaml_text
-from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.commands import yaml_text
 from reports.record.record import FabricInfo, KernelInfo, Record
 from reports.table.compare import device_text
 from reports.table.sheet import Line, Sheet

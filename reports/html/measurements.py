@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.html.album import HOW_TO_READ, Album
-from reports.html.parts import Block, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
+from reports.html.pictures import HOW_TO_READ, Album
 from reports.record.record import Record, Status
 from reports.table import spread, table, timed_table
 from reports.table.compare import Row, Section, limit_gbps, rows, split
