@@ -129,8 +129,8 @@ def _code(records: Sequence[Record], cache_dir: Path) -> str | None:
             here[key] = code_digest(executable(spec, case, arch, cache_dir).ptx)
         if ran != here[key]:
             raise ValueError(
-                f"{record.id} ran other code ({ran[:19]}) than this checkout compiles to ({here[key][:19]}): prove it in "
-                f"a checkout of its commit, {_commit(record)}, with the compiler that it had, {record.kernel.compiler}"
+                f"{record.id} ran other code ({ran[:19]}) than this checkout compiles to ({here[key][:19]}): prove it "
+                f"in a checkout of its commit, {_commit(record)}, with its compiler, {record.kernel.compiler}"
             )
     return code_of(spec, cache_dir).code
 

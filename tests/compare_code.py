@@ -111,8 +111,8 @@ def compared(
 ) -> tuple[Compiled, Compiled]:
     """Return what the kernels compile to at a commit, and here. Both trees are compiled at the same time.
 
-    cache_dir keeps what was compiled, of both trees: an entry's name tells their sources apart. Raises ValueError if the
-    commit can't be unpacked or its catalogue can't be imported.
+    cache_dir keeps what was compiled, of both trees: an entry's name tells their sources apart. Raises ValueError if
+    the commit can't be unpacked or its catalogue can't be imported.
     """
     asked = [
         {"kernel": spec.name, "label": one.label, "case": _fields(one.case), "arch": one.arch}
