@@ -233,34 +233,30 @@ def carry(folder: Path, specs: Sequence[KernelSpec], then: Compiled, now: Compil
     """Write the code into the proofs of a commit in a folder, kernel by kernel, and say what became of each.
 
     A kernel's code is carried over only where the proof's sources are those of the commit, so that what was compiled
-    is what ran, and where the code is equal to today's.
+    is what ran, and where the code is equal to today's. Code that a proof has stays.
     """
-    names = {spec.name for spec in specs}
     for path in sorted(folder.glob("*.json")):
         proof = proofs.read(path)
         if not commit.startswith(proof.commit):
             yield f"{path.name}: of commit {proof.commit}, left as it is"
             continue
-        specs_of_proof = dict(proof.specs)
+        found: dict[str, proofs.Tally] = {}
         left = []
-        for name in sorted(names & set(specs_of_proof)):
-            tally = specs_of_proof[name]
-            if tally.sources != then.sources.get(name):
+        for name in sorted({spec.name for spec in specs} & set(proof.specs)):
+            tally = proof.specs[name]
+            if tally.code is not None:
+                left.append(f"{name}: it has its code")
+            elif tally.sources != then.sources.get(name):
                 left.append(f"{name}: its sources were not those of the commit")
             elif then.differing(now, name):
                 left.append(f"{name}: its code differs today")
             else:
-                specs_of_proof[name] = dataclasses.replace(tally, code=code_over(then.codes[name]))
-        carried = sum(one.code is not None for one in specs_of_proof.values())
-        path.write_text(
-            proofs.written(
-                dataclasses.replace(
-                    proof, specs=specs_of_proof, code_from=f"compiled later from git, commit {commit[:12]}"
-                )
-            ),
-            encoding="utf-8",
-        )
-        yield f"{path.name}: {carried} of {len(specs_of_proof)} kernels have their code"
+                found[name] = dataclasses.replace(tally, code=code_over(then.codes[name]))
+        if found:
+            origin = f"compiled later from git, commit {commit[:12]}"
+            carried = dataclasses.replace(proof, specs={**proof.specs, **found}, code_from=origin)
+            path.write_text(proofs.written(carried), encoding="utf-8")
+        yield f"{path.name}: the code of {len(found)} of {len(proof.specs)} kernels was carried over"
         yield from (f"{path.name}: not carried over: {line}" for line in left)
 
 

@@ -190,7 +190,7 @@ def test_equal_code_is_carried_over(tmp_path: Path) -> None:
         compare_code.code_over({"a": "2"}) if name == NAMES[1] else compare_code.code_over({"a": "1"})
         for name in proof.specs
     ]
-    assert said == ["a.json: 2 of 2 kernels have their code"]
+    assert said == ["a.json: the code of 2 of 2 kernels was carried over"]
     assert {name: dataclasses.replace(one, code=None) for name, one in proof.specs.items()} == PROOF.specs
 
 
@@ -199,9 +199,16 @@ def test_other_code_is_not_carried_over(tmp_path: Path) -> None:
     proof, said = carried(tmp_path, PROOF, THEN, now)
     assert (proof.specs[NAMES[0]].code, proof.specs[NAMES[1]].code) == (compare_code.code_over({"a": "1"}), None)
     assert said == [
-        "a.json: 1 of 2 kernels have their code",
+        "a.json: the code of 1 of 2 kernels was carried over",
         "a.json: not carried over: barrier/multimem: its code differs today",
     ]
+
+
+def test_code_that_a_proof_has_stays(tmp_path: Path) -> None:
+    specs = {name: dataclasses.replace(tally, code="sha256:own") for name, tally in PROOF.specs.items()}
+    proof, said = carried(tmp_path, dataclasses.replace(PROOF, specs=specs), THEN, THEN)
+    assert (proof.specs, proof.code_from) == (specs, "")
+    assert said[1:] == [f"a.json: not carried over: {name}: it has its code" for name in sorted(NAMES)]
 
 
 def test_code_that_could_not_be_compiled_is_not_carried_over(tmp_path: Path) -> None:
