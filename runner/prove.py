@@ -10,12 +10,10 @@ the digests of their sources.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from kernels.catalogue import SPECS, find
 from kernels.code import code_digest
@@ -26,21 +24,13 @@ from kernels.spec import Case
 from reports.record.bundle import read, write_file
 from reports.record.record import Record, Status
 from reports.table.compare import device_text
-
-CACHE = Path("~/.cache/symlab/kernels")
-"""Where the runner keeps compiled kernels, too (cache_dir)."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see {self.prog} --help")
+from runner.request.options import Parser
+from runner.request.schema import Schema
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 written, 2 the request is wrong or the records prove nothing, in one line on stderr."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m runner.prove",
         description="Say in kernels/proven/ where kernels ran and gave what they should: python -m kernels shows it.",
         epilog="exit codes: 0 written; 2 the request is wrong, or the records prove nothing",
@@ -49,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "records", nargs="+", type=Path, metavar="RECORDS", help="files, folders or bundles, one machine's"
     )
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="kernels/proven/MACHINE.json")
-    parser.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="compiled kernels (%(default)s)")
+    parser.add_argument(
+        "--cache", type=Path, default=Schema().cache_dir, metavar="DIR", help="compiled kernels (%(default)s)"
+    )
     try:
         options = parser.parse_args(arguments)
         proof = proof_of(read(options.records), options.cache.expanduser())

@@ -4,7 +4,8 @@ A kernel is compiled for each choice that its code depends on (KernelSpec.choice
 whenever somebody asks whether the code is still the same: 2,684 for the catalogue at two world sizes, ten minutes on
 one core. The variants here cover every data type with every accumulator that it takes, and every reduction at least
 once, each in worlds of 2 and of 4 ranks and at a small and a large size, which take different steps of a tuning; both
-placements, where the code differs; the first of ARCHS that takes the cell.
+placements, where the code differs; the first of ARCHS that takes the cell. A kernel that takes more than it did before
+has more variants, so its code is another.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Two sets of records beside each other: did the data change, did the speed, and what differs in what they rest on.
+"""The comparison of two sets of records: did data or speed change, and what differs in their environments.
 
-Every case of either set is in the result: compared, or named with the reason why it can't be. A finding is data that is
-different or wrong, times that are FASTER, SLOWER or OUTSIDE the band, and a case that was right before and is missing
-after. INCONCLUSIVE is none, and is named in the verdict. The exit code: 1 a finding; 0 none, and of what could be
-compared, data and speed, something was verified of each; 2 else: nothing could be compared, or all speeds were
-INCONCLUSIVE.
+The result names every case of either set: compared, or with the reason why it can't be. Findings are different or
+wrong data, times that are FASTER, SLOWER or OUTSIDE the band, and cases that passed before and are missing after.
+INCONCLUSIVE is not a finding; the verdict counts it. Exit codes: 1 with a finding; 0 without one, if of data and of
+speed, each where it could be compared, something was verified; else 2: nothing could be compared, or all speeds were
+INCONCLUSIVE. Sheets and captions show the result as tables.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _COLUMNS = (
 )
 _NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)"})
 _TIMED = frozenset(_COLUMNS[4:-1])
-"""Columns that are there only where some times could be compared."""
+"""Columns shown only if some times could be compared."""
 _TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
-"""Columns that are there only where there were worlds enough for a verdict."""
+"""Columns shown only if some case had enough worlds for a verdict."""
 
 _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 
@@ -67,8 +67,8 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result: cases of both sets, cases of one only, what differs, the band; of a replay the ids of cases that
-    could not be run again, each with the reason."""
+    """The result. counts: number of records before and after. band: a share, such as 0.02. not_run: of a replay, the
+    ids of the cases that could not be run again, each with the reason."""
 
     cases: tuple[Compared, ...]
     only_before: tuple[Pair, ...]
@@ -80,7 +80,7 @@ class Comparison:
 
     @property
     def missing(self) -> tuple[Pair, ...]:
-        """Cases that were right before and are not there after."""
+        """Cases that passed their check before and are missing after."""
         return tuple(pair for pair in self.only_before if any(record.verified for record in pair.before))
 
     @property
@@ -96,7 +96,7 @@ class Comparison:
 
     @cached_property
     def verdict(self) -> str:
-        """One line."""
+        """The result in one line."""
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         parts = [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
@@ -117,7 +117,7 @@ class Comparison:
         return _captions(self)
 
     def document(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The whole result as plain JSON values."""
         return {
             "kind": "comparison",
             "verdict": self.verdict,
@@ -138,9 +138,8 @@ def compare(
     band: float = BAND,
     not_run: Sequence[tuple[str, str]] = (),
 ) -> Comparison:
-    """The comparison of two sets of records. band is a share: changes within it do not matter. not_run are ids of cases
-    that are in neither set because they could not be run again, each with the reason. ValueError for a band that is
-    none."""
+    """Compare two sets of records. band is a share: changes within it do not matter. not_run names the cases that are
+    in neither set because they could not be run again, each with the reason. Raises ValueError for an invalid band."""
     checked_band(band)
     pairs = paired(before, after)
     both = [pair for pair in pairs if pair.before and pair.after]
@@ -193,7 +192,7 @@ def _only(pair: Pair) -> dict[str, Any]:
 
 
 def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
-    """A sheet for each job's cases, then what differs, then what only one set has."""
+    """Return a sheet of cases for each job, one of what differs, and one of the cases that only one set has."""
     numbers = _numbers(comparison.cases)
     judged = any(case.speed.ratio is not None for case in comparison.cases)
     tested = any(case.speed.p is not None for case in comparison.cases)
@@ -213,7 +212,7 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
 
 
 def _captions(comparison: Comparison) -> tuple[str, ...]:
-    """The notes, and how verdicts are come by."""
+    """Return the numbered notes, how verdicts are reached, and the cases that were not run again."""
     lines = [f"[{number}] {note}" for note, number in _numbers(comparison.cases).items()]
     if any(case.speed.ratio is not None for case in comparison.cases):
         lines += [
@@ -262,7 +261,7 @@ def _notes(case: Compared) -> list[str]:
 
 
 def _numbers(cases: Iterable[Compared]) -> dict[str, int]:
-    """All notes, each once, numbered from 1."""
+    """Return each distinct note with its number, from 1."""
     found = dict.fromkeys(note for case in cases for note in _notes(case))
     return {note: number for number, note in enumerate(found, start=1)}
 

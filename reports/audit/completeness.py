@@ -1,8 +1,8 @@
-"""Whether all that was asked for is there, whole, and can be run again: items 16 and 18 to 20 of the checklist.
+"""Completeness: is every requested case there and unchanged, and can it be run again? Items 16 and 18 to 20.
 
-What commands were asked for and how they ended, as command.json and the records' requests say, is compared with the
-records; exit_codes is a part of item 17. A command.json that lacks something is NOT CAPTURED there; one that
-contradicts the records, or holds what no command writes, is a finding.
+The records are compared with command.json and with their own requests, which say what was asked for and how the command
+ended; exit_codes belongs to item 17. A key that command.json lacks is NOT CAPTURED; a value that contradicts the
+records, or that no command writes, is a finding.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.comparison import FINDING, VERIFIED
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
-from reports.table.text import reason_of
+from reports.table.text import counted, reason_of
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
 _INTERRUPTED = 128
-"""Exit codes from here on: 128 and the signal."""
+"""Larger exit codes are 128 plus the number of a signal."""
 
 _MOST_NAMED = 100
-"""Missing jobs of a command that are counted: a number of jobs may be nonsense."""
+"""Maximum number of missing jobs to count per command: a damaged record may name any number of jobs."""
 
 _KINDS = {"jobs": list, "counts": dict}
 
 Asked = tuple[Any, str]
-"""A job's number, and the id of a case."""
+"""The number of a job, and the id of a case that it asked for."""
 
 
 def counts(material: Material) -> Item:
+    """Item 16: the number of cases by status, against the cases that were asked for."""
     found = Counter(record.status for record in material.records)
     says = ", ".join(f"{found[status]:,} {status}" for status in Status if found[status])
     without = [one.id for one in material.records if one.status is not Status.PASSED and not reason_of(one)]
@@ -52,7 +53,7 @@ def counts(material: Material) -> Item:
 
 
 def _expected(material: Material) -> Point:
-    """The worker's word on the cases that were asked for."""
+    """The cases that the worker derived from the configurations, against the records."""
     if material.again is None:
         return Point(Outcome.NOT_COMPARABLE, f"what was asked for was not worked out here: {material.problem}")
     found = material.again["cases"]
@@ -67,7 +68,7 @@ def _expected(material: Material) -> Point:
 
 
 def _jobs(material: Material) -> list[Point]:
-    """Whether every job of each command has a record: the requests say how many jobs there were."""
+    """Whether every job of each command has a record. The requests name the number of jobs."""
     found: dict[str, set[Any]] = {}
     wanted: dict[str, int] = {}
     for record in material.records:
@@ -84,7 +85,7 @@ def _jobs(material: Material) -> list[Point]:
         for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
     ]
     odd = [
-        f"{record.id}: job {record.request.get('job', 0)!r} is none of {wanted[name]}"
+        f"{record.id}: job {record.request.get('job', 0)!r} is out of range, the command has {wanted[name]}"
         for record in material.records
         if (name := str(record.request.get("command", ""))) in wanted
         and record.request.get("job", 0) not in range(wanted[name])
@@ -94,7 +95,7 @@ def _jobs(material: Material) -> list[Point]:
 
 
 def _ended(material: Material) -> list[Point]:
-    """Cases and counts of every command.json against what lies beside it."""
+    """The cases and counts of every command.json against the records beside it."""
     if not material.commands:
         return [
             Point(Outcome.NOT_CAPTURED, "no command.json beside the records: only configurations say what was asked")
@@ -109,7 +110,7 @@ def _ended(material: Material) -> list[Point]:
             if document.get(key) is None:
                 lacking.append(f"{key} of {name}")
             elif not isinstance(document[key], kind):
-                odd.append(f"{key} of {name} is {_brief(document[key])}, which no command leaves")
+                odd.append(f"{key} of {name} is {_brief(document[key])}, which no command writes")
         if isinstance(document.get("jobs"), list):
             wanted, strange = _wanted(document["jobs"], name)
             here: Counter[Asked] = Counter((_hashable(one.request.get("job", 0)), one.id) for one in members)
@@ -133,7 +134,7 @@ def _ended(material: Material) -> list[Point]:
 
 
 def exit_codes(material: Material) -> Point:
-    """How every command ended, against the statuses of its records."""
+    """A part of item 17: the exit code of every command, against the statuses of its records."""
     if not material.commands:
         return Point(Outcome.NOT_CAPTURED, "exit code: no command.json beside the records")
     odd: list[str] = []
@@ -144,7 +145,7 @@ def exit_codes(material: Material) -> Point:
         if code is None:
             never += 1
         elif not _is_int(code):
-            odd.append(f"exit code of {name} is {_brief(code)}, which is no number")
+            odd.append(f"exit code of {name} is {_brief(code)}, which is not a number")
         else:
             codes.append(code)
             odd += _contradiction(name, code, document, _members(material, name))
@@ -158,8 +159,8 @@ def exit_codes(material: Material) -> Point:
 
 
 def _contradiction(name: str, code: int, document: Mapping[str, Any], members: list[Record]) -> list[str]:
-    """What an exit code does not agree with. One that was interrupted says nothing of its cases, and one that gave up
-    (stopped) ended with 1 whatever they were."""
+    """Return what contradicts an exit code. An interrupted command's code says nothing about its cases, and a command
+    that gave up (outcome "stopped") ends with 1 whatever they were."""
     statuses = {str(one.status) for one in members}
     is_good = statuses <= _STATUSES_OF_0 and "PASSED" in statuses
     said = f"{name} ended with exit code {code}, and its cases are {', '.join(sorted(statuses)) or 'none'}"
@@ -171,7 +172,7 @@ def _contradiction(name: str, code: int, document: Mapping[str, Any], members: l
 
 
 def _wanted(listed_jobs: list[Any], name: str) -> tuple[Counter[Asked], list[str]]:
-    """The cases that jobs list, and what of them is no job."""
+    """Return the cases that valid jobs list, and a sentence for each entry that is not a valid job."""
     wanted: Counter[Asked] = Counter()
     strange = []
     for place, job in enumerate(listed_jobs):
@@ -208,6 +209,7 @@ def _brief(value: object) -> str:
 
 
 def whole(material: Material) -> Item:
+    """Item 18: every file against the manifest of its folder."""
     name = "manifest with digests"
     if not material.places:
         where = f"{material.source}: " if material.source else ""
@@ -233,7 +235,7 @@ def whole(material: Material) -> Item:
 
 
 def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
-    """What is not as a folder's manifest has it, as far as it concerns a place."""
+    """Return a finding if files of a place differ from the folder's manifest of the given number of lines."""
     found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
     if not found:
         return []
@@ -242,7 +244,7 @@ def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
 
 
 def _sealed_above(place: Path) -> Path | None:
-    """The folder whose manifest covers a place: itself, or the nearest above it."""
+    """Return the nearest folder with a manifest, from a place upwards, or None."""
     place = place.resolve()
     for folder in (place, *place.parents):
         if folder.is_dir() and (folder / MANIFEST).is_file():
@@ -251,7 +253,7 @@ def _sealed_above(place: Path) -> Path | None:
 
 
 def _concerns(name: str, folder: Path, place: Path) -> bool:
-    """A file with a fault is of this place, or the manifest itself."""
+    """Whether a file of a folder belongs to a place. The manifest concerns every place."""
     if name == MANIFEST:
         return True
     path, place = (folder / name).resolve(), place.resolve()
@@ -259,6 +261,7 @@ def _concerns(name: str, folder: Path, place: Path) -> bool:
 
 
 def replayable(material: Material) -> Item:
+    """Item 19: the command that runs the records again; of a replay, its verdict."""
     lacking = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
     name = "one command runs it again"
     if lacking:
@@ -271,19 +274,19 @@ def replayable(material: Material) -> Item:
 
 
 def _replayed(path: Path) -> Point:
-    """What the verdict of a replay says, in whose folder the records lie."""
+    """Return what a replay's verdict.json says of the records beside it."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return Point(Outcome.FINDING, f"{path.name} is not what a replay leaves ({type(error).__name__}: {error})")
+        return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")
     outcomes = {VERIFIED: Outcome.VERIFIED, FINDING: Outcome.FINDING}
     outcome = outcomes.get(code, Outcome.NOT_COMPARABLE) if type(code) is int else Outcome.FINDING
     return Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code!r})")
 
 
 def gaps(material: Material, items: tuple[Item, ...]) -> Item:
-    """What is not captured, named: by the capture itself, and by the other items."""
+    """Item 20: the gaps that the captures name themselves, and the items with a point that is NOT CAPTURED."""
     points = []
     for environment in material.environments:
         named = environment.get("not_captured")
@@ -296,7 +299,7 @@ def gaps(material: Material, items: tuple[Item, ...]) -> Item:
     says = (
         f"not captured is something of item {', '.join(open_items)}"
         if open_items
-        else "nothing is missing of the others"
+        else "nothing of the other items is missing"
     )
     points.append(Point(Outcome.CAPTURED, says))
     return Item(20, "what is not captured is named", tuple(dict.fromkeys(points)))

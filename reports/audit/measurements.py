@@ -1,4 +1,7 @@
-"""What was measured, and whether it holds: items 7 and 9 to 15 of the checklist."""
+"""Measurements, and what speaks against them: items 7 and 9 to 15 of the checklist.
+
+Clocks, checked data, timing method, raw samples and the figures derived from them, worlds, baselines, the link's limit.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from reports import publish
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.data import Data, data_of
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
+from reports.table.text import counted
 
 _PLACES = {1: "tenths", 2: "hundredths"}
-"""Decimal places that no sample is expected to end at: events give milliseconds in binary, which calls divide."""
+"""Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
 
 _LEAST_SAMPLES = 10
-"""Of all ranks together. Fewer may all be round by chance."""
+"""Minimum number of samples, over all ranks, to call a timing rounded: fewer may all be round by chance."""
 
 HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "display clocks setting"})
-"""Reasons for clocks below the highest that say nothing against a timing: nobody asked for more, or somebody chose."""
+"""Throttle reasons that do not invalidate a timing: the GPU was idle, or its clocks were set."""
 
 _CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
 
@@ -40,6 +45,7 @@ SIMULATED = "nothing was timed: the set has no clock of real hardware"
 
 
 def clocks(material: Material) -> Item:
+    """Item 7: clocks, temperature, power, throttling and other processes, before and after each timing."""
     name = "clocks and throttling"
     if not material.timed:
         return Item(7, name, (_untimed(material),))
@@ -75,11 +81,12 @@ def clocks(material: Material) -> Item:
 
 
 def _ranks(record: Record) -> tuple[dict[str, Any], ...]:
+    """Return each rank's states of its GPU, by "before" and "after"."""
     return record.timing.devices if record.timing else ()
 
 
 def _shared(material: Material, shared: list[str]) -> Point:
-    """Whether somebody else used the GPUs, as far as anybody says."""
+    """Whether other processes used the GPUs. shared: the findings of the timings themselves."""
     said = [state for record in material.timed for _, _, state in _states(record) if "other_processes" in state]
     gpus = [gpu for one in material.environments for gpu in values_at(one, "gpus")]
     beside = sorted(
@@ -95,6 +102,7 @@ def _shared(material: Material, shared: list[str]) -> Point:
 
 
 def data(material: Material) -> Item:
+    """Item 9: the checks of the data, the digests of outputs, and unchecked records."""
     checked = [record for record in material.records if record.check is not None]
     unchecked = [one.id for one in material.records if one.status is Status.PASSED and not one.verified]
     points = []
@@ -117,7 +125,7 @@ def data(material: Material) -> Item:
 
 
 def _digests(checked: list[Record]) -> Point:
-    """Whether ranks and launches that promise the same have the same digests, and the check says what they say."""
+    """Whether output digests are equal where ranks or launches promise equality, and agree with the check."""
     found, looked_at = [], 0
     for record in checked:
         assert record.check is not None
@@ -132,7 +140,7 @@ def _digests(checked: list[Record]) -> Point:
 
 
 def _lacking(record: Record) -> Iterator[str]:
-    """Digests that are not there, although the op gives every rank something, or a reduce its root."""
+    """Yield a sentence for each missing digest: every rank has an output, but for reduce, where only the root has."""
     assert record.check is not None
     size = int(record.case["world_size"])
     for what, rows in (("input", record.check.input_digests), ("output", record.check.output_digests)):
@@ -146,6 +154,7 @@ def _lacking(record: Record) -> Iterator[str]:
 
 
 def _contradictions(check: Check) -> Iterator[str]:
+    """Yield a sentence for each statement of a check that its output digests contradict."""
     rows = [set(row) for row in check.output_digests or () if row]
     if check.launches_equal_promised and any(len(row) > 1 for row in rows):
         yield "launches gave other bits although the same are promised"
@@ -159,9 +168,7 @@ def _contradictions(check: Check) -> Iterator[str]:
 
 
 def _across_worlds(material: Material) -> Point:
-    """Whether a case's worlds were given the same bits, where the method promises bits."""
-    from reports.audit.data import Data, data_of
-
+    """Whether the worlds of a case have the same output bits, where the method promises bits."""
     differ, compared, within = [], 0, 0
     for case, records in material.by_case.items():
         good = [one for one in records if one.verified and one.check and one.check.output_digests is not None]
@@ -182,6 +189,7 @@ def _across_worlds(material: Material) -> Point:
 
 
 def method(material: Material) -> Item:
+    """Item 10: how calls were timed, against what the configuration asked for."""
     name = "timing method"
     if not material.timed:
         return Item(10, name, (_untimed(material),))
@@ -212,6 +220,7 @@ def method(material: Material) -> Item:
 
 
 def samples(material: Material) -> Item:
+    """Item 11: the number of raw samples, and whether they look rounded."""
     name = "raw samples"
     if not material.timed:
         return Item(11, name, (_untimed(material),))
@@ -242,11 +251,13 @@ def samples(material: Material) -> Item:
 
 
 def _is_many(record: Record) -> bool:
+    """Whether a record has enough samples to tell rounded ones from chance."""
     return record.timing is not None and sum(map(len, record.timing.samples_us)) >= _LEAST_SAMPLES
 
 
 def figures(material: Material) -> Item:
-    """Derived figures in every report, table and picture beside the records, computed again from raw samples."""
+    """Item 12: figures in reports and tables beside the records, computed again from raw samples. A published machine's
+    picture must name the digest of the records."""
     points: list[Point] = []
     for place in material.places:
         points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
@@ -260,7 +271,7 @@ def figures(material: Material) -> Item:
 
 
 def _report(path: Path) -> Point:
-    """The figures that an HTML report beside records holds, against what the records give."""
+    """Compare the figures embedded in an HTML report with those that the records beside it give."""
     from reports.html import figures_of
 
     try:
@@ -280,10 +291,10 @@ def _report(path: Path) -> Point:
         for name, value in sides[1][key].items()
         if line.get(name) != value
     ]
-    figures = sum(map(len, shown))
-    of = f"{counted(figures, 'figure')} of {counted(len(shown), 'case')}"
+    total = sum(map(len, shown))
+    of = f"{counted(total, 'figure')} of {counted(len(shown), 'case')}"
     good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
-    return verified_or(odd, good, figures, "figures differ")
+    return verified_or(odd, good, total, "figures differ")
 
 
 def _which(line: Mapping[str, Any]) -> str:
@@ -306,16 +317,17 @@ def _made_again(root: Path, machine: str) -> list[Point]:
     texts = publish.machine_texts(root, machine, records)
     changed = [f"{name} is not what the records give" for name, (there, wanted) in texts.items() if there != wanted]
     good = f"{counted(len(texts), 'text')} made again from raw samples; 0 differ"
-    figures_here = publish.figures(root, {machine: records})
-    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(figures_here)]
+    pictures = publish.figures(root, {machine: records})
+    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(pictures)]
     says = f"{publish.FIGURE} names the digest of these records"
     return [
         verified_or(changed, good, len(texts), "texts"),
-        verified_or(outdated, says, len(figures_here), "figures"),
+        verified_or(outdated, says, len(pictures), "pictures"),
     ]
 
 
 def replicates(material: Material) -> Item:
+    """Item 13: the number of worlds of each timed case."""
     name = "number of worlds"
     count = counted(len(material.worlds), "world")
     if not material.timed:
@@ -333,6 +345,7 @@ def replicates(material: Material) -> Item:
 
 
 def baselines(material: Material) -> Item:
+    """Item 14: whether our kernels were timed in turns with every baseline of their size and session."""
     name = "baselines, interleaved"
     if not material.timed:
         return Item(14, name, (_untimed(material),))
@@ -361,6 +374,7 @@ def baselines(material: Material) -> Item:
 
 
 def bound(material: Material) -> Item:
+    """Item 15: bus bandwidth against the measured limit of the link."""
     name = "below the physical bound"
     if not material.timed:
         return Item(15, name, (_untimed(material),))
@@ -385,20 +399,21 @@ def bound(material: Material) -> Item:
 
 
 def _untimed(material: Material) -> Point:
-    """Nothing is timed: that does not apply to a simulated set; on GPUs it could have been."""
+    """The point of a set without timings: NOT CAPTURED if it ran on GPUs, else the item does not apply."""
     if material.on_gpus:
         return Point(Outcome.NOT_CAPTURED, "nothing was timed, although it ran on GPUs")
     return Point(Outcome.DOES_NOT_APPLY, SIMULATED)
 
 
 def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """The states of the GPUs: rank, before or after, what was read."""
+    """Yield (rank, "before" or "after", the readings) for each state of a GPU that a timing holds."""
     for rank, device in enumerate(_ranks(record)):
         for when, state in device.items():
             yield rank, when, state
 
 
 def _asked_timing(record: Record) -> dict[str, Any]:
+    """Return the timing section of a record's configuration, empty if it has none."""
     configuration = record.request.get("configuration")
     asked = configuration.get("timing") if isinstance(configuration, dict) else None
     return asked if isinstance(asked, dict) else {}

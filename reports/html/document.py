@@ -1,4 +1,4 @@
-"""The page: which parts it has, in which order, and the figures that it holds for programs."""
+"""The page: its parts in their order, and the embedded figures for programs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from reports.table.compare import is_simulated
 from reports.table.sheet import Sheet
 
 MANY = 1000
-"""So many records are worth a second process."""
+"""Minimum number of records worth a second process."""
 
 _FOLDER = Path(__file__).parent
 _FIGURES = re.compile(r'<script type="application/json" id="figures">(.*?)</script>', re.DOTALL)
 
 
 class Audit(Protocol):
-    """What a page shows of an audit: one line that says how it ended, tables, and what has to be said of them."""
+    """What a page shows of an audit: a verdict of one line, tables, and their captions."""
 
     @property
     def verdict(self) -> str: ...
@@ -45,11 +45,11 @@ def page(
     is_alone: bool = False,
     most_pictures: int = MOST_PICTURES,
 ) -> str:
-    """The whole report as the text of one HTML file that needs nothing else.
+    """Return the report as the text of one self-contained HTML file.
 
-    most_pictures: so many at most, counted in axes; the page names what it leaves out.
-    is_alone: this process does nothing else, so that it may fork, which saves a third of the time of many records.
-    ValueError where there are no records.
+    most_pictures: maximum number of axes; the page names the pictures that it leaves out.
+    is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
+    Raises ValueError without records.
     """
     if not records:
         raise ValueError("a report needs at least one record")
@@ -72,22 +72,22 @@ def page(
 
 
 def figures_of(text: str) -> list[dict[str, Any]]:
-    """The figures that a page holds for programs: those of `python -m reports table --format json`. ValueError for a
-    text that holds none."""
+    """Return the figures embedded in a page, those of `python -m reports table --format json`. Raises ValueError if the
+    text has none."""
     found = _FIGURES.search(text)
     if found is None:
-        raise ValueError('this is no report: it has no <script type="application/json" id="figures">')
+        raise ValueError('not a report: it has no <script type="application/json" id="figures">')
     try:
         figures = json.loads(found[1])
     except ValueError as error:
         raise ValueError(f"the report's figures can't be read as JSON ({error})") from None
     if not isinstance(figures, list):
-        raise ValueError("the report's figures are no list")
+        raise ValueError("the report's figures are not a list")
     return figures
 
 
 def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list[Part]:
-    """Simulated and measured records never meet in one part that has tables of figures, or pictures."""
+    """Return all parts. Simulated and measured records are never mixed in tables of figures or in pictures."""
     simulated = [record for record in records if is_simulated(record)]
     real = [record for record in records if not is_simulated(record)]
     found: list[Part | None] = [
@@ -117,13 +117,13 @@ def _title(records: Sequence[Record]) -> str:
 
 
 def _json(figures: list[dict[str, object]]) -> str:
-    """JSON that can stand in a <script>: no "<" ends it, and no "&" means anything else."""
+    """Return JSON that is safe inside <script>: "<", ">" and "&" are escaped."""
     text = json.dumps(figures, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _rendered(**values: Any) -> str:
-    """The template with these values, each escaped where it stands."""
+    """Return the template with these values, all escaped."""
     import jinja2
     from markupsafe import Markup
 

@@ -142,7 +142,7 @@ def test_without_digests_a_bound_is_a_bound() -> None:
     data, remark = data_of(old(new), new)
     assert (data, remark) == (
         Data.WITHIN_BOUND,
-        "whether bits are equal nobody knows: before no digests were recorded",
+        "unknown whether the bits are equal: before no digests were recorded",
     )
 
 

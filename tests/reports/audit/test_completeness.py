@@ -169,7 +169,7 @@ def test_what_agrees_is_verified(tmp_path: Path) -> None:
         ([{"number": 0}], "jobs of command0: entry 0 is {'number': 0}, not a job"),
         ([{"number": "0", "cases": []}], "not a job with its number and cases"),
         ([{"number": 0, "cases": [3]}], "not a job with its number and cases"),
-        ("all", "jobs of command0 is 'all', which no command leaves"),
+        ("all", "jobs of command0 is 'all', which no command writes"),
     ],
 )
 def test_jobs_that_are_none_are_a_finding(jobs: Any, says: str, tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_what_is_missing_is_named(key: str, tmp_path: Path) -> None:
     [
         (1, "command0 ended with exit code 1, and its cases are PASSED"),
         (2, "a command that ran cases ends with 0, 1 or above 128"),
-        ("0", "exit code of command0 is '0', which is no number"),
-        (True, "which is no number"),
+        ("0", "exit code of command0 is '0', which is not a number"),
+        (True, "which is not a number"),
         (130, ""),
     ],
 )
@@ -233,4 +233,4 @@ def test_a_job_that_is_none_names_its_record(tmp_path: Path) -> None:
     place = kept(tmp_path, records(1))
     first, *others = read([place])
     audit = audited([with_request(first, job=7), *others], place)
-    assert f"{first.id}: job 7 is none of 1" in evidence(audit, 16, Outcome.FINDING)
+    assert f"{first.id}: job 7 is out of range, the command has 1" in evidence(audit, 16, Outcome.FINDING)

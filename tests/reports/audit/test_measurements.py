@@ -185,7 +185,7 @@ def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     path.write_text(page(records(2)), encoding="utf-8")
     assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
     path.write_text("<html></html>", encoding="utf-8")
-    assert "this is no report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+    assert "not a report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
 
 
 def test_12_a_replays_report_is_of_more_than_these_records(tmp_path: Path) -> None:
