@@ -365,6 +365,7 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
 
 def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelInfo:
     """What a record says of the code that runs a case: executable is what was compiled of the spec."""
+    from kernels.code import code_digest
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
     launch = spec.launch(case)
@@ -379,6 +380,7 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
         grid=launch.blocks,
         block=launch.threads,
         multimem=_multimem(executable.ptx),
+        code_digest=code_digest(executable.ptx),
     )
 
 

@@ -63,4 +63,6 @@ def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compi
         return kernel_info(find(case.name), case, compiled(case, arch, job.request.cache_dir))
     except Exception as error:
         reason = f"can't be compiled here: {type(error).__name__}: {error}"
-        return replace(recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", compiler=reason)
+        return replace(
+            recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", code_digest=None, compiler=reason
+        )

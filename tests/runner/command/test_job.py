@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernels.catalogue import find
+from kernels.code import code_digest
 from kernels.spec import Case
 from memory.fabric import Executable
 from reports.record.record import Record, Status
@@ -80,6 +81,7 @@ def test_what_is_said_about_the_kernel() -> None:
     spec = find("all_reduce/one_shot")
     assert kernel is not None
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
+    assert kernel.code_digest == code_digest(PTX)
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
     assert (kernel.cubin_digest, kernel.name) == ("", spec.name)
     assert kernel.source_digest.startswith("sha256:")
