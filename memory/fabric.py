@@ -224,6 +224,13 @@ def _packed_integer(size_bytes: int, lowest: int, value: Any) -> bytes:
     return (whole % (1 << 8 * size_bytes)).to_bytes(size_bytes, "little")
 
 
+def _unchanging(value: Any) -> bytes:
+    """bytes alone: what can change after it was given would be packed once and launched as it was."""
+    if not isinstance(value, bytes):
+        raise TypeError(value)
+    return value
+
+
 PACKINGS: Mapping[str, _Packing] = MappingProxyType(
     {
         "u32": _Packing(4, 4, partial(_packed_integer, 4, -(1 << 31)), "-2^31 to 2^32 - 1"),
@@ -231,7 +238,7 @@ PACKINGS: Mapping[str, _Packing] = MappingProxyType(
         "f32": _Packing(4, 4, struct.Struct("<f").pack, "numbers in the range of float32"),
         "f64": _Packing(8, 8, struct.Struct("<d").pack, "numbers"),
         "address": _Packing(8, 8, partial(_packed_integer, 8, 0), "0 to 2^64 - 1"),
-        "bytes": _Packing(None, 16, lambda value: bytes(memoryview(value)), "bytes"),
+        "bytes": _Packing(None, 16, _unchanging, "bytes"),
     }
 )
 """All that there is to know of a kind of argument: a new kind is one line here, and its name in ArgumentKind."""
