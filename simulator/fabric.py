@@ -173,6 +173,7 @@ class SimulatorFabric:
         with world.turn:
             world.check(self._rank)
             if not world.queues[self._rank] and not any(batch.rank_alive.get(self._rank) for batch in world.batches):
+                world.report_synchronized(self._rank)
                 return
         world.wait(self._rank, "synchronize", "synchronize")
 

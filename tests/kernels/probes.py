@@ -108,7 +108,7 @@ def run(
             arguments.append(regions["peers"].address)
         else:
             arguments.append(regions[parameter.of].address if parameter.of else plain[parameter.kind])
-    world.space.observers.append(counts)
+    world.space.events.add(counts)
     fabric.launch(executable, grid, THREADS, arguments)
     output = fabric.read(regions["output"], 0, output_bytes)
     stores = {name: counts.of(0, regions[name]) for name in ("input", "table", "output")}
