@@ -138,7 +138,7 @@ def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
     monkeypatch.setattr(compile_module, "ROOT", tmp_path)
     spec, cache = one_shot.SPEC, tmp_path / "cache"
     executable(spec, case_of(world_size=2), "sm_90a", cache)
-    edited = tmp_path / "kernels" / "arithmetic.py"
+    edited = tmp_path / "kernels" / "dsl" / "arithmetic.py"
     edited.write_text(edited.read_text() + "# edited\n")
     with pytest.raises(RuntimeError, match="kernels/dsl/arithmetic.py changed while this process was running"):
         executable(spec, case_of(world_size=3), "sm_90a", cache)
@@ -150,7 +150,7 @@ def test_a_changed_source_changes_the_digest(monkeypatch: pytest.MonkeyPatch, tm
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     monkeypatch.setattr(compile_module, "ROOT", tmp_path)
     assert source_digest(one_shot.SPEC) == before
-    with (tmp_path / "kernels" / "signals.py").open("a") as file:
+    with (tmp_path / "kernels" / "dsl" / "signals.py").open("a") as file:
         file.write("\n")
     assert source_digest(one_shot.SPEC) != before
 
@@ -226,7 +226,7 @@ def test_a_kernel_that_does_not_compile_is_one_error(case: Case, tmp_path: Path)
 
 def test_paths_become_relative() -> None:
     lines = [
-        f'\t.file\t1 "{ROOT}/kernels/device.py"',
+        f'\t.file\t1 "{ROOT}/kernels/dsl/device.py"',
         '\t.file\t2 "/opt/site-packages/nvidia/cutlass/cute/arch/x.py"',
         '\t.file\t3 "/home/somebody/kernel.py"',
     ]

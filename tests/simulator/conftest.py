@@ -33,7 +33,8 @@ def _load(name: str) -> None:
     full = f"simulator_{name}"
     if full in sys.modules:
         return
-    spec = importlib.util.spec_from_file_location(full, HERE / f"{name}.py")
+    (path,) = HERE.rglob(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(full, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

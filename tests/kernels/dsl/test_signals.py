@@ -150,7 +150,7 @@ def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
     work.run()
     assert isinstance(work.errors[0], Deadlock)
     file, tensor = ("inbox.py", "inbox|contributions|results") if name in POLLED else ("signals.py", "signals")
-    assert f"kernels/{file}" in str(work.errors[0])
+    assert f"kernels/dsl/{file}" in str(work.errors[0])
     wanted = rf"rank 0, block \d, thread \d+ spins: sees .* at .*tensor '({tensor})'"
     assert re.search(wanted, str(work.errors[0])), work.errors[0]
 

@@ -152,4 +152,4 @@ def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: P
 
 def test_the_usual_worker_is_the_runners() -> None:
     assert worker.MODULE == "runner.audit_worker"
-    assert (ROOT / "runner" / "again.py").is_file()
+    assert (ROOT / "runner" / "audit_worker.py").is_file()

@@ -14,7 +14,7 @@ import torch
 
 from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
 from memory.fabric import Executable, HeapFull
-from runner.case import program
+from runner.case import binding, program
 from runner.case.inputs import make_input
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
@@ -271,12 +271,12 @@ def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
 def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
     parameter = Parameter("patience")
     fabric = machine.fabric(0)
-    assert program._argument(parameter, fabric, CASE, {}, {}, 2.5) == 0
+    assert binding._argument(parameter, fabric, CASE, {}, {}, 2.5) == 0
 
     class Gpu:
         traits = replace(fabric.traits, simulated=False)
 
-    assert program._argument(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
+    assert binding._argument(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="patience_s is 0"):
         Plan(CASE, EXECUTABLE, patience_s=0, between=0)
 

@@ -13,11 +13,11 @@ import pytest
 from memory.fabric import Traits
 from reports.record.record import LinkLimit, Record, Status, Timing
 from runner.case.cases import cases_of
+from runner.case.contestant import Contestant
 from runner.command.job import Job, Means, run_job, usual_means
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
-from runner.timing import measure
-from runner.timing.measure import TimedResult
+from runner.timing.measure import TimedResult, measure
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, GOOD, TWO, Script
 
@@ -83,12 +83,12 @@ class Shelf:
         self.records.append(record)
 
     def measure(
-        self, world: Any, entries: Sequence[Any], request: Any, limit: LinkLimit | None
+        self, world: Any, contestants: Sequence[Contestant], request: Any, limit: LinkLimit | None
     ) -> tuple[list[TimedResult], LinkLimit | None]:
-        names = tuple(case.algorithm for case, _ in entries)
-        assert [compiled is None for _, compiled in entries] == [name in ("nccl", "nvshmem") for name in names]
-        self.measured.append((entries[0][0].size_bytes, names, limit))
-        self.events.append(f"measure {entries[0][0].size_bytes}")
+        names = tuple(one.case.algorithm for one in contestants)
+        assert [one.executable is None for one in contestants] == [name in ("nccl", "nvshmem") for name in names]
+        self.measured.append((contestants[0].case.size_bytes, names, limit))
+        self.events.append(f"measure {contestants[0].case.size_bytes}")
         if self.failures:
             failure = self.failures.pop(0)
             world.healthy = not isinstance(failure, WorldFailure)
@@ -263,7 +263,7 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     measured = usual_means().measured
     assert measured is not None
     with pytest.raises(Asked):
-        measured(world, [(case, None)], composed.request, limit)
+        measured(world, [Contestant(case)], composed.request, limit)
     program, plan, deadline_s = world.asked
     assert program is measure
     assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, composed.request.timing)

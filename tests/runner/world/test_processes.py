@@ -28,7 +28,7 @@ from tests.runner import rank_programs
 from tests.runner.conftest import is_running
 from tests.runner.rank_programs import Fault, FileOpener
 
-ROOT = Path(processes.__file__).parent.parent
+ROOT = Path(processes.__file__).parents[2]
 RING = [[11] * 4, [10] * 4]
 
 
