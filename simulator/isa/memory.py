@@ -12,7 +12,7 @@ from simulator.observe.events import Access, Fence, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
 ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
-"""Memory order and scope. The simulator runs one step after another, so all of them hold; observers see them."""
+"""Memory order and scope. The simulator runs one step after another, so all of them hold; listeners see them."""
 _CACHE = (
     "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged "
     "L2::64B L2::128B L2::256B"
