@@ -154,7 +154,7 @@ class SimulatedWorld:
         return bool(self.queues[rank]) or any(batch.rank_alive.get(rank) for batch in self.batches)
 
     def report_synchronized(self, rank: int) -> None:
-        """Tell who listens that the rank's host has waited for its launches. The caller holds the lock."""
+        """Tell the listeners that the rank's host has waited for its launches. The caller holds the lock."""
         self._report("synchronized", (rank,), self.begun[rank])
 
     def _report(self, action: str, ranks: tuple[int, ...], launch: int) -> None:

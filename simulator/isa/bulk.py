@@ -127,7 +127,7 @@ def _wait_group(instruction: Instruction, bind: Binder) -> Run:
 
 
 def _each(frame: LaneFrame, keys: list[int], change: Any) -> list[int]:
-    """Call change(key, position) for each lane, in their order; the phases that the mbarriers were in before."""
+    """Call change(key, position) for each lane, in their order; return the phases that the mbarriers were in before."""
     copies = frame.batch.copies
     phases = []
     for position, key in enumerate(keys):
@@ -142,7 +142,7 @@ def _each(frame: LaneFrame, keys: list[int], change: Any) -> list[int]:
 def _report(
     frame: LaneFrame, instruction: Instruction, operation: str, keys: Any, phases: Any, counts: Any, passed: Any = None
 ) -> None:
-    """Tell who listens of an operation; keys, phases and counts: one a lane, or one for all."""
+    """Tell the listeners of an operation; keys, phases and counts: one a lane, or one for all."""
     events, view = frame.batch.space.events, frame.view
     if events.mbarrier:
         columns = [np.asarray(one, np.int64) for one in (keys, phases, counts)]

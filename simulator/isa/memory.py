@@ -167,7 +167,7 @@ def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
 
 
 def report_shared(frame: LaneFrame, addresses: Lanes, width: int, instruction: Instruction, action: str) -> None:
-    """Tell who listens of an access to shared memory; addresses are bytes within the block's."""
+    """Tell the listeners of an access to shared memory; addresses are bytes within the block's."""
     events, view = frame.batch.space.events, frame.view
     if events.shared_access:
         who = (view.launched, view.lanes, events.step)
@@ -253,7 +253,7 @@ def _fence(instruction: Instruction, bind: Binder) -> Run:
 
 
 def fence_run(instruction: Instruction) -> Run:
-    """A fence's function: it tells who listens."""
+    """Return a fence's function, which tells the listeners."""
 
     def run(frame: LaneFrame) -> None:
         events = frame.batch.space.events

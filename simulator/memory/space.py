@@ -3,7 +3,7 @@
 An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w
 as v sees it (its own included), window 127 is multicast. So every rank sees every byte at an address of its own, as
 on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, which reports
-them to who listens (simulator/observe/events.py).
+them to listeners (simulator/observe/events.py).
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class LaneFault(Exception):
 
 @dataclass(slots=True)
 class View:
-    """Who looks: base is the first address of the lane's own view, one value or one a lane; rank likewise.
+    """The lanes that access memory: base is the first address of their own view, one value or one a lane; rank
+    likewise.
 
-    lanes: their numbers in what was launched.
+    lanes: their numbers, which launched explains.
     """
 
     base: int | Addresses

@@ -1,8 +1,9 @@
 """Events: what the simulator reports while kernels run, and who listens to it.
 
-An event is told once for all lanes that ran an instruction together, with NumPy arrays of one element a lane in the
-order of its lanes. A listener derives from Listener and overrides the methods of the events that it wants. Where no
-listener overrides a method, the simulator tests one empty list and makes no event.
+Lanes that run an instruction together (at most CHUNK_LANES of simulator/run/decode.py) are one event, with NumPy arrays
+of one element a lane in the order of its lanes. A listener derives from Listener and overrides the methods of the
+events that it wants; for the others the simulator tests an empty list and makes no event. A listener reads an event
+while it is told: addresses may be a register that changes later, so copy what is to be kept.
 
 Order. Events of kernels come in the order in which their effects take place. Events of hosts come between them: hosts
 run only while no kernel does; those of one rank come in their order, those of several ranks in any order between two

@@ -66,7 +66,7 @@ class Owner(Protocol):
         ...
 
     def finish(self, rank: int, count: int) -> None:
-        """So many of what keeps a rank's launch from its end are over."""
+        """Count threads or copies of a rank as over."""
         ...
 
     def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
@@ -246,7 +246,7 @@ class Copies:
         batch.finish(batch.place(copy.lane)[0], 1)
 
     def _report(self, copy: Copy, moment: str) -> None:
-        """Tell who listens how far a copy is."""
+        """Tell the listeners how far a copy is."""
         batch, events = self.batch, self.batch.space.events
         if events.copy:
             rank, row = batch.place(copy.lane)[0], batch.shared.shape[1]

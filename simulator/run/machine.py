@@ -334,17 +334,19 @@ class Batch:
 
     def _go_on(self, unit: str, released: list[tuple[int, Group]]) -> None:
         """Lanes go on from barriers that are complete."""
+        if not released:
+            return
         events = self.space.events
-        if released and events.barrier_completed:
+        if len({following for following, _ in released}) == 1:
+            released = [(released[0][0], merge([group for _, group in released]))]
+        if events.barrier_completed:
             lanes = merge([group for _, group in released])
             tell(events.barrier_completed, BarrierCompleted(self.launched, lanes, events.step, unit))
-            if len({following for following, _ in released}) == 1:
-                released = [(released[0][0], lanes)]  # merged once is enough
         for following, group in released:
             self.arrive(following, group)
 
     def finish(self, rank: int, count: int) -> None:
-        """So many threads or copies of a rank are over: with the last one the launch is."""
+        """Count threads or copies of a rank as over. The rank's launch ends with the last of them."""
         self.rank_alive[rank] -= count
         events = self.space.events
         if count and not self.rank_alive[rank] and events.launch_ended:

@@ -13,6 +13,7 @@ from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group, ids_of
 from simulator.ptx.dataflow import reads_memory
+from simulator.ptx.ir import Instruction
 from simulator.run.barriers import Barrier
 from simulator.run.copies import Copy
 from simulator.run.groups import compact
@@ -186,17 +187,18 @@ def _cut(group: Group, low: int, high: int) -> tuple[Group, Group | None]:
 
 
 class _Reads(Listener):
-    """Notes what one lane reads from ranks' heaps: each access, and the value that it finds there."""
+    """Notes what one lane reads from ranks' heaps: instructions, addresses, and the values that it finds there."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.seen: list[tuple[Access, int]] = []
+        self.seen: list[tuple[Instruction, int, int]] = []
 
     def access(self, event: Access) -> None:
         if event.space == "global" and event.action != "store":
-            index = int(event.addresses[0]) - self.space.base(int(event.ranks[0]))
+            address = int(event.addresses[0])
+            index = address - self.space.base(int(event.ranks[0]))
             raw = self.space.memory[index : index + min(event.width_bytes, 8)].tobytes()
-            self.seen.append((event, int.from_bytes(raw, "little")))
+            self.seen.append((event.instruction, address, int.from_bytes(raw, "little")))
 
 
 def waiting_report(space: Space, batches: list[Batch]) -> str:
@@ -258,7 +260,6 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
         read = next(one for one in loop if reads_memory(one)).where()
         copies = batch.copies
         return f"{text}: {f'waits for {copies.told(copies.asked)}; ' if copies.asked >= 0 else ''}{read}"
-    access, value = reads.seen[-1]
-    address = int(access.addresses[0])
+    instruction, address, value = reads.seen[-1]
     place = space.describe(address - space.base(rank), address)
-    return f"{text}: sees {value} at {place}; {access.instruction.where()}"
+    return f"{text}: sees {value} at {place}; {instruction.where()}"
