@@ -361,6 +361,25 @@ def test_launches_and_hosts() -> None:
     assert log.of("launch_began")[0].launched.numbers == (0,), "launches are counted anew when ranks come in again"
 
 
+def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same() -> None:
+    """The kernels run while the hosts meet; then none has anything left to wait for."""
+    log, world, code = Log(), make_world(2), executable(module(""))
+    world.space.events.add(log)
+
+    def program(fabric: SimulatorFabric) -> None:
+        fabric.launch(code, 1, 1, [])
+        fabric.barrier()
+        fabric.synchronize()
+
+    succeed(world, program)
+    kinds = [event.action if kind == "host" else kind for kind, event in log.told if kind in HOST]
+    assert kinds == [
+        *("enqueued", "enqueued", "launch_began", "launch_ended", "launch_ended", "barrier"),
+        *("synchronized", "synchronized"),
+    ]
+    assert [one.launch for one in log.of("host")] == [0, 0, -1, 1, 1]
+
+
 def test_a_launch_ends_with_its_last_copy() -> None:
     """The thread returns before the copy of its shared memory has been written, which is legal once it was read."""
     body = """
