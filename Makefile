@@ -23,7 +23,7 @@ check: $(INSTALLED)
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
 
-# All that is published: the seal, tables and pictures as the records make them, and each machine's records audited.
+# All that is published: the seal, tables and figures as the records make them, and each machine's records audited.
 audit: $(INSTALLED)
 	@$(RUN) reports published --audit
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from kernels.dsl.status import STATUS_WORDS
 from kernels.numeric.dtypes import NONE
-from kernels.spec import Case, Launch, Workspace
-
-BATCH = 8
-"""The most ranks whose loads are issued together (kernels/dsl/peers.py), and the most vectors a thread takes at a
-time."""
+from kernels.shares import BATCH
+from kernels.spec import Case, Workspace
+from memory.fabric import Launch
 
 ANY_SIZE = 1 << 62
 MAX_WORLD_SIZE = 72

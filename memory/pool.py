@@ -12,12 +12,14 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
-
-import torch
+from typing import TYPE_CHECKING, Self
 
 from memory.fabric import Disagreement, Fabric, FabricError
+from memory.ranks import named, ranks_of
 from memory.tensor import Released, SymmetricTensor
+
+if TYPE_CHECKING:
+    import torch
 
 
 class SymmetricPool:
@@ -81,15 +83,14 @@ class SymmetricPool:
         different things, HeapFull when it does not fit, ValueError for a bad argument.
         """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self._check_request(shape, name, alignment_bytes)
-        wanted = f'allocate "{name}", shape {list(shape)}, {dtype}, aligned to {alignment_bytes} bytes'
-        self._agree(wanted, f'symmetric tensor "{name}"')
-        size_bytes = math.prod(shape) * dtype.itemsize
-        tensor = SymmetricTensor(self._fabric, self._fabric.allocate(size_bytes, alignment_bytes, name), shape, dtype)
-        self._scopes[-1].append(tensor)
+        tensor = self._allocated(shape, dtype, name, alignment_bytes)
         if fill is not None:
             tensor.fill(fill)
         return tensor
+
+    def bytes(self, size_bytes: int, *, name: str, alignment_bytes: int = 256) -> SymmetricTensor:
+        """Collective: a symmetric tensor of size_bytes of torch.uint8; see tensor(). Does not import torch."""
+        return self._allocated((size_bytes,), None, name, alignment_bytes)
 
     def free(self, tensor: SymmetricTensor) -> None:
         """Collective: release a tensor before its scope ends. Raises Released if it is gone already."""
@@ -100,6 +101,18 @@ class SymmetricPool:
         if not tensor.is_live:
             raise Released(f'symmetric tensor "{tensor.name}" was released twice')
         raise ValueError(f'symmetric tensor "{tensor.name}" belongs to another pool')
+
+    def _allocated(
+        self, shape: tuple[int, ...], dtype: torch.dtype | None, name: str, alignment_bytes: int
+    ) -> SymmetricTensor:
+        """A tensor of the innermost scope, which all ranks agree on. dtype None: bytes (torch.uint8)."""
+        self._check_request(shape, name, alignment_bytes)
+        wanted = f'allocate "{name}", shape {list(shape)}, {dtype or "torch.uint8"}, aligned to {alignment_bytes} bytes'
+        self._agree(wanted, f'symmetric tensor "{name}"')
+        size_bytes = math.prod(shape) * (dtype.itemsize if dtype is not None else 1)
+        tensor = SymmetricTensor(self._fabric, self._fabric.allocate(size_bytes, alignment_bytes, name), shape, dtype)
+        self._scopes[-1].append(tensor)
+        return tensor
 
     def _check_request(self, shape: tuple[int, ...], name: str, alignment_bytes: int) -> None:
         if not self._scopes:
@@ -118,7 +131,11 @@ class SymmetricPool:
     def _agree(self, note: str, subject: str) -> None:
         notes = self._fabric.exchange(note)
         if any(other != note for other in notes):
-            raise Disagreement(f"the ranks disagree about {subject}: {_by_ranks(notes)}")
+            wants = "; ".join(
+                f"{named(ranks)} want{'s' if len(ranks) == 1 else ''} to {one}"
+                for one, ranks in ranks_of(notes).items()
+            )
+            raise Disagreement(f"the ranks disagree about {subject}: {wants}")
 
     def _open_scope(self) -> int:
         self._scopes.append([])
@@ -155,18 +172,3 @@ class SymmetricPool:
             # What led here matters more than a second failure; what stays held, the world's leak check names.
             with contextlib.suppress(Exception):
                 self._fabric.drop(tensor.expire())
-
-
-def _by_ranks(notes: Sequence[str]) -> str:
-    """Who wants what: "ranks 0, 1 want to allocate ...; rank 2 wants to ..."."""
-    ranks_of: dict[str, list[int]] = {}
-    for rank, note in enumerate(notes):
-        ranks_of.setdefault(note, []).append(rank)
-    return "; ".join(
-        f"rank {ranks[0]} wants to {note}" if len(ranks) == 1 else f"ranks {_listed(ranks)} want to {note}"
-        for note, ranks in ranks_of.items()
-    )
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks))

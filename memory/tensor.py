@@ -7,10 +7,12 @@ names the tensor, because the address may by then belong to somebody else.
 from __future__ import annotations
 
 import math
-
-import torch
+from typing import TYPE_CHECKING
 
 from memory.fabric import Fabric, Region
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Released(ValueError):
@@ -42,11 +44,12 @@ class SymmetricTensor:
     """Memory of the same size at the same place of every rank's heap. SymmetricPool.tensor() makes them.
 
     name, shape, dtype, numel and size_bytes describe it and outlive it. All else raises Released after its scope.
+    dtype None means bytes (torch.uint8): such a tensor imports torch, which takes a second, only for its content.
     """
 
-    __slots__ = ("_fabric", "_live", "_local", "_region", "_views", "dtype", "name", "shape")
+    __slots__ = ("_dtype", "_fabric", "_live", "_local", "_region", "_views", "name", "shape")
 
-    def __init__(self, fabric: Fabric, region: Region, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    def __init__(self, fabric: Fabric, region: Region, shape: tuple[int, ...], dtype: torch.dtype | None) -> None:
         self._fabric = fabric
         self._region = region
         self._live = True
@@ -54,7 +57,15 @@ class SymmetricTensor:
         self._views: dict[int | None, View] = {}
         self.name = region.name
         self.shape = shape
-        self.dtype = dtype
+        self._dtype = dtype
+
+    @property
+    def dtype(self) -> torch.dtype:
+        if self._dtype is None:
+            import torch
+
+            self._dtype = torch.uint8
+        return self._dtype
 
     @property
     def numel(self) -> int:
@@ -62,7 +73,7 @@ class SymmetricTensor:
 
     @property
     def size_bytes(self) -> int:
-        return self.numel * self.dtype.itemsize
+        return self._region.size_bytes
 
     @property
     def is_live(self) -> bool:
@@ -113,6 +124,8 @@ class SymmetricTensor:
         """
         region = self.region
         if self._local is None:
+            import torch
+
             # Set on the storage, not made by view(): a torch view would hold on to its base, also once it's emptied.
             raw = self._fabric.view(region)
             local = torch.empty(0, dtype=self.dtype, device=raw.device)
@@ -123,6 +136,8 @@ class SymmetricTensor:
 
     def write(self, tensor: torch.Tensor) -> None:
         """Copy a host tensor of the same dtype and element count into this rank's replica, in order with launches."""
+        import torch
+
         region = self.region
         if tensor.dtype != self.dtype or tensor.numel() != self.numel:
             raise ValueError(
@@ -138,6 +153,8 @@ class SymmetricTensor:
 
     def fill(self, value: float) -> None:
         """Set every element of this rank's replica."""
+        import torch
+
         try:
             data = torch.full(self.shape, value, dtype=self.dtype)
         except (RuntimeError, TypeError) as error:
@@ -150,6 +167,8 @@ class SymmetricTensor:
         """End the life of the tensor, its views first; returns the region for the fabric to take back. For the pool."""
         self._views.clear()
         if self._local is not None:
+            import torch
+
             nothing = torch.empty(0, dtype=self.dtype, device=self._local.device)
             self._local.set_(nothing.untyped_storage(), 0, (0,), (1,))
             self._local = None

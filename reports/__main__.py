@@ -88,11 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     three = _command(commands, "bundle", _bundle, "all records in one compressed file, which tables and pictures read")
     _takes_records(three)
     three.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help=f"a *{bundle.SUFFIX}")
-    four = _command(commands, "published", _published, "make tables, pictures and README anew from what is published")
+    four = _command(commands, "published", _published, "make tables, figures and README sections of what is published")
     four.add_argument(
         "--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's folder (%(default)s)"
     )
-    four.add_argument("--check", action="store_true", help="write nothing; say what is not as it would be made")
+    four.add_argument(
+        "--check", action="store_true", help="write nothing; name files that differ from what bundles give"
+    )
     four.add_argument("--audit", action="store_true", help="write nothing; audit all that is published")
     five = _command(commands, "study", _study, "what accumulators cost: errors over world sizes, for each algorithm")
     _takes_records(five)

@@ -1,10 +1,11 @@
-"""What is published: records of real machines, committed as bundles, and tables and pictures made from them.
+"""What is published: records of real machines, committed as bundles, and what is made from them.
 
-reports/published/<machine>/ holds README.md (by hand: the machine and the commands) and bundles. Made from the bundles,
-by `python -m reports published`, are table.md, figure.svg, a picture for each op and world size, and what stands in the
-project's README between `<!-- published: <machine> -->` and `<!-- end -->`. Last, a manifest has the digest of every
-file of reports/published/. --check says what is not as it would be made, and what is not as the manifest has it. A
-machine without bundles has nothing made, and an empty place in the README.
+reports/published/<machine>/ holds bundles and README.md, written by hand: the machine and the commands. From the
+bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus bandwidth
+over bytes) and the section of the project's README between `<!-- published: <machine> -->` and `<!-- end -->`. Other
+figures are drawn on demand by `python -m reports figure`, and none of them is committed. A manifest, written last,
+holds the digest of every file of reports/published/. --check names the files that differ from what the bundles give or
+from the manifest. For a machine without bundles nothing is made, and its section of the README is empty.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from reports.table.compare import Section, split
 PLACE = Path("reports") / "published"
 
 FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
-"""The README shows this dtype and this op, if there is any of it, at the largest world size; table.md shows all."""
+"""The README and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
+
+FIGURE = "figure.svg"
+"""The one figure of a machine."""
 
 _MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do not edit -->"
 _INCLUDED = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -30,45 +34,49 @@ _IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def machines(root: Path) -> dict[str, list[Record]]:
-    """The machines that have bundles, by name, with all their records.
+    """Return all records of each machine that has bundles, by its name.
 
-    ValueError for a bundle that can't be read, and for a machine whose README.md is missing.
+    Raises ValueError for a bundle that can't be read, a machine without README.md, and a figure other than FIGURE.
     """
     folders = sorted({path.parent for path in (root / PLACE).glob(f"*/*{SUFFIX}")})
     for folder in folders:
         if not _read(folder / "README.md").strip():
             raise ValueError(f"{folder / 'README.md'}: missing; it says by which commands the bundles were made")
+        if others := sorted(path.name for path in folder.glob("*.svg") if path.name != FIGURE):
+            raise ValueError(
+                f"{folder}: {', '.join(others)}: a machine has one figure, {FIGURE}; remove the others and draw them "
+                "on demand with python -m reports figure"
+            )
     return {folder.name: read(sorted(folder.glob(f"*{SUFFIX}"))) for folder in folders}
 
 
 def refresh(root: Path, is_check: bool = False) -> None:
-    """Write what differs from how it would be made, and say so; is_check: write nothing, ValueError naming it.
+    """Write each file that differs from what the bundles give, then the manifest, and print the names.
 
-    ValueError for a root that is no project's folder, in which nothing could ever differ.
-
-    A text is compared to the letter. A picture is taken to be the right one if it says that it was drawn from these
-    records: its bytes depend on matplotlib's version.
+    With is_check, write nothing and raise ValueError naming the files. Raises ValueError if root has no README.md, so
+    that it can't be the project's folder. Texts are compared exactly. A figure is up to date if it names the digest of
+    its records, because its bytes depend on the version of matplotlib.
     """
     if not (root / "README.md").is_file():
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
     published = machines(root)
     wanted = texts(root, published)
     late_texts = [path for path, text in wanted.items() if _read(path) != text]
-    pictures = other_pictures(drawings(root, published))
+    late_figures = outdated(figures(root, published))
     if is_check:
-        _refuse_changes(root, [*late_texts, *pictures])
+        _refuse_changes(root, [*late_texts, *late_figures])
         return
     made = {path: wanted[path].encode() for path in late_texts}
-    if pictures:
+    if late_figures:
         from reports.figures import picture
 
-        made |= {path: picture(records) for path, records in pictures.items()}
+        made |= {path: picture(records) for path, records in late_figures.items()}
     for path, data in made.items():
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
     if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
         print(f"{seal(root / PLACE).relative_to(root)}: written")
-    print(f"{len(published)} machines published, {len(made)} files made anew")
+    print(f"published machines: {len(published)}, files written: {len(made)}")
 
 
 def _is_sealed(folder: Path) -> bool:
@@ -77,28 +85,28 @@ def _is_sealed(folder: Path) -> bool:
 
 
 def changes(root: Path) -> list[str]:
-    """What of all that is published is not as its manifest has it, a sentence each. ValueError without a manifest."""
+    """Return a sentence for each published file that differs from the manifest. ValueError without a manifest."""
     folder = root / PLACE
     return [f"{PLACE.as_posix()}/{fault}" for fault in broken(folder)] if folder.is_dir() else []
 
 
 def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
-    """ValueError naming what is not as it would be made, and what is not as it was sealed."""
+    """Raise ValueError if a file differs from what the bundles give (late) or from the manifest."""
     names = [path.relative_to(root).as_posix() for path in late]
     parts = [f"not as the bundles have it: {', '.join(names)}"] if names else []
     if changed := [fault for fault in changes(root) if fault.partition(":")[0] not in names]:
-        parts.append(f"not as it was sealed: {', '.join(changed)}")
+        parts.append(f"not as the manifest has it: {', '.join(changed)}")
     if parts:
         raise ValueError(f"{'; '.join(parts)}; run python -m reports published")
 
 
-def other_pictures(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
-    """The pictures that do not say that they were drawn from the records that are wanted."""
+def outdated(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
+    """Return the figures that are missing or don't name the digest of the records they should show."""
     return {path: records for path, records in wanted.items() if not _is_of(path, records)}
 
 
 def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
-    """The texts as they are to be, by path: each machine's table, and the README with what it includes."""
+    """Return the texts that the bundles give, by path: each machine's table, and the README with all its sections."""
     found = {root / PLACE / name / "table.md": _table(name, records) for name, records in published.items()}
     readme = root / "README.md"
     text = _read(readme)
@@ -112,7 +120,7 @@ def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
 
 
 def machine_texts(root: Path, name: str, records: list[Record]) -> dict[str, tuple[str, str]]:
-    """One machine's table and its part of the README, by name: as they are, and as its records make them."""
+    """Return one machine's table and its section of the README, by name: the text found and the text expected."""
     table_path, readme = root / PLACE / name / "table.md", root / "README.md"
     there = {match[2]: match[3] for match in _INCLUDED.finditer(_read(readme))}
     return {
@@ -121,20 +129,13 @@ def machine_texts(root: Path, name: str, records: list[Record]) -> dict[str, tup
     }
 
 
-def drawings(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[Record]]:
-    """The pictures, by path, with the records that each is drawn from."""
-    found: dict[Path, list[Record]] = {}
-    for name, records in published.items():
-        found[root / PLACE / name / "figure.svg"] = list(featured(records).records)
-        for section in split(records)[0]:
-            case = section.records[0].case
-            path = root / PLACE / name / f"{case['op']}-n{case['world_size']}.svg"
-            found.setdefault(path, []).extend(section.records)
-    return found
+def figures(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[Record]]:
+    """Return the figure of each machine, by path, with the records that it shows."""
+    return {root / PLACE / name / FIGURE: list(featured(records).records) for name, records in published.items()}
 
 
 def featured(records: Sequence[Record]) -> Section:
-    """The section that a README has room for. ValueError where nothing was timed."""
+    """Return the section that the README shows. Raises ValueError if no record has a timing."""
     sections, _ = split(records)
     if not sections:
         raise ValueError("what is published has no timing; only real hardware gives one")
@@ -152,26 +153,26 @@ def _table(name: str, records: Sequence[Record]) -> str:
 
 
 def _included(name: str, published: dict[str, list[Record]]) -> str:
-    """What the README says of a machine; nothing while it has no bundles."""
+    """Return the README's section of a machine, empty if it has no bundles."""
     if name not in published:
         return ""
     shown = table.markdown(featured(published[name]).records, is_wide=True)
     place = f"{PLACE.as_posix()}/{name}"
     return (
-        f"\n{shown}\n![time and bus bandwidth over bytes]({place}/figure.svg)\n\n"
+        f"\n{shown}\n![time and bus bandwidth over bytes]({place}/{FIGURE})\n\n"
         f"All ops, dtypes and world sizes: [{place}/table.md]({place}/table.md); "
         f"the commands that made them: [README]({place}/README.md).\n\n"
     )
 
 
 def _is_of(path: Path, records: Sequence[Record]) -> bool:
-    """The picture says that it was drawn from these records."""
+    """Return whether a figure names the digest of these records."""
     found = _IDENTIFIER.search(_read(path))
     return found is not None and found[0] == digest(records)
 
 
 def _read(path: Path) -> str:
-    """A file's text, "" where there is none."""
+    """Return a file's text, "" if there is no such file. Raises ValueError if it can't be read."""
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:

@@ -23,6 +23,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from reports.record.codec import decoded
+from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
@@ -200,7 +201,7 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
-    differs = _differing(_flat(recorded), _flat(again))
+    differs = _differing(by_dotted_path(recorded), by_dotted_path(again))
     if not differs:
         recomposed[job] = again
         return "verified", ""
@@ -248,19 +249,10 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
         yield Path(folder) / CONF.name, ""
 
 
-def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """A configuration with one key for each value: {"timing.mode": "graph"}."""
-    if not isinstance(values, dict) or not values:
-        return {prefix: values}
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
-    return found
-
-
 def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
     """Which values are not the same, in words; "" when all are."""
-    defaults = _flat(OmegaConf.to_container(OmegaConf.structured(Schema)))
+    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema))
+    defaults = by_dotted_path(schema)
     missing = object()
     lines = []
     for key in dict.fromkeys([*recorded, *again]):

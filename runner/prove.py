@@ -6,29 +6,21 @@ named, and nothing is written.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from kernels.catalogue import SPECS
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from reports.record.bundle import read, write_file
 from reports.record.record import Record, Status
 from reports.table.compare import device_text
-
-
-class _Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see {self.prog} --help")
+from runner.request.options import Parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Gives the exit code: 0 written, 2 the request is wrong or the records prove nothing, in one line on stderr."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m runner.prove",
         description="Say in kernels/proven/ where kernels ran and gave what they should: python -m kernels shows it.",
         epilog="exit codes: 0 written; 2 the request is wrong, or the records prove nothing",

@@ -36,8 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernels import shares
 from kernels.family import address, peers, spec_with
+from kernels.shares import BATCH
 from kernels.spec import Case, KernelSpec, Workspace
-from kernels.tuning import BATCH, Step, Tuning
+from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame

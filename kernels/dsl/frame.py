@@ -27,7 +27,7 @@ from kernels.dsl.signals import OverMulticast, OverPeers, Watch
 from kernels.dsl.status import ENTRY, EXIT, MIDDLE
 from kernels.dsl.traverse import Span, either, slice_of, when
 from kernels.multimem import reduce_form
-from kernels.tuning import BATCH
+from kernels.shares import BATCH
 
 Body = Callable[["Frame"], None]
 

@@ -44,7 +44,7 @@ from kernels.dsl.signals import LOOK_EVERY, report
 from kernels.dsl.slots import TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.dsl.status import ENTRY, EXIT
 from kernels.dsl.traverse import each_vector, when
-from kernels.tuning import BATCH
+from kernels.shares import BATCH
 
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame

@@ -17,7 +17,7 @@ import cutlass.cute as cute
 
 from kernels.dsl import device
 from kernels.dsl.arithmetic import Reduction
-from kernels.tuning import BATCH
+from kernels.shares import BATCH
 
 
 class Peers:

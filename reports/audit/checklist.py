@@ -13,12 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from reports.audit import kept, measured, origin, worker
+from reports.audit import completeness, measurements, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
-from reports.audit.items import Item, Outcome, counted
+from reports.audit.items import Item, Outcome
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted
 
 CHECKS: tuple[Callable[[Material], Item], ...] = (
     origin.configuration,
@@ -27,24 +28,24 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
     origin.software,
     origin.machine,
     origin.variables,
-    measured.clocks,
+    measurements.clocks,
     origin.seeds,
-    measured.data,
-    measured.method,
-    measured.samples,
-    measured.figures,
-    measured.replicates,
-    measured.baselines,
-    measured.bound,
-    kept.counts,
+    measurements.data,
+    measurements.method,
+    measurements.samples,
+    measurements.figures,
+    measurements.replicates,
+    measurements.baselines,
+    measurements.bound,
+    completeness.counts,
     origin.command,
-    kept.whole,
-    kept.replayable,
+    completeness.whole,
+    completeness.replayable,
 )
-"""In the order of their numbers; the twentieth is made from these, see kept.gaps."""
+"""In the order of their numbers; the twentieth is derived from these, see completeness.gaps."""
 
-_DATA = CHECKS.index(measured.data) + 1
-"""The number of the item without which nothing is verified: somebody looked at results, and they were right."""
+_DATA = CHECKS.index(measurements.data) + 1
+"""Number of the item that must be VERIFIED for the set to be: results were checked and right."""
 
 _COLUMNS = ("#", "item", "outcome", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
@@ -53,7 +54,7 @@ _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
 @dataclass(frozen=True)
 class Audit:
-    """The result: all items, in the order of their numbers."""
+    """The result: all items in the order of their numbers, and the number of records."""
 
     items: tuple[Item, ...]
     records: int
@@ -66,7 +67,7 @@ class Audit:
 
     @cached_property
     def verdict(self) -> str:
-        """One line."""
+        """The result in one line."""
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         counts = Counter(item.outcome for item in self.items)
         says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
@@ -79,7 +80,7 @@ class Audit:
         return f"{head}: {counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
 
     def _numbers(self, outcome: Outcome) -> list[int]:
-        """The items that have a point with this outcome."""
+        """Return the numbers of the items that have a point with this outcome."""
         return [item.number for item in self.items if any(point.outcome is outcome for point in item.points)]
 
     @cached_property
@@ -107,7 +108,7 @@ class Audit:
         )
 
     def document(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The whole result as plain JSON values."""
         items = [
             {
                 "number": item.number,
@@ -135,11 +136,15 @@ def check(
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
 ) -> Audit:
-    """The checklist of one set. places are where it was read from, source names where else it is from. Inputs of cases
-    up to up_to_bytes are made again; say is told how far it is. ValueError for a place that can't be read."""
+    """Check one set of records against the twenty items.
+
+    places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
+    up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
+    replaces the worker, for tests. Raises ValueError for a place that can't be read.
+    """
     say("making configurations, cases and inputs again")
     again, problem = (ask or worker.ask)(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)
-    return Audit((*items, kept.gaps(material, items)), len(records))
+    return Audit((*items, completeness.gaps(material, items)), len(records))

@@ -141,8 +141,8 @@ def _write(result: Result, records: Sequence[Record], path: Path) -> None:
 
 
 def _size(text: str) -> int:
-    """Bytes: 4096, 64K, 1M, 1G. ValueError for what is none."""
+    """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
     if not number.isascii() or not number.isdigit() or unit not in UNITS:
-        raise ValueError(f"'{text}' is no size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
+        raise ValueError(f"'{text}' is not a size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
     return int(number) * UNITS[unit]

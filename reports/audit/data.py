@@ -3,7 +3,7 @@
 Only digests of what each launch gave are compared: that an output is right was found when it was there (check), and
 both sides say so, or there is nothing to compare. Records of schema 2 have no digests. Where both sides were found to
 have the bits of the reference, made from the same seed, they have the same bits, so far as neither the reference nor
-the inputs have changed since: that is said. Inputs with NaN, whose bits nobody promises, are left out of it.
+the inputs have changed since: the remark says so. Inputs with NaN are excluded: their bits are not promised.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _by_reference(ours: Sequence[Check], theirs: Sequence[Check], is_edge: bool,
     if len(methods) == 1 and methods < _OF_BITS and not is_edge:
         return Finding(Data.BIT_EQUAL, f"by the reference, whose bits both sides have: {why}")
     if methods == {"bound"}:
-        return Finding(Data.WITHIN_BOUND, f"whether bits are equal nobody knows: {why}")
+        return Finding(Data.WITHIN_BOUND, f"unknown whether the bits are equal: {why}")
     return Finding(Data.NOT_COMPARABLE, f"both sides were verified; {why}")
 
 

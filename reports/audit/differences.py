@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reports.record.leaves import leaves
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted
 
 PASSING = re.compile(
     r"environment\.(capture_s|not_captured|.*\.not_captured|.*\.load|.*\.process|variables\.withheld|git\.kept_diff)(\.|$)"
@@ -88,7 +90,7 @@ def _values(records: Iterable[Record]) -> dict[str, set[str]]:
             if key in seen:
                 continue
             seen.add(key)
-            for name, text in _flat(part, value):
+            for name, text in _texts(part, value):
                 if not PASSING.match(name):
                     found.setdefault(_short(name), set()).add(text)
     return found
@@ -132,10 +134,7 @@ def _compiled(before: Sequence[Record], after: Sequence[Record]) -> list[Differe
             if ours[name] != theirs[name]:
                 key = name, tuple(sorted(ours[name])), tuple(sorted(theirs[name]))
                 alike[key] = alike.get(key, 0) + 1
-    return [
-        Difference(f"{name} ({count} case{'' if count == 1 else 's'})", one, other)
-        for (name, one, other), count in alike.items()
-    ]
+    return [Difference(f"{name} ({counted(count, 'case')})", one, other) for (name, one, other), count in alike.items()]
 
 
 def _of_cases(records: Iterable[Record]) -> dict[str, dict[str, set[str]]]:
@@ -150,16 +149,12 @@ def _of_cases(records: Iterable[Record]) -> dict[str, dict[str, set[str]]]:
     return found
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Names with dots and the values as text. Items of a list of objects share a name: a set of like parts."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _flat(f"{name}.{key}", item)
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        for item in value:
-            yield from _flat(name, item)
-    elif value is not None:
-        yield name, value if isinstance(value, str) else json.dumps(value)
+def _texts(part: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Names with dots and the values as text. Members of a list of objects share a name: a set of like parts."""
+    for path, leaf in leaves(value, into_lists=True):
+        if leaf is not None and leaf != {}:
+            name = ".".join([part, *(key for key in path if isinstance(key, str))])
+            yield name, leaf if isinstance(leaf, str) else json.dumps(leaf)
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The nouns of a checklist: what was looked at, what came out, and the evidence."""
+"""The nouns of a checklist: items, their points, outcomes and evidence; and how evidence is worded."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What became of a point, the gravest first. Nothing is passed by default: what nobody recorded is NOT CAPTURED."""
+    """The outcome of a point, the most severe first. Nothing passes by default: what is unrecorded is NOT CAPTURED."""
 
     FINDING = "FINDING"
-    """Something contradicts the records, or speaks against them."""
+    """Something contradicts the records or invalidates them."""
     NOT_COMPARABLE = "NOT COMPARABLE"
-    """It could not be verified here, or not yet; the evidence says why."""
+    """It can't be verified here; the evidence says why."""
     NOT_CAPTURED = "NOT CAPTURED"
     """The records do not hold it."""
     VERIFIED = "VERIFIED"
     """The records hold it, and it was computed or looked up again, and agrees."""
     CAPTURED = "CAPTURED"
-    """The records hold it; by its nature there is nothing to verify it against."""
+    """The records hold it, and there is nothing to verify it against."""
     DOES_NOT_APPLY = "does not apply"
-    """There is no such thing here: a simulated run has no clocks."""
+    """It does not exist for these records: a simulated run has no clocks."""
 
 
 ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
@@ -29,7 +29,7 @@ ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One thing that was looked at: the outcome, and the evidence with its numbers."""
+    """One check: its outcome, and the evidence with numbers."""
 
     outcome: Outcome
     evidence: str
@@ -45,24 +45,19 @@ class Item:
 
     @property
     def outcome(self) -> Outcome:
-        """The gravest of its points'."""
+        """The most severe outcome of its points."""
         return min((point.outcome for point in self.points), key=ORDER.__getitem__)
 
 
 def verified_or(findings: Sequence[str], good: str, total: int, what: str) -> Point:
-    """FINDING with the first findings and their number, or VERIFIED with good."""
+    """Return FINDING with the number of findings and the first of them, or VERIFIED with good if there is none."""
     if not findings:
         return Point(Outcome.VERIFIED, good)
     return Point(Outcome.FINDING, f"{len(findings)} of {total} {what}: {listed(findings)}")
 
 
 def listed(texts: Iterable[str], most: int = 3) -> str:
-    """The first few, and how many more there are."""
+    """Return the first distinct texts, at most `most`, and the number of the others."""
     known = list(dict.fromkeys(texts))
     more = f"; and {len(known) - most} more" if len(known) > most else ""
     return "; ".join(known[:most]) + more
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 case", "2,000 cases"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What an audit of one set works on: its records, where they lie, the worlds, the environments, the worker's answer."""
+"""The input of a checklist: one set of records, the files beside them, and the worker's answer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from reports.record.bundle import VERDICT_NAME
 from reports.record.record import Record
 
 COMMAND_NAME = "command.json"
-"""Beside the records of a command: what it was asked for, and how it ended."""
+"""The file beside a command's records that says what it was asked for and how it ended."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """One set. places are the files, folders and bundles that it was read from, none for records from elsewhere. again
-    is what the worker answered (see runner/audit_worker.py), or None and problem says why. source names where records
-    come from that are not from files."""
+    """One set of records. places: the files, folders and bundles that it was read from, empty for records from MLflow,
+    which source names. again: the worker's answer (runner/audit_worker.py), or None, and problem gives the reason."""
 
     records: tuple[Record, ...]
     places: tuple[Path, ...] = ()
@@ -61,13 +60,13 @@ class Material:
 
     @cached_property
     def folders(self) -> tuple[Path, ...]:
-        """Every folder that holds what a command left: a command.json, PTX, configurations."""
+        """Every folder with a command.json, which PTX and configurations lie beside."""
         tops = [place for place in self.places if place.is_dir()]
         return tuple(sorted({path.parent for top in tops for path in top.rglob(COMMAND_NAME)}))
 
     @cached_property
     def commands(self) -> dict[Path, dict[str, Any]]:
-        """Each folder's command.json. ValueError naming what can't be read."""
+        """The content of each folder's command.json. Raises ValueError naming a file that can't be read."""
         found = {}
         for folder in self.folders:
             path = folder / COMMAND_NAME
@@ -76,18 +75,18 @@ class Material:
             except (OSError, ValueError) as error:
                 raise ValueError(f"{path}: can't be read ({error})") from None
             if not isinstance(document, dict):
-                raise ValueError(f"{path}: not what a command leaves")
+                raise ValueError(f"{path}: not a JSON object, which commands write")
             found[folder] = document
         return found
 
 
 def verdict_beside(place: Path) -> Path:
-    """Where a replay's verdict would lie, if a place is a replay's folder or in one."""
+    """Return the path of a replay's verdict, which exists if a place is a replay's folder or a file in it."""
     return (place if place.is_dir() else place.parent) / VERDICT_NAME
 
 
 def values_at(environment: dict[str, Any], path: str) -> list[Any]:
-    """All values at a dotted path, through lists, without None and empty text: ("gpus.model") of every GPU."""
+    """Return all values at a dotted path, through lists, without empty ones: "gpus.model" gives that of every GPU."""
     return list(_walk(environment, path.split(".")))
 
 
@@ -103,7 +102,7 @@ def _walk(value: Any, names: Sequence[str]) -> Iterator[Any]:
 
 
 def why_missing(environment: dict[str, Any], path: str) -> str:
-    """The reason that the capture gives for a gap; "" where it gives none."""
+    """Return the reason that the capture gives for a gap, "" if it gives none."""
     reasons = environment.get("not_captured")
     parts = path.split(".")
     if isinstance(reasons, dict):

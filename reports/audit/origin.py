@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.audit.asked import exit_codes
+from reports.audit.completeness import exit_codes
 from reports.audit.differences import differences
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
 from reports.audit.statistics import world_of
 from reports.record.record import Record
+from reports.table.text import counted
 
 SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")
 """Beginnings of names: what must be the same in all worlds of a case, or figures over them mean nothing."""

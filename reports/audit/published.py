@@ -1,4 +1,4 @@
-"""All that is published, audited: the seal over the folder, tables and pictures, and each machine's checklist."""
+"""The audit of everything published: the manifest of the folder, tables and figures, and each machine's checklist."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from reports.audit.items import Outcome
 
 
 def audit_published(root: Path, say: Callable[[str], None]) -> int:
-    """Print what became of each machine; gives the exit code: 0 all verified, 1 a finding, 2 nothing is published.
+    """Print the audit of each machine; return the exit code: 0 all verified, 1 a finding, 2 nothing is published.
 
-    ValueError where there is no manifest, or a folder can't be read.
+    Raises ValueError without a manifest, or if a folder can't be read.
     """
     changed = publish.changes(root)
     for fault in changed:
@@ -49,7 +49,7 @@ def audit_published(root: Path, say: Callable[[str], None]) -> int:
 
 
 def _told(audit: Audit) -> list[str]:
-    """What speaks against a machine's records, and what of them is not captured, a line each."""
+    """Return a line for each point of a machine's checklist that is a finding, not comparable or not captured."""
     return [
         f"  {item.number:2} {item.name}: {point.outcome}: {point.evidence}"
         for outcome in (Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED)

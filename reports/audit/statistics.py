@@ -1,4 +1,4 @@
-"""Did the times change? Verdicts on worlds' medians, against a band that somebody declared to matter.
+"""Did the times change? Verdicts on worlds' medians, against a declared band of changes that do not matter.
 
 **The world is the replicate, not the iteration** (Hunold and Carpen-Amarie, arXiv 1505.07734): iterations of one world
 share its placement, clocks and links, so that many of them say little about the next world, and a test on pooled
@@ -36,7 +36,7 @@ from typing import Any
 from reports.record.record import Record
 
 BAND = 0.02
-"""Changes within 2 % do not matter, unless somebody says otherwise."""
+"""Default band: changes within 2 % do not matter."""
 
 LEAST_WORLDS = 4
 """Below that on either side no two-sided test can reach 5 %, and no verdict is given (3 and 3: 0.1; 4 and 4: 0.029)."""
@@ -94,7 +94,7 @@ class Judgement:
 
 
 def parse_band(text: str) -> float:
-    """A band as a share: "2%" and "0.02" are 0.02. ValueError for what is none."""
+    """A band as a share: "2%" and "0.02" are 0.02. Raises ValueError for anything else."""
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
     value = float(found[1]) / (100 if found[2] else 1) if found else math.nan
     if found and not found[2] and value >= 1:
@@ -103,7 +103,7 @@ def parse_band(text: str) -> float:
 
 
 def checked_band(band: float, text: str = "") -> float:
-    """The band, if it is one. ValueError else."""
+    """Return the band. Raises ValueError unless it lies between 0 and 1. text: how the user wrote it."""
     if not 0 < band < 1:
         raise ValueError(f"band '{text or band}': give more than 0 and less than 100 %, such as 2%")
     return band
@@ -132,7 +132,7 @@ def world_medians(records: Iterable[Record]) -> dict[str, float]:
 
 def judge(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], band: float = BAND) -> list[Judgement]:
     """A judgement for each pair of worlds' times (before, after), in their order; all of them are one family for Holm's
-    procedure. ValueError for a band that is none; the times are positive and finite."""
+    procedure. Raises ValueError for an invalid band; the times must be positive and finite."""
     checked_band(band)
     judged: list[Judgement | None] = [None] * len(pairs)
     testable: list[int] = []

@@ -1,6 +1,6 @@
-"""Starts the worker that makes again what records say was asked for: runner/audit_worker.py, in a process of its own.
+"""Runs runner/audit_worker.py in a process of its own: it composes configurations and makes inputs again.
 
-Reports know neither Hydra nor torch, which composing configurations and making inputs need.
+Both need Hydra and torch, which reports may not import.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from reports.record.codec import encoded
 from reports.record.record import Record
+from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"
 
 PATIENCE_S = 600.0
-"""How long the worker may take. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
+"""Time limit of the worker. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
 
 INPUTS_UP_TO_BYTES = 1 << 20
-"""Inputs of larger cases are not made again, unless somebody asks: 256 MiB on 8 ranks take half a minute a case."""
-
-PROJECT = Path(__file__).resolve().parent.parent.parent
+"""Default maximum size of inputs to make again: 256 MiB on 8 ranks take half a minute a case."""
 
 
 def ask(
     records: Sequence[Record],
     up_to_bytes: int = INPUTS_UP_TO_BYTES,
     say: Callable[[str], None] = lambda text: None,
-    command: Sequence[str] = (sys.executable, "-m", MODULE),
+    command: Sequence[str] = (),
     patience_s: float = PATIENCE_S,
 ) -> tuple[dict[str, Any] | None, str]:
-    """The worker's answer, and "". Or None, and why there is none: whoever asks has to say so."""
+    """Return the worker's answer and "", or None and the reason, which the caller must report.
+
+    command: what to run in place of the worker.
+    """
     documents = [encoded(replace(record, timing=None, counters={})) for record in records]
     question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes})
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
@@ -45,7 +46,12 @@ def ask(
         asked.seek(0)
         try:
             process = subprocess.Popen(
-                list(command), stdin=asked, stdout=subprocess.PIPE, stderr=complaints, cwd=PROJECT, encoding="utf-8"
+                list(command) or module_command(MODULE),
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                cwd=PROJECT,
+                encoding="utf-8",
             )
         except OSError as error:
             return None, f"the worker can't be started ({error.strerror or error})"
@@ -63,7 +69,7 @@ def ask(
 def _followed(
     process: subprocess.Popen[str], say: Callable[[str], None], patience_s: float, late: threading.Event
 ) -> dict[str, Any] | None:
-    """The last document that is no progress; None without one. The process has ended then."""
+    """Report progress until the process ends; return its answer, None if it gave none."""
 
     def give_up() -> None:
         late.set()

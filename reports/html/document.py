@@ -1,4 +1,4 @@
-"""The page: which parts it has, in which order, and the figures that it holds for programs."""
+"""The page: its parts in their order, and the embedded figures for programs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reports import second_process
-from reports.html import asked, measured, outcomes, ran, surroundings
-from reports.html.album import MOST as MOST_PICTURES
-from reports.html.album import Album
-from reports.html.parts import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
+from reports.html import commands, environment, kernels, measurements, outcomes
+from reports.html.blocks import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
+from reports.html.pictures import MOST as MOST_PICTURES
+from reports.html.pictures import Album
 from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import is_simulated
 from reports.table.sheet import Sheet
 
 MANY = 1000
-"""So many records are worth a second process."""
+"""Minimum number of records worth a second process."""
 
 _FOLDER = Path(__file__).parent
 _FIGURES = re.compile(r'<script type="application/json" id="figures">(.*?)</script>', re.DOTALL)
 
 
 class Audit(Protocol):
-    """What a page shows of an audit: one line that says how it ended, tables, and what has to be said of them."""
+    """What a page shows of an audit: a verdict of one line, tables, and their captions."""
 
     @property
     def verdict(self) -> str: ...
@@ -45,15 +45,15 @@ def page(
     is_alone: bool = False,
     most_pictures: int = MOST_PICTURES,
 ) -> str:
-    """The whole report as the text of one HTML file that needs nothing else.
+    """Return the report as the text of one self-contained HTML file.
 
-    most_pictures: so many at most, counted in axes; the page names what it leaves out.
-    is_alone: this process does nothing else, so that it may fork, which saves a third of the time of many records.
-    ValueError where there are no records.
+    most_pictures: maximum number of axes; the page names the pictures that it leaves out.
+    is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
+    Raises ValueError without records.
     """
     if not records:
         raise ValueError("a report needs at least one record")
-    digests = second_process.started(lambda: surroundings.command_digests(records), is_alone and len(records) >= MANY)
+    digests = second_process.started(lambda: environment.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
     parts = _parts(records, audit, album)
     figures, svgs = _json(table.values(records)), album.drawn(is_alone)
@@ -63,7 +63,7 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, surroundings.digests_part(records, digests())],
+        parts=[*parts, environment.digests_part(records, digests())],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,
@@ -72,35 +72,35 @@ def page(
 
 
 def figures_of(text: str) -> list[dict[str, Any]]:
-    """The figures that a page holds for programs: those of `python -m reports table --format json`. ValueError for a
-    text that holds none."""
+    """Return the figures embedded in a page, those of `python -m reports table --format json`. Raises ValueError if the
+    text has none."""
     found = _FIGURES.search(text)
     if found is None:
-        raise ValueError('this is no report: it has no <script type="application/json" id="figures">')
+        raise ValueError('not a report: it has no <script type="application/json" id="figures">')
     try:
         figures = json.loads(found[1])
     except ValueError as error:
         raise ValueError(f"the report's figures can't be read as JSON ({error})") from None
     if not isinstance(figures, list):
-        raise ValueError("the report's figures are no list")
+        raise ValueError("the report's figures are not a list")
     return figures
 
 
 def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list[Part]:
-    """Simulated and measured records never meet in one part that has tables of figures, or pictures."""
+    """Return all parts. Simulated and measured records are never mixed in tables of figures or in pictures."""
     simulated = [record for record in records if is_simulated(record)]
     real = [record for record in records if not is_simulated(record)]
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
-        asked.part(records),
-        ran.part(records),
-        measured.part(real, album),
+        commands.part(records),
+        kernels.part(records),
+        measurements.part(real, album),
         outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
         outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
         outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
         outcomes.refusals_part(records),
-        surroundings.environment_part(records),
+        environment.environment_part(records),
     ]
     return [part for part in found if part is not None]
 
@@ -117,13 +117,13 @@ def _title(records: Sequence[Record]) -> str:
 
 
 def _json(figures: list[dict[str, object]]) -> str:
-    """JSON that can stand in a <script>: no "<" ends it, and no "&" means anything else."""
+    """Return JSON that is safe inside <script>: "<", ">" and "&" are escaped."""
     text = json.dumps(figures, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _rendered(**values: Any) -> str:
-    """The template with these values, each escaped where it stands."""
+    """Return the template with these values, all escaped."""
     import jinja2
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""How it ended: the verdict at the top, what was simulated, what was refused or failed and why, how exact sums were."""
+"""How cases ended: the verdict at the top, cases without times, refusals and failures with reasons, numeric errors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from reports.html.album import DASHES, Album
-from reports.html.parts import Block, Facts, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
+from reports.html.pictures import DASHES, Album
 from reports.numerics import accuracy, study
 from reports.record.record import Record, Status
 from reports.table import table
@@ -21,7 +21,7 @@ _SIZES_SHOWN = 4
 
 
 def counts(records: Sequence[Record]) -> tuple[tuple[str, str, int, str], ...]:
-    """Sign, word, number and class of each way to end; those that nobody misses when they are 0 are left out."""
+    """Return (sign, word, number, CSS class) of each kind of outcome; unchecked is left out if it is 0."""
     found = Counter(record.status for record in records)
     unchecked = sum(record.status is Status.PASSED and not record.verified for record in records)
     broken = sum(found[status] for status in _BROKEN)
@@ -35,7 +35,7 @@ def counts(records: Sequence[Record]) -> tuple[tuple[str, str, int, str], ...]:
 
 
 def verdict(records: Sequence[Record]) -> str:
-    """One sentence: does what ran stand?"""
+    """Return one sentence: did all cases that ran pass?"""
     found = Counter(record.status for record in records)
     ran = len(records) - found[Status.REFUSED]
     unchecked = sum(record.status is Status.PASSED and not record.verified for record in records)
@@ -45,12 +45,12 @@ def verdict(records: Sequence[Record]) -> str:
     if bad:
         return f"{bad:,} of {ran:,} cases that ran did not pass."
     if unchecked:
-        return f"All {ran:,} cases that ran ended, and nobody looked at the results of {unchecked:,} of them."
+        return f"All {ran:,} cases that ran ended, and the results of {unchecked:,} of them were not checked."
     return f"All {ran:,} cases that ran passed their check."
 
 
 def machine(records: Sequence[Record]) -> str:
-    """Where it ran: "4 x NVIDIA H200", "the simulator", or both."""
+    """Return the devices: "4 x NVIDIA H200", "2 and 4 x simulated GPU", or both."""
     found: dict[str, set[int]] = {}
     for record in records:
         if record.fabric is not None:
@@ -65,7 +65,7 @@ def machine(records: Sequence[Record]) -> str:
 
 
 def facts(records: Sequence[Record]) -> Facts:
-    """Whose machine, measured or simulated, when, how often, by which commit."""
+    """Return machine, kind (measured or simulated), time, number of commands, and commits."""
     simulated = sum(map(is_simulated, records))
     measured = sum(record.timing is not None for record in records)
     said = [f"measured on hardware: {measured:,} cases have times"] if measured else []
@@ -89,7 +89,7 @@ def facts(records: Sequence[Record]) -> Facts:
 
 
 def plain_part(records: Sequence[Record], anchor: str, title: str) -> Part | None:
-    """A line for each case that has no time; captions say on which fabric. None where there is none."""
+    """Return the part of cases without times, a line each; None if there are no such cases."""
     _, others = split(records)
     if not others:
         return None
@@ -102,7 +102,7 @@ def plain_part(records: Sequence[Record], anchor: str, title: str) -> Part | Non
 
 
 def refusals_part(records: Sequence[Record]) -> Part:
-    """Why cases were refused, and what became of those that did not pass."""
+    """Return the part of refused, wrong and failed cases, with their reasons."""
     blocks: list[Block] = []
     refused = [record for record in records if record.status is Status.REFUSED]
     if refused:
@@ -116,7 +116,7 @@ def refusals_part(records: Sequence[Record]) -> Part:
 
 
 def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: str) -> Part | None:
-    """Errors over sizes and over ranks, by algorithm and accumulator. None where nothing was summed in floats."""
+    """Return the part of errors over sizes and over ranks; None if no case is a sum of floats."""
     groups = accuracy.groups(records)
     if not groups:
         return None
@@ -146,7 +146,7 @@ def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: s
 
 
 def _refusals(records: Sequence[Record]) -> Sheet:
-    """A line for each reason: who was refused, at which sizes. Reasons that differ only in the size are one."""
+    """Return a line for each reason and algorithm, with its sizes. Reasons that differ only in the size are one."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         reason = re.sub(rf"\b{record.case['size_bytes']}\b", "(its size)", reason_of(record))
@@ -159,7 +159,7 @@ def _refusals(records: Sequence[Record]) -> Sheet:
 
 
 def _sizes(records: Sequence[Record]) -> str:
-    """A few sizes each, more of them from the smallest to the largest."""
+    """Return a few sizes in full, more as a range."""
     sizes = sorted({int(record.case["size_bytes"]) for record in records})
     if len(sizes) <= _SIZES_SHOWN:
         return ", ".join(map(size_text, sizes))
@@ -167,7 +167,7 @@ def _sizes(records: Sequence[Record]) -> str:
 
 
 def _failures(records: Sequence[Record]) -> Sheet:
-    """A line for each reason of each algorithm in each job: at which sizes, how often."""
+    """Return a line for each reason of each algorithm in each job, with sizes and number of cases."""
     found: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
         key = (str(record.status), str(record.case["algorithm"]), heading(record), reason_of(record))

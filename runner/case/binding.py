@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from kernels import catalogue
 from kernels.spec import Case, KernelSpec, Parameter
-from memory.fabric import Fabric
+from memory.fabric import Argument, Fabric
 from memory.pool import SymmetricPool
-from runner.case.buffers import Buffer, guarded, halves
+from runner.case.allocation import allocate_case
+from runner.case.buffers import Buffer, halves
 from runner.case.inputs import CPU
 from runner.case.layout import Piece, layout_of
 
@@ -32,7 +33,7 @@ class Binding:
     payloads: tuple[Buffer, ...]
     kept: tuple[tuple[Piece, ...], ...]
     workspaces: tuple[Buffer, ...]
-    arguments: tuple[int, ...]
+    arguments: tuple[Argument, ...]
 
     @property
     def in_place(self) -> bool:
@@ -44,41 +45,30 @@ def bind(
 ) -> Binding:
     """Allocate what the case's kernel needs, zero its workspaces, and make its arguments from the spec's parameters."""
     layout = layout_of(case)
-    payloads = tuple(
-        guarded(pool, name, size_bytes, guard_bytes, layout.offset_bytes)
-        for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
-    )
-    source, target = halves(layout, payloads, fabric.rank)
-    workspaces = bind_workspaces(fabric, pool, case, spec, guard_bytes)
-    buffers = {"input": source, "output": target} | {workspace.name: workspace for workspace in workspaces}
-    tables: dict[str, int] = {}
-    for name in peers_of(spec):
-        table = pool.tensor(case.world_size, torch.int64, name=f"peers of {name}")
-        table.write(torch.tensor(buffers[name].peer_addresses(), dtype=torch.int64))
-        tables[name] = table.address
+    memory = allocate_case(pool, spec, case, guard_bytes)
+    fill_workspaces(fabric, spec, case, memory.workspaces)
+    source, target = halves(layout, memory.payloads, fabric.rank)
+    buffers = {"input": source, "output": target} | {workspace.name: workspace for workspace in memory.workspaces}
+    for name, table in memory.tables.items():
+        write_peers(fabric, table, [buffers[name]])
+    tables = {name: table.address for name, table in memory.tables.items()}
     arguments = arguments_of(spec, fabric, case, buffers, tables, patience_s)
     kept = layout.kept(fabric.rank, catalogue.collective(case.op).gives(case, fabric.rank))
-    return Binding(source, target, payloads, kept, workspaces, arguments)
+    return Binding(source, target, memory.payloads, kept, memory.workspaces, arguments)
 
 
-def bind_workspaces(
-    fabric: Fabric, pool: SymmetricPool, case: Case, spec: KernelSpec, guard_bytes: int, prefix: str = ""
-) -> tuple[Buffer, ...]:
-    """Allocate and fill what the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
-    workspaces = []
-    for wanted in spec.workspaces(case):
-        size_bytes = wanted.numel * getattr(torch, wanted.dtype).itemsize
-        workspace = replace(guarded(pool, prefix + wanted.name, size_bytes, guard_bytes), name=wanted.name)
-        initial = wanted.initial(size_bytes)
+def fill_workspaces(fabric: Fabric, spec: KernelSpec, case: Case, workspaces: Sequence[Buffer]) -> None:
+    """Write what the kernel's workspaces hold before the first launch, in the order of spec.workspaces."""
+    for wanted, workspace in zip(spec.workspaces(case), workspaces, strict=True):
+        initial = wanted.initial(workspace.size_bytes)
         if initial is not None:
             workspace.write(fabric, torch.frombuffer(bytearray(initial), dtype=torch.uint8))
-        workspaces.append(workspace)
-    return tuple(workspaces)
 
 
-def peers_of(spec: KernelSpec) -> tuple[str, ...]:
-    """The buffers of which a kernel wants a table of all ranks' addresses, each once."""
-    return tuple(dict.fromkeys(parameter.of for parameter in spec.parameters if parameter.kind == "peers"))
+def write_peers(fabric: Fabric, table: Buffer, buffers: Sequence[Buffer]) -> None:
+    """Write a table of peers: a row for each buffer, of world_size int64 addresses."""
+    rows = torch.tensor([buffer.peer_addresses() for buffer in buffers], dtype=torch.int64)
+    table.write(fabric, rows.view(-1))
 
 
 def arguments_of(
@@ -88,9 +78,12 @@ def arguments_of(
     buffers: Mapping[str, Buffer],
     tables: Mapping[str, int],
     patience_s: float,
-) -> tuple[int, ...]:
+) -> tuple[Argument, ...]:
     """The kernel's arguments on this rank. tables: addresses of the tables of peers, by buffer."""
-    return tuple(_argument(parameter, fabric, case, buffers, tables, patience_s) for parameter in spec.parameters)
+    return tuple(
+        parameter.argument(_value(parameter, fabric, case, buffers, tables, patience_s))
+        for parameter in spec.parameters
+    )
 
 
 def device_of(fabric: Fabric) -> torch.device:
@@ -105,11 +98,11 @@ def status_report(fabric: Fabric, workspaces: Sequence[Buffer]) -> str:
             from kernels.dsl.status import describe
 
             words = workspace.inspect(fabric).cpu().clone().view(torch.int32).tolist()
-            return str(describe(words)) if any(words) else ""
+            return str(describe(words, fabric.rank)) if any(words) else ""
     return ""
 
 
-def _argument(
+def _value(
     parameter: Parameter,
     fabric: Fabric,
     case: Case,

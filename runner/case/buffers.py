@@ -1,20 +1,23 @@
 """A case's buffers in symmetric memory, with guards around them, and what was changed of them that was not to be.
 
 Every payload lies between two guard zones that are exact to the byte: the one before it ends where it begins, also
-where it does not begin at a boundary of 16 bytes.
+where it does not begin at a boundary of 16 bytes. Torch, which takes a second to import, is imported by what touches
+contents: allocating and counting need none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from runner.case.layout import Layout, Piece
+
+if TYPE_CHECKING:
+    import torch
 
 POISON = 0xFF
 """What fresh memory reads as; outputs are filled with it again before later launches."""
@@ -58,12 +61,16 @@ class Buffer:
 
     def write(self, fabric: Fabric, data: torch.Tensor) -> None:
         """Copy a tensor of size_bytes into it."""
+        import torch
+
         assert data.nbytes == self.size_bytes, f"{self.name}: {data.nbytes} bytes for {self.size_bytes}"
         if self.size_bytes:
             fabric.write(self.tensor.region, self.offset_bytes, data.view(torch.uint8))
 
     def fill(self, fabric: Fabric, byte: int, device: torch.device) -> None:
         """Set every byte of it; device is where the memory is, so that nothing travels."""
+        import torch
+
         self.write(fabric, torch.full((self.size_bytes,), byte, dtype=torch.uint8, device=device))
 
     def fill_guards(self, fabric: Fabric, device: torch.device) -> None:
@@ -79,7 +86,7 @@ class Buffer:
 
 def guarded(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int, offset_bytes: int = 0) -> Buffer:
     """Collective: a new buffer with guard_bytes on either side, offset_bytes after a boundary of guard_bytes."""
-    tensor = pool.tensor(size_bytes + offset_bytes + 2 * guard_bytes, torch.uint8, name=name)
+    tensor = pool.bytes(size_bytes + offset_bytes + 2 * guard_bytes, name=name)
     return Buffer(name, tensor, guard_bytes + offset_bytes, size_bytes)
 
 
@@ -112,6 +119,8 @@ def changed_pieces(
     fabric: Fabric, payload: Buffer, pieces: Sequence[Piece], data: torch.Tensor, where: str, launch: int
 ) -> list[str]:
     """A line for each piece of a payload that is not the input, or the poison, that it was before a launch."""
+    import torch
+
     content, given = payload.inspect(fabric), data.view(torch.uint8)
     faults: list[str] = []
     for piece in pieces:
@@ -128,6 +137,8 @@ def changes(
 
     first_byte is the offset of found in its buffer.
     """
+    import torch
+
     if isinstance(expected, int):
         expected = torch.full_like(found, expected)
     if torch.equal(found, expected):

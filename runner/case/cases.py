@@ -8,28 +8,26 @@ decided before that: "auto" stands for the simulator here.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from kernels.baselines import ACCUMULATOR, Baseline, find_baseline, names_for
-from kernels.catalogue import OPS, SPECS, collective, find
+from kernels.baselines import ACCUMULATOR, find_baseline, names_for
+from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from kernels.spec import Case, KernelSpec
-from runner.case.layout import layout_of
+from memory.placing import NVSHMEM, SIMULATED
+from runner.case.memory_needed import (
+    heap_bytes_needed,
+    heap_bytes_to_measure,
+    is_too_large,
+    largest_fitting,
+    step_bytes,
+)
 from runner.request.sizes import AUTO, format_bytes
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, check_heap
 from runner.request_error import RequestError, near
 
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
-
-GUARD_BYTES = 256
-"""What runner.case.program keeps on either side of every buffer and workspace."""
-
-ALIGNMENT_BYTES = 256
-
-GAP_BYTES = 4096
-"""What the simulator leaves free behind every allocation, so that an access beyond its end meets nobody."""
 
 
 def resolved(request: Request) -> Request:
@@ -72,22 +70,16 @@ def _suitable(request: Request, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
     """The sizes as given; the usual ones, where none were; for an op that takes none of those, one of one element."""
     if request.sizes_given or request.dtype not in ITEMSIZES:
         return request.sizes_bytes
-    one = _step_bytes(request.op, request.dtype, request.world_size)
+    one = step_bytes(request.op, request.dtype, request.world_size)
     takes_usual = any(_takes(spec, request, size) for spec in specs for size in request.sizes_bytes)
     return (one,) if not takes_usual and any(_takes(spec, request, one) for spec in specs) else request.sizes_bytes
 
 
 def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
     """Whether nothing that a kernel says of itself is against a size."""
-    step = _step_bytes(request.op, request.dtype, request.world_size)
+    step = step_bytes(request.op, request.dtype, request.world_size)
     case = _case(request, spec.algorithm, size_bytes // step * step)
-    return not _is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
-
-
-def _is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
-    """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
-    most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
-    return most is not None and case.size_bytes > most
+    return not is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
 
 
 def names_of(request: Request) -> tuple[str, ...]:
@@ -107,7 +99,7 @@ def sizes_of(request: Request) -> tuple[int, ...]:
     request = resolved(request)
     if not collective(request.op).chunked:
         return request.sizes_bytes
-    step = _step_bytes(request.op, request.dtype, request.world_size)
+    step = step_bytes(request.op, request.dtype, request.world_size)
     return tuple(dict.fromkeys(size_bytes // step * step for size_bytes in request.sizes_bytes))
 
 
@@ -180,9 +172,7 @@ def _check_types(request: Request, specs: Iterable[KernelSpec]) -> None:
     _known(request.reduction, "reduction", (spec.reductions for spec in specs))
     unfit = refuses_types(request.dtype, request.accumulator, request.reduction)
     if unfit:
-        what, _, hint = unfit.partition(": ")
-        key = "accumulator" if "accumulator" in what else "reduction" if "reduction" in what else "dtype"
-        raise RequestError(f"{what} ({key}), {hint}")
+        raise RequestError(f"{unfit.reason} ({unfit.key}), {unfit.hint}")
     fitting = _union(spec.accumulators for spec in specs if request.dtype in spec.dtypes)
     if request.accumulator not in fitting:
         raise RequestError(
@@ -206,53 +196,11 @@ def _check_placing(request: Request) -> None:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
 
 
-def heap_bytes_needed(case: Case, spec: KernelSpec | Baseline) -> int:
-    """Symmetric memory of one rank that a case takes: buffers with their guards, workspaces, tables of peers."""
-    if isinstance(spec, Baseline):
-        return _arenas_bytes(case) if spec.uses_heap else 0
-    layout = layout_of(case)
-    sizes = [size_bytes + layout.offset_bytes + 2 * GUARD_BYTES for size_bytes in layout.payloads_bytes]
-    sizes += _overhead(case, spec)
-    return sum(_aligned(size) for size in sizes) + GAP_BYTES * (len(sizes) - 1)
-
-
-def heap_bytes_to_measure(cases: Sequence[Case]) -> int:
-    """Symmetric memory of one rank while cases of one size are timed together, each with its one slot at least."""
-    total = 0
-    for case in cases:
-        known = find_baseline(case.algorithm) or find(case.name)
-        if _is_too_large(case, known):
-            continue
-        if isinstance(known, KernelSpec):
-            total += _arenas_bytes(case) + sum(_aligned(size) + GAP_BYTES for size in _overhead(case, known))
-        elif known.uses_heap:
-            total += _arenas_bytes(case)
-    return total
-
-
-def _overhead(case: Case, spec: KernelSpec) -> list[int]:
-    """The sizes of what a kernel needs beside its input and output."""
-    sizes = []
-    for workspace in spec.workspaces(case):
-        bits = re.search(r"\d+", workspace.dtype)
-        assert bits is not None, f"{spec.name}: {workspace.dtype} does not say how wide it is"
-        sizes.append(workspace.numel * (int(bits[0]) // 8) + 2 * GUARD_BYTES)
-    return sizes + [8 * case.world_size] * len({one.of for one in spec.parameters if one.kind == "peers"})
-
-
-def _arenas_bytes(case: Case) -> int:
-    """One slot's input and output, without guards."""
-    layout = layout_of(case)
-    return sum(max(_aligned(layout.offset_bytes + size), ALIGNMENT_BYTES) for size in layout.payloads_bytes)
-
-
-def _aligned(size_bytes: int) -> int:
-    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
 def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
     cases = cases_of(request)
+    heap_bytes = request.fabric.heap_bytes
+    rules = SIMULATED if request.fabric.simulated else NVSHMEM
     for case in cases:
         spec = find_baseline(case.algorithm) or specs[case.algorithm]
         if case.size_bytes % case.itemsize:
@@ -262,9 +210,8 @@ def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
                 f"{case.size_bytes} bytes are no whole number of {case.dtype} elements (sizes), "
                 f"give a multiple of {case.itemsize}, such as {near_sizes}"
             )
-        heap_bytes = request.fabric.heap_bytes
-        if not _is_too_large(case, spec) and heap_bytes_needed(case, spec) > heap_bytes:
-            most = largest_fitting(case, spec, heap_bytes)
+        if not is_too_large(case, spec) and heap_bytes_needed(case, spec, rules) > heap_bytes:
+            most = largest_fitting(case, spec, heap_bytes, rules)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
             raise RequestError(
                 f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
@@ -280,24 +227,6 @@ def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
                 f"beyond the heap of {format_bytes(request.fabric.heap_bytes)} (sizes, fabric.heap_bytes), give more "
                 "heap, fewer algorithms, or timing.mode=none"
             )
-
-
-def largest_fitting(case: Case, spec: KernelSpec | Baseline, heap_bytes: int) -> int:
-    """The largest of the op's sizes, in bytes, that would fit the heap beside everything else; 0 if none does."""
-    step = _step_bytes(case.op, case.dtype, case.world_size)
-    low, high = 0, heap_bytes * case.world_size // step
-    while low < high:
-        middle = (low + high + 1) // 2
-        if heap_bytes_needed(dataclasses.replace(case, size_bytes=middle * step), spec) <= heap_bytes:
-            low = middle
-        else:
-            high = middle - 1
-    return low * step
-
-
-def _step_bytes(op: str, dtype: str, world_size: int) -> int:
-    """The bytes of which an op's sizes are multiples: an element's, or those of one element a rank."""
-    return ITEMSIZES[dtype] * (world_size if collective(op).chunked else 1)
 
 
 def _union(groups: Iterable[Sequence[str]]) -> list[str]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import torch
 
 from kernels import catalogue
-from kernels.spec import Case, Launch
-from memory.fabric import Deadlock, Executable, Fabric
+from kernels.spec import Case
+from memory.fabric import Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
+from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import Binding, bind, device_of, status_report
 from runner.case.buffers import changed_guards, changed_pieces, fill
 from runner.case.check import RankCheck, check_rank, forget_references
@@ -39,7 +40,7 @@ class Plan:
     case: Case
     executable: Executable
     launches: int = 2
-    guard_bytes: int = 256
+    guard_bytes: int = GUARD_BYTES
     check: bool = True
     patience_s: float = 10.0
     between: int | None = None
@@ -87,10 +88,10 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
             fabric.synchronize()
             if not index:
                 fabric.barrier()  # no peer may reach this memory before it's ready; later the kernels see to that
-            fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+            fabric.launch(plan.executable, launch, binding.arguments)
             fabric.synchronize()
             if report := status_report(fabric, binding.workspaces):
-                raise Deadlock(report)
+                raise Deadlock(report, rank=fabric.rank)
             if plan.check:
                 outputs.append(binding.output.inspect(fabric).clone().view(data.dtype))
                 faults += _faults(fabric, binding, data, index)
@@ -126,7 +127,7 @@ def _launch_on_other_data(
     for _ in range(count):
         fill(fabric, binding.payloads, binding.input, other)
         fabric.synchronize()
-        fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+        fabric.launch(plan.executable, launch, binding.arguments)
         fabric.synchronize()
 
 

@@ -15,18 +15,13 @@ import torch
 
 from kernels import catalogue
 from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case
+from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
-from memory.tensor import SymmetricTensor
-from runner.case.binding import arguments_of, bind_workspaces, peers_of, status_report
-from runner.case.buffers import Buffer, fill, halves
-from runner.case.layout import Layout, layout_of
-
-SLOT_ALIGNMENT_BYTES = 256
-"""Where slots begin within their arena."""
-
-WORKSPACE_GUARD_BYTES = 256
+from runner.case.allocation import ADDRESS_BYTES, allocate_slots
+from runner.case.binding import arguments_of, fill_workspaces, status_report, write_peers
+from runner.case.buffers import fill, halves
+from runner.case.layout import layout_of
 
 
 class OpenContestant(Protocol):
@@ -58,32 +53,19 @@ def slot_bytes(case: Case) -> int:
 
 
 class _Arenas:
-    """Slots in symmetric memory: one arena for all inputs and one for all outputs, which in place are the same."""
+    """Slots in symmetric memory, of a kernel or (spec None) of a library."""
 
-    def __init__(self, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int) -> None:
-        if slots < 1:
-            raise ValueError(f"{slots} slots for {case.id}: a contestant has at least one")
+    def __init__(self, fabric: Fabric, pool: SymmetricPool, case: Case, spec: KernelSpec | None, slots: int) -> None:
         self.slots = slots
         self._fabric = fabric
         self._dtype = DTYPES[case.dtype]
-        layout = layout_of(case)
-        arenas = [
-            self._arena(pool, f"{case.name} {name}", size_bytes, layout)
-            for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
-        ]
-        self._payloads = list(zip(*arenas, strict=True))
-        both = [halves(layout, payloads, fabric.rank) for payloads in self._payloads]
+        self._memory = allocate_slots(pool, spec, case, slots)
+        both = [halves(layout_of(case), payloads, fabric.rank) for payloads in self._memory.payloads]
         self.inputs = [source for source, _ in both]
         self.outputs = [target for _, target in both]
 
-    def _arena(self, pool: SymmetricPool, name: str, size_bytes: int, layout: Layout) -> list[Buffer]:
-        """A payload a slot, each as far behind a boundary as the layout says."""
-        stride = max(-(-(layout.offset_bytes + size_bytes) // SLOT_ALIGNMENT_BYTES), 1) * SLOT_ALIGNMENT_BYTES
-        tensor = pool.tensor(stride * self.slots, torch.uint8, name=name, alignment_bytes=SLOT_ALIGNMENT_BYTES)
-        return [Buffer(name, tensor, stride * slot + layout.offset_bytes, size_bytes) for slot in range(self.slots)]
-
     def write(self, slot: int, data: torch.Tensor) -> None:
-        fill(self._fabric, self._payloads[slot], self.inputs[slot], data)
+        fill(self._fabric, self._memory.payloads[slot], self.inputs[slot], data)
 
     def output(self, slot: int) -> torch.Tensor:
         return self.outputs[slot].inspect(self._fabric).view(self._dtype)
@@ -101,41 +83,36 @@ class KernelSlots(_Arenas):
         slots: int,
         patience_s: float,
     ) -> None:
-        super().__init__(fabric, pool, case, slots)
         spec = catalogue.find(case.name)
+        super().__init__(fabric, pool, case, spec, slots)
         self._executable = executable
         self._launch = spec.launch(case)
-        self._workspaces = bind_workspaces(fabric, pool, case, spec, WORKSPACE_GUARD_BYTES, prefix=f"{case.name} ")
-        workspaces = {workspace.name: workspace for workspace in self._workspaces}
+        fill_workspaces(fabric, spec, case, self._memory.workspaces)
+        workspaces = {workspace.name: workspace for workspace in self._memory.workspaces}
         per_slot = [
             {"input": source, "output": target} | workspaces
             for source, target in zip(self.inputs, self.outputs, strict=True)
         ]
-        tables = {name: self._table(pool, case, name, [one[name] for one in per_slot]) for name in peers_of(spec)}
-        row_bytes = 8 * case.world_size
+        for name, table in self._memory.tables.items():
+            write_peers(fabric, table, [one[name] for one in per_slot])
+        row_bytes = ADDRESS_BYTES * case.world_size
         self._arguments = [
             arguments_of(
                 spec,
                 fabric,
                 case,
                 buffers,
-                {name: table.address + row_bytes * slot for name, table in tables.items()},
+                {name: table.address + row_bytes * slot for name, table in self._memory.tables.items()},
                 patience_s,
             )
             for slot, buffers in enumerate(per_slot)
         ]
 
-    def _table(self, pool: SymmetricPool, case: Case, name: str, buffers: list[Buffer]) -> SymmetricTensor:
-        """A table of peers a slot, one after another."""
-        table = pool.tensor((self.slots, case.world_size), torch.int64, name=f"{case.name} peers of {name}")
-        table.write(torch.tensor([buffer.peer_addresses() for buffer in buffers], dtype=torch.int64))
-        return table
-
     def launch(self, slot: int) -> None:
-        self._fabric.launch(self._executable, self._launch.grid, self._launch.block, self._arguments[slot])
+        self._fabric.launch(self._executable, self._launch, self._arguments[slot])
 
     def trouble(self) -> str:
-        return status_report(self._fabric, self._workspaces)
+        return status_report(self._fabric, self._memory.workspaces)
 
 
 class LibrarySlots(_Arenas):
@@ -144,7 +121,7 @@ class LibrarySlots(_Arenas):
     def __init__(
         self, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int, call: Callable[[int, int], None]
     ) -> None:
-        super().__init__(fabric, pool, case, slots)
+        super().__init__(fabric, pool, case, None, slots)
         self._call = call
         self._addresses = [
             (target.address, source.address) for source, target in zip(self.inputs, self.outputs, strict=True)

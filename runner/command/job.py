@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels.baselines import find_baseline, library_of, refuses_baseline
 from kernels.catalogue import collective, find
+from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
@@ -64,7 +65,7 @@ class Means:
     it gives that back beside one TimedResult a contestant. Without it nothing is timed.
     """
 
-    refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
+    refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
     ran: Callable[[World, Case, Executable | None, Request], Check | None]
     measured: (
@@ -142,7 +143,7 @@ class _Run:
             attempt.traits = self._traits
             attempt.run(world, self._means)
         except WorldFailure as failure:
-            attempt.fail(Status(failure.status), _where(failure))
+            attempt.fail(Status(failure.status), failure.message)
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
         return attempt
@@ -162,7 +163,7 @@ class _Run:
             found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
         except WorldFailure as failure:
             for attempt in attempts:
-                attempt.fail(Status(failure.status), f"while timing: {_where(failure)}")
+                attempt.fail(Status(failure.status), f"while timing: {failure.message}")
         except Exception as error:
             for attempt in attempts:
                 attempt.fail(Status.FAILED, f"while timing: {_described(error)}")
@@ -217,7 +218,7 @@ class _Attempt:
             spec = find(self.case.name)
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
-            self.fail(Status.REFUSED, refusal)
+            self.fail(Status.REFUSED, str(refusal))
             return
         if baseline is not None:
             self.library = library_of(self.case.algorithm, self.traits)
@@ -322,14 +323,6 @@ def _traits(world: World, deadline_s: float) -> Traits:
     return traits
 
 
-def _where(failure: WorldFailure) -> str:
-    """A failure's message with its rank, unless the message names it."""
-    message = str(failure.message)
-    if failure.rank is None or re.search(rf"\brank {failure.rank}\b", message):
-        return message
-    return f"rank {failure.rank}: {message}"
-
-
 def _described(error: Exception) -> str:
     """An error that is not a world's: its message; for a programming error its place, too."""
     text = str(error).strip() or "no message"
@@ -369,8 +362,8 @@ def kernel_info(case: Case, executable: Executable) -> KernelInfo:
         cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
         source_digest=f"sha256:{source_digest(spec)}",
         compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
-        grid=launch.grid,
-        block=launch.block,
+        grid=launch.blocks,
+        block=launch.threads,
         multimem=_multimem(executable.ptx),
     )
 

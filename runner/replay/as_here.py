@@ -49,7 +49,7 @@ def as_here(
             if key not in kernels:
                 kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
             launch = find(case.name).launch(case)
-            kernel = replace(kernels[key], grid=launch.grid, block=launch.block)
+            kernel = replace(kernels[key], grid=launch.blocks, block=launch.threads)
         found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
     return found
 

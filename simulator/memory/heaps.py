@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.fabric import HeapFull
+from memory.placing import SIMULATED, first_fit
 
-GRANULE_BYTES = 256
-GAP_BYTES = 4096
+GRANULE_BYTES = SIMULATED.granule_bytes
+GAP_BYTES = SIMULATED.gap_bytes
 MAX_HEAP_BYTES = 1 << 32
 _MAP_NORESERVE = 0x4000
 
@@ -65,20 +66,14 @@ class Heaps:
 
     def allocate(self, rank: int, size_bytes: int, alignment_bytes: int, name: str) -> Allocation:
         """First fit in the rank's heap, with a gap behind each allocation. Raises HeapFull saying what would fit."""
-        step = max(alignment_bytes, GRANULE_BYTES)
-        position, largest = 0, 0
-        for start, end in [*self.spans[rank], (self.heap_bytes, self.heap_bytes)]:
-            position = -(-position // step) * step
-            largest = max(largest, start - position)
-            if position + size_bytes <= start:
-                break
-            position = end + GAP_BYTES
-        else:
+        position, largest = first_fit(self.spans[rank], self.heap_bytes, size_bytes, alignment_bytes, SIMULATED)
+        if position is None:
             held = sum(end - start for start, end in self.spans[rank])
             raise HeapFull(
                 f"rank {rank}: {name} needs {size_bytes:,} bytes of a symmetric heap of {self.heap_bytes:,} bytes "
-                f"that holds {held:,} already; {max(largest, 0):,} bytes would fit "
-                f"(make fabric.heap_bytes larger, or the sizes smaller)"
+                f"that holds {held:,} already; {largest:,} bytes would fit "
+                f"(make fabric.heap_bytes larger, or the sizes smaller)",
+                rank=rank,
             )
         insort(self.spans[rank], (position, position + size_bytes))
         base = rank * self.capacity + position

@@ -22,8 +22,9 @@ class Launched:
     """A kernel that the simulator runs on several ranks together: one launch of each of them.
 
     kernel: the executable's name. ranks: ascending. numbers[i]: the number of the launch on ranks[i]; a rank counts its
-    launches from 0 since the ranks came into the world. grid: blocks of one rank; block: threads of one block. Lane l
-    is thread l % block of block l // block % grid on rank ranks[l // (grid * block)].
+    launches from 0 since the ranks came into the world. grid: number of blocks of one rank; block: number of threads of
+    one block; both are numbered in order of x, then y, then z. Lane l is thread l % block of block l // block % grid on
+    rank ranks[l // (grid * block)].
     """
 
     kernel: str

@@ -86,7 +86,7 @@ def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> Non
     assert ".loc\t" in found.ptx
 
 
-HOST_ONLY = {"kernels/spec.py"}
+HOST_ONLY = {"kernels/refusal.py", "kernels/spec.py"}
 """Imported by kernels, and no part of their code."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -45,13 +47,13 @@ def project(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "project"))
 
 
-def test_tables_pictures_and_readme_are_made(project: Path) -> None:
+def test_table_figure_and_readme_are_made(project: Path) -> None:
     folder = project / publish.PLACE / MACHINE
-    pictures = {"figure.svg", "all_reduce-n2.svg", "all_reduce-n4.svg"}
-    assert {path.name for path in folder.iterdir() if not path.name.endswith(bundle.SUFFIX)} == {
-        *("README.md", "table.md"),
-        *pictures,
-    }
+    others = {path.name for path in folder.iterdir() if not path.name.endswith(bundle.SUFFIX)}
+    assert others == {"README.md", "table.md", "figure.svg"}
+    shown = publish.featured(bundle.read([folder]))
+    assert shown.heading.startswith("all_reduce bfloat16, accumulator float32, sum, 4 ranks")
+    assert bundle.digest(shown.records) in (folder / "figure.svg").read_text(encoding="utf-8")
     table = (folder / "table.md").read_text(encoding="utf-8")
     assert table.count("| size |") == 4
     readme = (project / "README.md").read_text(encoding="utf-8")
@@ -74,7 +76,7 @@ def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFi
     publish.refresh(project)
     publish.refresh(project, is_check=True)
     assert {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()} == files
-    assert capsys.readouterr().out == "1 machines published, 0 files made anew\n"
+    assert capsys.readouterr().out == "published machines: 1, files written: 0\n"
 
 
 @pytest.mark.parametrize("name", ["README.md", f"reports/published/{MACHINE}/table.md"])
@@ -92,13 +94,40 @@ def test_other_records_need_everything_anew(project: Path) -> None:
     folder = project / publish.PLACE / MACHINE
     records = study(("one_shot", "nccl"), (4 * MIB,), worlds=2, dtype="bfloat16", world_size=4)
     bundle.write(records, folder / "more.jsonl.xz")
-    with pytest.raises(ValueError, match=r"README\.md.*figure\.svg.*all_reduce-n4\.svg") as caught:
+    with pytest.raises(ValueError, match=r"table\.md.*README\.md.*figure\.svg"):
         publish.refresh(project, is_check=True)
-    assert "all_reduce-n2.svg" not in str(caught.value)
-    assert "table.md" in str(caught.value)
     (folder / "figure.svg").unlink()
     publish.refresh(project)
     publish.refresh(project, is_check=True)
+
+
+def test_a_second_figure_is_refused(project: Path) -> None:
+    other = project / publish.PLACE / MACHINE / "all_reduce-n2.svg"
+    shutil.copy(other.with_name("figure.svg"), other)
+    for is_check in (True, False):
+        with pytest.raises(ValueError, match=r"all_reduce-n2\.svg: a machine has one figure, figure\.svg; remove"):
+            publish.refresh(project, is_check)
+
+
+COMMANDS = re.findall(
+    r"^    python -m reports (figure reports/published/h200-x4\S* .*?-o \S+)",
+    (ROOT / publish.PLACE / "README.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+
+
+def test_the_commands_for_other_figures_are_found() -> None:
+    assert len(COMMANDS) == 3
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: shlex.split(line)[-1])
+def test_other_figures_are_drawn_on_demand(line: str, tmp_path: Path) -> None:
+    """The commands of reports/published/README.md, run as they stand there."""
+    kind, records, *options, name = shlex.split(line)
+    places = sorted(str(path) for path in ROOT.glob(records))
+    assert places
+    assert main([kind, *places, *options, str(tmp_path / name)]) == 0
+    assert (tmp_path / name).stat().st_size > 10_000
 
 
 def test_a_machine_without_a_place_or_without_its_commands_is_said(project: Path) -> None:

@@ -18,6 +18,7 @@ from kernels.matrix.proofs import PLACE, Proof, Tally, proofs
 from kernels.matrix.sheets import json_text, markdown, text
 from kernels.multimem import FLOAT8_ARCHS, refuses_multimem
 from kernels.numeric.dtypes import ALL, ARITHMETIC, FLOATS, INTEGERS, refuses_types
+from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 
@@ -103,8 +104,8 @@ def test_the_exceptions_are_all_that_is_missing() -> None:
 
 
 def test_limits_of_size_ranks_and_alignment_are_shown() -> None:
-    def picky(case: Case, arch: str) -> str | None:
-        return "no" if case.offset or case.world_size in (3, 5) else None
+    def picky(case: Case, arch: str) -> Refusal | None:
+        return Refusal("offset", "no") if case.offset or case.world_size in (3, 5) else None
 
     small = dataclasses.replace(ONE_SHOT, max_size_bytes=65536, max_world_size=8, refusal=picky)
     found = shown(dataclasses.replace(small, placements=("out_of_place", "in_place")))

@@ -12,8 +12,8 @@ import pytest
 from reports.__main__ import main
 from reports.audit import command, worker
 from reports.record import bundle
-from tests.reports.audit.sets import check, one, worlds
-from tests.reports.audit.whole import answer, kept, records
+from tests.reports.audit.complete_set import answer, kept, records
+from tests.reports.audit.invented_records import check, one, worlds
 
 ROOT = Path(__file__).parents[3]
 STEADY = (10.0, 10.01, 10.02, 9.99)
@@ -92,7 +92,7 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "gone"], "gone: can't be read"),
         (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
-        (["audit", "records", "--inputs-up-to", "much"], "'much' is no size (--inputs-up-to)"),
+        (["audit", "records", "--inputs-up-to", "much"], "'much' is not a size (--inputs-up-to)"),
         (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
         (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
         (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),

@@ -13,8 +13,8 @@ from reports.audit.items import Item, Outcome, Point
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, load
 from reports.table import sheet
-from tests.reports.audit.sets import simulated
-from tests.reports.audit.whole import answer, audited, evidence, item, kept, outcomes, records, without
+from tests.reports.audit.complete_set import answer, audited, evidence, item, kept, outcomes, records, without
+from tests.reports.audit.invented_records import simulated
 from tests.reports.synthetic import study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

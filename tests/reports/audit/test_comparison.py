@@ -12,7 +12,7 @@ from reports.audit.data import Data
 from reports.audit.statistics import Speed
 from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.table import sheet
-from tests.reports.audit.sets import broken, check, kernel, one, simulated, worlds, wrong
+from tests.reports.audit.invented_records import broken, check, kernel, one, simulated, worlds, wrong
 from tests.reports.synthetic import KIB, MIB, refused
 
 STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
@@ -141,7 +141,7 @@ def test_without_digests_a_bound_is_a_bound() -> None:
     data, remark = data_of(old(new), new)
     assert (data, remark) == (
         Data.WITHIN_BOUND,
-        "whether bits are equal nobody knows: before no digests were recorded",
+        "unknown whether the bits are equal: before no digests were recorded",
     )
 
 

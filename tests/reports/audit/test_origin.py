@@ -11,8 +11,7 @@ import pytest
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record.bundle import read
-from tests.reports.audit.sets import digest
-from tests.reports.audit.whole import (
+from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     PTX,
     audited,
@@ -27,6 +26,7 @@ from tests.reports.audit.whole import (
     with_timing,
     without,
 )
+from tests.reports.audit.invented_records import digest
 
 
 def test_1_a_configuration_that_composes_differently() -> None:

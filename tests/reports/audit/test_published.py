@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.published import audit_published
 from reports.record import bundle
-from reports.record.seal import MANIFEST
-from tests.reports.audit.whole import answer, records
+from reports.record.seal import MANIFEST, seal
+from tests.reports.audit.complete_set import answer, records
 
 MACHINE = "invented-x4"
 ROOT = Path(__file__).parents[3]
@@ -97,14 +98,21 @@ def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.Captu
 
 
 def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from reports.record.seal import seal
-
     path = project / publish.PLACE / MACHINE / "table.md"
     path.write_text(path.read_text().replace("10.1", "9.1"), encoding="utf-8")
     seal(project / publish.PLACE)
     code, out = audited(project, capsys)
     assert code == 1
     assert "12 derived figures: FINDING: 1 of 2 texts: reports/published/invented-x4/table.md is not what the" in out
+
+
+def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project / publish.PLACE / MACHINE / publish.FIGURE
+    path.write_text(re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", path.read_text()), encoding="utf-8")
+    seal(project / publish.PLACE)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert "12 derived figures: FINDING: 1 of 1 pictures: figure.svg was not drawn from these records" in out
 
 
 def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from reports.audit import worker
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record.bundle import read
-from tests.reports.audit.whole import evidence, records
+from tests.reports.audit.complete_set import evidence, records
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 

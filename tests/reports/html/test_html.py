@@ -193,7 +193,7 @@ def test_what_failed_is_said_first_and_with_its_reason() -> None:
 def test_unchecked_cases_are_no_passed_ones() -> None:
     records = [record(is_timed=False, check=None, reason="check was off")]
     text = Reader(page(records)).texts[""]
-    assert "nobody looked at the results of 1 of them" in text
+    assert "the results of 1 of them were not checked" in text
     assert "0 passed" in " ".join(text.split())
 
 
@@ -264,7 +264,7 @@ def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records: li
 def test_figures_are_those_of_the_table_as_json() -> None:
     records = [*MEASURED, *SIMULATED, failed(reason="</script><b>&amp; \u2028")]
     assert figures_of(page(records)) == json.loads(table.json_text(records))
-    with pytest.raises(ValueError, match="no report"):
+    with pytest.raises(ValueError, match="not a report"):
         figures_of("<html></html>")
     with pytest.raises(ValueError, match="can't be read"):
         figures_of('<script type="application/json" id="figures">[1,</script>')
@@ -333,7 +333,7 @@ def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
 
 def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reports.html.document.MANY", 1)
-    monkeypatch.setattr("reports.html.album.MANY", 1)
+    monkeypatch.setattr("reports.html.pictures.MANY", 1)
     assert page(MEASURED, is_alone=True) == page(MEASURED)
 
 

@@ -10,28 +10,20 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.numeric.dtypes import ALL, REDUCTIONS
+from kernels.refusal import Refusal
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.case import cases
+from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
-from runner.case.cases import (
-    GAP_BYTES,
-    GUARD_BYTES,
-    cases_of,
-    check_against_catalogue,
-    heap_bytes_needed,
-    heap_bytes_to_measure,
-    largest_fitting,
-    names_of,
-    resolved,
-    sizes_of,
-)
+from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
+from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting
 from runner.case.program import Plan
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import Request
 from runner.request_error import RequestError
 from runner.world.threads import ThreadWorld
-from simulator.memory import heaps
+from simulator.memory.heaps import GAP_BYTES
 from simulator.world import SimulatorOptions
 from tests.runner.conftest import TWO
 
@@ -193,7 +185,10 @@ def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do(catalogue:
 
 def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype(catalogue: Callable[..., None]) -> None:
     token = {"dtypes": ("uint32",), "max_size_bytes": 4}
-    other = {"dtypes": ("uint32",), "refusal": lambda case, arch: "" if case.numel != 1 else None}
+    other = {
+        "dtypes": ("uint32",),
+        "refusal": lambda case, arch: Refusal("sizes", "one token") if case.numel != 1 else None,
+    }
     catalogue("barrier", peers=token, multimem=other)
     found = cases_of(as_asked("op=barrier"))
     assert [(case.algorithm, case.dtype, case.size_bytes) for case in found] == [
@@ -265,7 +260,7 @@ def test_the_need_counts_offset_and_empty_buffers() -> None:
     assert heap_bytes_needed(dataclasses.replace(case, offset=1), spec) == base + 2 * 256, "both begin later"
     empty = dataclasses.replace(case, size_bytes=0)
     assert heap_bytes_needed(empty, spec) == base - 2 * 4096
-    assert heap_bytes_to_measure([empty]) == heap_bytes_to_measure([case]) - 2 * (4096 - 256)
+    assert heap_bytes_to_measure([empty]) == heap_bytes_to_measure([case]) - 2 * (4096 - 512)
 
 
 def test_in_place_the_need_is_that_of_the_larger_of_both(catalogue: Callable[..., None]) -> None:
@@ -343,11 +338,3 @@ def test_a_simulated_heap_has_its_own_limit() -> None:
     with pytest.raises(RequestError, match="a heap of 8G a rank .* give 4K to 4G"):
         check_against_catalogue(request("fabric.heap_bytes=8G"))
     check_against_catalogue(on_gpus("fabric.heap_bytes=64G"))
-
-
-def test_the_gaps_are_those_of_the_simulator() -> None:
-    assert heaps.GAP_BYTES == GAP_BYTES
-
-
-def test_the_guards_are_those_of_the_program() -> None:
-    assert Plan.__dataclass_fields__["guard_bytes"].default == GUARD_BYTES

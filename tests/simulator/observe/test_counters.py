@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, succeed
+from simulator_harness import executable, make_world, module, put, start, succeed
 
 from memory.fabric import Executable
 from simulator.fabric import SimulatorFabric
@@ -52,7 +52,7 @@ def launched(
         for number, (ptx, epoch) in enumerate(kernels):
             if number >= alone or fabric.rank == 0:
                 arguments = [own[0].address, far[0], own[1].address, far[1], epoch]
-                fabric.launch(codes[ptx], 1, block, arguments)
+                start(fabric, codes[ptx], 1, block, arguments)
                 fabric.synchronize()
             if number < alone:
                 fabric.barrier()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, run, succeed
+from simulator_harness import executable, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock, Region
 from simulator.fabric import SimulatorFabric
@@ -69,7 +69,7 @@ def logged(
         fabric.barrier()
         peer = fabric.peer_address(regions["mine"], (fabric.rank + 1) % world_size)
         arguments = [regions["mine"].address, peer, fabric.multicast_address(regions["all"])]
-        fabric.launch(executable(ptx), grid, block, arguments)
+        start(fabric, executable(ptx), grid, block, arguments)
         fabric.synchronize()
         fabric.barrier()
         return regions
@@ -129,6 +129,18 @@ class TestAccesses:
         assert {one.step for one in log.of("access")} == {0}, "one basic block"
         assert own.launched.kernel == "test/kernel"
 
+    def test_blocks_and_threads_of_more_than_x_have_one_number(self) -> None:
+        code, log, world = executable(module("st.global.u8 [%mine], %r0;", ["u64 mine"])), Log(), make_world(1)
+        world.space.events.add(log)
+
+        def program(fabric: SimulatorFabric) -> None:
+            start(fabric, code, (1, 2, 2), (2, 1, 3), [put(fabric, "mine", np.zeros(4, np.uint8)).address])
+            fabric.synchronize()
+
+        succeed(world, program)
+        (store,) = log.of("access")
+        assert who(store) == [(0, 0, block, thread) for block in range(4) for thread in range(6)]
+
     def test_big_launches_are_told_by_rank(self) -> None:
         log, _, _ = logged("ld.global.b32 %r1, [%peer];", world_size=2, grid=2, block=1024, heap_bytes=1 << 20)
         (first, second) = log.of("access")
@@ -160,7 +172,7 @@ class TestAccesses:
             world.space.events.add(log)
 
             def program(fabric: SimulatorFabric, ptx: str = ptx) -> None:
-                fabric.launch(executable(ptx), 1, 1, [fabric.allocate(1024, 256, "mine").address])
+                start(fabric, executable(ptx), 1, 1, [fabric.allocate(1024, 256, "mine").address])
                 fabric.synchronize()
 
             assert "DeviceFault" in repr(run(world, program).error())
@@ -328,11 +340,11 @@ def test_launches_and_hosts() -> None:
 
     def program(fabric: SimulatorFabric) -> None:
         if fabric.rank == 0:
-            fabric.launch(first, 1, 1, [])
+            start(fabric, first, 1, 1, [])
             fabric.synchronize()
         fabric.barrier()
-        fabric.launch(second, 2, 1, [])
-        fabric.launch(second, 2, 1, [])
+        start(fabric, second, 2, 1, [])
+        start(fabric, second, 2, 1, [])
         fabric.synchronize()
         fabric.barrier()
 
@@ -367,7 +379,7 @@ def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same() -> None:
     world.space.events.add(log)
 
     def program(fabric: SimulatorFabric) -> None:
-        fabric.launch(code, 1, 1, [])
+        start(fabric, code, 1, 1, [])
         fabric.barrier()
         fabric.synchronize()
 
@@ -417,7 +429,7 @@ class TestListeners:
             fabric.barrier()
             peer = fabric.peer_address(regions["mine"], 1 - fabric.rank)
             arguments = [regions["mine"].address, peer, fabric.multicast_address(regions["all"])]
-            fabric.launch(executable(ptx), 1, 1, arguments)
+            start(fabric, executable(ptx), 1, 1, arguments)
             fabric.synchronize()
             fabric.barrier()
 
@@ -480,7 +492,7 @@ class TestListeners:
         )
 
         def program(fabric: SimulatorFabric) -> None:
-            fabric.launch(executable(ptx), 1, 1, [put(fabric, "flag", np.array([5], np.uint32)).address])
+            start(fabric, executable(ptx), 1, 1, [put(fabric, "flag", np.array([5], np.uint32)).address])
             fabric.synchronize()
 
         outcome = run(world, program)

@@ -1,6 +1,6 @@
-"""The pictures of one page: each with ids of its own, and no more than people look at.
+"""The pictures of one page: a limited number, each with unique ids.
 
-Only this file of the page draws; everything else says what is to be seen.
+No other file of reports/html draws; they order pictures here.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from reports import second_process
-from reports.html.parts import Legend, Notes, Pictures
+from reports.html.blocks import Legend, Notes, Pictures
 from reports.numerics.accuracy import Group
 from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row
 
 MOST = 150
-"""So many axes a page has at most. They take a tenth of a second each."""
+"""Maximum number of axes on a page. Each takes a tenth of a second to draw."""
 
 HOW_TO_READ = (
     "an algorithm has the same colour and marker in every picture; ours are solid lines with full markers, libraries "
@@ -32,7 +32,7 @@ DASHES = (
     "dotted, float16 dash-dotted, a library's own dashed; ulps are linear to 1, logarithmic beyond"
 )
 MANY = 30
-"""So many pictures are worth a second process."""
+"""Minimum number of pictures worth a second process."""
 
 _CURVES = "Time and bus bandwidth against size"
 _SPREAD = "Every sample against the median of its algorithm and size"
@@ -41,10 +41,10 @@ _STUDY = "Errors against the number of ranks"
 
 
 class Album:
-    """Counts the pictures that are ordered, keeps each swatch of legends once, and draws them all in the end.
+    """Collects orders for pictures and swatches of legends (each distinct swatch once), and draws them all at the end.
 
-    Orders are functions that import matplotlib when they are called, not before: until then this process may be
-    copied, and the copy draws half of them.
+    An order is a function that imports matplotlib only when it is called: until then this process can fork, and the
+    child draws half of them.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -55,18 +55,18 @@ class Album:
 
     @property
     def swatches(self) -> tuple[str, ...]:
-        """The keys of the swatches that legends use."""
+        """The keys of all swatches."""
         return tuple(self._swatches.values())
 
     def drawn(self, is_alone: bool = False) -> dict[str, str]:
-        """All that was ordered, as <svg> elements by their keys. is_alone: see second_process.started."""
+        """Draw all orders; return <svg> elements by key. is_alone: see second_process.started."""
         keys = list(self._orders)
         cut = len(keys) // 2 if is_alone and len(keys) >= MANY else len(keys)
         others = second_process.started(partial(self._draw, keys[cut:]), is_alone and cut < len(keys))
         return self._draw(keys[:cut]) | others()
 
     def curves(self, heading: str, judged: Sequence[Row], limit: float | None) -> list[Legend | Pictures]:
-        """Time and bus bandwidth of a section with its legend; nothing for less than two sizes or when full."""
+        """Order time and bus bandwidth of a section, with a legend; nothing for one size or on a full page."""
         sizes = {row.size_bytes for row in judged if row.timings and row.size_bytes}
         if len(sizes) < 2 or not self._has_room(2, f"curves of {heading}"):
             return []
@@ -89,7 +89,7 @@ class Album:
         return [Legend(tuple(entries)), Pictures(svgs, _CURVES + bands)]
 
     def spread(self, heading: str, judged: Sequence[Row]) -> list[Pictures]:
-        """The distribution of a section's samples, to stand below its curves, whose legend it shares."""
+        """Order the distribution of a section's samples, which shares the legend of its curves."""
         if not self._has_room(1, f"samples of {heading}"):
             return []
 
@@ -102,7 +102,7 @@ class Album:
         return [Pictures((svg,), f"{_SPREAD}.", wide=True)]
 
     def errors(self, group: Group) -> list[Legend | Pictures]:
-        """Errors over sizes; nothing where all are 0, or where there is one size."""
+        """Order errors over sizes; nothing if all are 0 or if there is only one size."""
         sizes = {size for curve in group.curves for size in curve.sizes}
         if len(sizes) < 2 or all(curve.is_exact for curve in group.curves):
             return []
@@ -124,7 +124,7 @@ class Album:
         return [Legend(tuple(dict.fromkeys(entries))), Pictures(svgs, f"{_ERRORS}.")]
 
     def study(self, heading: str, series: Sequence[Series]) -> list[Legend | Pictures]:
-        """Errors over world sizes of what belongs in one picture."""
+        """Order errors over world sizes of the series that share a picture."""
         measures = measures_of(series)
         if not self._has_room(len(measures), f"errors over ranks of {heading}"):
             return []
@@ -144,7 +144,7 @@ class Album:
         return [Legend(tuple(dict.fromkeys(entries))), Pictures(svgs, f"{_STUDY}.")]
 
     def left_out(self) -> list[Notes]:
-        """What was not drawn, if anything: never without a word."""
+        """Return a note about the pictures that were not drawn, if any."""
         if not self.missing:
             return []
         text = (
@@ -161,7 +161,7 @@ class Album:
         return True
 
     def _order(self, make: Callable[[], Any], label: str) -> str:
-        """The key of a picture that is to be drawn; make gives a matplotlib figure."""
+        """Order a picture and return its key. make returns a matplotlib figure."""
         key = f"p{len(self._orders) + 1}"
 
         def order() -> str:
@@ -173,7 +173,10 @@ class Album:
         return key
 
     def _swatch(self, name: str, accumulator: str, is_ours: bool) -> str:
-        """The key of a swatch: of a line, of one of errors if there is an accumulator, or of the limit."""
+        """Order a swatch, unless it was ordered before, and return its key.
+
+        With an accumulator it is that of a line of errors; the name LIMIT_LABEL is that of the link's limit.
+        """
         if (name, accumulator, is_ours) not in self._swatches:
             key = f"swatch{len(self._swatches) + 1}"
 

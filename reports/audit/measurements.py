@@ -1,32 +1,51 @@
-"""What was measured, and whether it holds: items 7 and 9 to 15 of the checklist."""
+"""Measurements, and what speaks against them: items 7 and 9 to 15 of the checklist.
+
+Clocks, checked data, timing method, raw samples and the figures derived from them, worlds, baselines, the link's limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from reports.audit import derived
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
-from reports.audit.material import Material, values_at
+from reports import publish
+from reports.audit.data import Data, data_of
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
+from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
+from reports.record import bundle
 from reports.record.record import Check, Record, Status
+from reports.table import table
 from reports.table.compare import is_baseline, limits
+from reports.table.text import counted
 
 _PLACES = {1: "tenths", 2: "hundredths"}
-"""Decimal places that no sample is expected to end at: events give milliseconds in binary, which calls divide."""
+"""Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
 
 _LEAST_SAMPLES = 10
-"""Of all ranks together. Fewer may all be round by chance."""
+"""Minimum number of samples, over all ranks, to call a timing rounded: fewer may all be round by chance."""
 
 HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "display clocks setting"})
-"""Reasons for clocks below the highest that say nothing against a timing: nobody asked for more, or somebody chose."""
+"""Throttle reasons that do not invalidate a timing: the GPU was idle, or its clocks were set."""
 
 _CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
+
+_NAMES = frozenset(
+    (
+        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "accumulator", "inputs"),
+        *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
+        "status",
+    )
+)
+"""Keys that identify a line of figures; all others are figures."""
 
 SIMULATED = "nothing was timed: the set has no clock of real hardware"
 
 
 def clocks(material: Material) -> Item:
+    """Item 7: clocks, temperature, power, throttling and other processes, before and after each timing."""
     name = "clocks and throttling"
     if not material.timed:
         return Item(7, name, (_untimed(material),))
@@ -62,11 +81,12 @@ def clocks(material: Material) -> Item:
 
 
 def _ranks(record: Record) -> tuple[dict[str, Any], ...]:
+    """Return each rank's states of its GPU, by "before" and "after"."""
     return record.timing.devices if record.timing else ()
 
 
 def _shared(material: Material, shared: list[str]) -> Point:
-    """Whether somebody else used the GPUs, as far as anybody says."""
+    """Whether other processes used the GPUs. shared: the findings of the timings themselves."""
     said = [state for record in material.timed for _, _, state in _states(record) if "other_processes" in state]
     gpus = [gpu for one in material.environments for gpu in values_at(one, "gpus")]
     beside = sorted(
@@ -82,6 +102,7 @@ def _shared(material: Material, shared: list[str]) -> Point:
 
 
 def data(material: Material) -> Item:
+    """Item 9: the checks of the data, the digests of outputs, and unchecked records."""
     checked = [record for record in material.records if record.check is not None]
     unchecked = [one.id for one in material.records if one.status is Status.PASSED and not one.verified]
     points = []
@@ -104,7 +125,7 @@ def data(material: Material) -> Item:
 
 
 def _digests(checked: list[Record]) -> Point:
-    """Whether ranks and launches that promise the same have the same digests, and the check says what they say."""
+    """Whether output digests are equal where ranks or launches promise equality, and agree with the check."""
     found, looked_at = [], 0
     for record in checked:
         assert record.check is not None
@@ -119,7 +140,7 @@ def _digests(checked: list[Record]) -> Point:
 
 
 def _lacking(record: Record) -> Iterator[str]:
-    """Digests that are not there, although the op gives every rank something, or a reduce its root."""
+    """Yield a sentence for each missing digest: every rank has an output, but for reduce, where only the root has."""
     assert record.check is not None
     size = int(record.case["world_size"])
     for what, rows in (("input", record.check.input_digests), ("output", record.check.output_digests)):
@@ -133,6 +154,7 @@ def _lacking(record: Record) -> Iterator[str]:
 
 
 def _contradictions(check: Check) -> Iterator[str]:
+    """Yield a sentence for each statement of a check that its output digests contradict."""
     rows = [set(row) for row in check.output_digests or () if row]
     if check.launches_equal_promised and any(len(row) > 1 for row in rows):
         yield "launches gave other bits although the same are promised"
@@ -146,9 +168,7 @@ def _contradictions(check: Check) -> Iterator[str]:
 
 
 def _across_worlds(material: Material) -> Point:
-    """Whether a case's worlds were given the same bits, where the method promises bits."""
-    from reports.audit.data import Data, data_of
-
+    """Whether the worlds of a case have the same output bits, where the method promises bits."""
     differ, compared, within = [], 0, 0
     for case, records in material.by_case.items():
         good = [one for one in records if one.verified and one.check and one.check.output_digests is not None]
@@ -169,6 +189,7 @@ def _across_worlds(material: Material) -> Point:
 
 
 def method(material: Material) -> Item:
+    """Item 10: how calls were timed, against what the configuration asked for."""
     name = "timing method"
     if not material.timed:
         return Item(10, name, (_untimed(material),))
@@ -199,6 +220,7 @@ def method(material: Material) -> Item:
 
 
 def samples(material: Material) -> Item:
+    """Item 11: the number of raw samples, and whether they look rounded."""
     name = "raw samples"
     if not material.timed:
         return Item(11, name, (_untimed(material),))
@@ -229,14 +251,83 @@ def samples(material: Material) -> Item:
 
 
 def _is_many(record: Record) -> bool:
+    """Whether a record has enough samples to tell rounded ones from chance."""
     return record.timing is not None and sum(map(len, record.timing.samples_us)) >= _LEAST_SAMPLES
 
 
 def figures(material: Material) -> Item:
-    return Item(12, "derived figures", derived.points_of(material))
+    """Item 12: figures in reports and tables beside the records, computed again from raw samples. A published machine's
+    picture must name the digest of the records."""
+    points: list[Point] = []
+    for place in material.places:
+        points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
+        if machine := _published(place):
+            points += _made_again(*machine)
+    if material.source:
+        says = f"{material.source}: its metrics are not compared with the records"
+        points.append(Point(Outcome.NOT_COMPARABLE, says))
+    says = "no table or report beside the records: figures are computed whenever they are shown"
+    return Item(12, "derived figures", tuple(points) or (Point(Outcome.DOES_NOT_APPLY, says),))
+
+
+def _report(path: Path) -> Point:
+    """Compare the figures embedded in an HTML report with those that the records beside it give."""
+    from reports.html import figures_of
+
+    try:
+        shown = figures_of(path.read_text(encoding="utf-8"))
+        made = json.loads(json.dumps(table.values(bundle.read([path.parent]))))
+    except (OSError, ValueError) as error:
+        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
+    sides = [{_which(one): one for one in values} for values in (shown, made)]
+    if verdict_beside(path.parent).is_file():
+        says = f"{path.name}: a replay's, of what was replayed and of these records together; not computed again"
+        return Point(Outcome.CAPTURED, says)
+    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(shown):
+        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")
+    odd = [
+        f"{path.name}, {line['algorithm']} {line['size_bytes']} B: {name} is {line.get(name)}, the samples give {value}"
+        for key, line in sides[0].items()
+        for name, value in sides[1][key].items()
+        if line.get(name) != value
+    ]
+    total = sum(map(len, shown))
+    of = f"{counted(total, 'figure')} of {counted(len(shown), 'case')}"
+    good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
+    return verified_or(odd, good, total, "figures differ")
+
+
+def _which(line: Mapping[str, Any]) -> str:
+    """Return a line's identifying values as one text."""
+    return json.dumps({key: value for key, value in line.items() if key in _NAMES}, sort_keys=True)
+
+
+def _published(place: Path) -> tuple[Path, str] | None:
+    """Return the project's folder and the machine's name if a place is a folder of reports/published/, else None."""
+    place = place.resolve()
+    root = place.parents[2] if len(place.parents) > 2 else None
+    if root is None or place.parent != root / publish.PLACE or not (root / "README.md").is_file():
+        return None
+    return (root, place.name) if any(place.glob(f"*{bundle.SUFFIX}")) else None
+
+
+def _made_again(root: Path, machine: str) -> list[Point]:
+    """Compare a published machine's texts with those that its records give, and its figure with the records' digest."""
+    records = bundle.read([root / publish.PLACE / machine])
+    texts = publish.machine_texts(root, machine, records)
+    changed = [f"{name} is not what the records give" for name, (there, wanted) in texts.items() if there != wanted]
+    good = f"{counted(len(texts), 'text')} made again from raw samples; 0 differ"
+    pictures = publish.figures(root, {machine: records})
+    outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(pictures)]
+    says = f"{publish.FIGURE} names the digest of these records"
+    return [
+        verified_or(changed, good, len(texts), "texts"),
+        verified_or(outdated, says, len(pictures), "pictures"),
+    ]
 
 
 def replicates(material: Material) -> Item:
+    """Item 13: the number of worlds of each timed case."""
     name = "number of worlds"
     count = counted(len(material.worlds), "world")
     if not material.timed:
@@ -254,6 +345,7 @@ def replicates(material: Material) -> Item:
 
 
 def baselines(material: Material) -> Item:
+    """Item 14: whether our kernels were timed in turns with every baseline of their size and session."""
     name = "baselines, interleaved"
     if not material.timed:
         return Item(14, name, (_untimed(material),))
@@ -282,6 +374,7 @@ def baselines(material: Material) -> Item:
 
 
 def bound(material: Material) -> Item:
+    """Item 15: bus bandwidth against the measured limit of the link."""
     name = "below the physical bound"
     if not material.timed:
         return Item(15, name, (_untimed(material),))
@@ -306,20 +399,21 @@ def bound(material: Material) -> Item:
 
 
 def _untimed(material: Material) -> Point:
-    """Nothing is timed: that does not apply to a simulated set; on GPUs it could have been."""
+    """The point of a set without timings: NOT CAPTURED if it ran on GPUs, else the item does not apply."""
     if material.on_gpus:
         return Point(Outcome.NOT_CAPTURED, "nothing was timed, although it ran on GPUs")
     return Point(Outcome.DOES_NOT_APPLY, SIMULATED)
 
 
 def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """The states of the GPUs: rank, before or after, what was read."""
+    """Yield (rank, "before" or "after", the readings) for each state of a GPU that a timing holds."""
     for rank, device in enumerate(_ranks(record)):
         for when, state in device.items():
             yield rank, when, state
 
 
 def _asked_timing(record: Record) -> dict[str, Any]:
+    """Return the timing section of a record's configuration, empty if it has none."""
     configuration = record.request.get("configuration")
     asked = configuration.get("timing") if isinstance(configuration, dict) else None
     return asked if isinstance(asked, dict) else {}

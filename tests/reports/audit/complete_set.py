@@ -13,7 +13,7 @@ from reports.audit.checklist import Audit, check
 from reports.audit.items import Item, Outcome
 from reports.record.record import KernelInfo, Record
 from reports.record.seal import seal
-from tests.reports.audit.sets import digest, one
+from tests.reports.audit.invented_records import digest, one
 from tests.reports.synthetic import KIB
 
 PTX = "an invented kernel"

@@ -12,8 +12,7 @@ import pytest
 from reports.audit.items import Outcome
 from reports.html import page
 from reports.record.record import CHECK_WAS_OFF, LinkLimit, Record
-from tests.reports.audit.sets import check, digest, wrong
-from tests.reports.audit.whole import (
+from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     STATE,
     UUIDS,
@@ -28,6 +27,7 @@ from tests.reports.audit.whole import (
     with_request,
     with_timing,
 )
+from tests.reports.audit.invented_records import check, digest, wrong
 
 
 def states(**changes: Any) -> tuple[dict[str, Any], ...]:
@@ -185,7 +185,7 @@ def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     path.write_text(page(records(2)), encoding="utf-8")
     assert "a report of other records" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
     path.write_text("<html></html>", encoding="utf-8")
-    assert "this is no report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
+    assert "not a report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
 
 
 def test_12_a_replays_report_is_of_more_than_these_records(tmp_path: Path) -> None:

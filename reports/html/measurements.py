@@ -1,11 +1,11 @@
-"""What was measured on hardware: a glance at all sections, then curves, table and spread of each."""
+"""The part of the page on hardware measurements: a summary of all sections, then curves, table and spread of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.html.album import HOW_TO_READ, Album
-from reports.html.parts import Block, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
+from reports.html.pictures import HOW_TO_READ, Album
 from reports.record.record import Record, Status
 from reports.table import spread, table, timed_table
 from reports.table.compare import Row, Section, limit_gbps, rows, split
@@ -18,7 +18,7 @@ _GLANCE = (
 
 
 def part(records: Sequence[Record], album: Album) -> Part | None:
-    """None where nothing was timed."""
+    """Return the part, None if no record has a timing."""
     sections, _ = split(records)
     if not sections:
         return None
@@ -49,7 +49,7 @@ def anchor(number: int) -> str:
 
 
 def _glance(sections: Sequence[Section], judged: Sequence[Sequence[Row]]) -> Table:
-    """A line a section, which leads to it."""
+    """Return a table with a line for each section, linked to it."""
     lines = [_line(section, some) for section, some in zip(sections, judged, strict=True)]
     numeric = frozenset(_GLANCE) - {"section", "by"}
     links = {number: anchor(number + 1) for number in range(len(lines))}

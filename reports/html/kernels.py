@@ -1,24 +1,24 @@
-"""What ran where: fabrics and devices, libraries, and the kernels by the digests of their code."""
+"""The part of the page on what ran where: fabrics and devices, libraries, and kernels with their digests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reports.html.asked import yaml_text
-from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.commands import yaml_line
 from reports.record.record import FabricInfo, KernelInfo, Record
 from reports.table.compare import device_text
 from reports.table.sheet import Line, Sheet
 from reports.table.text import size_text
 
 SHORT = 12
-"""So many digits of a digest are shown; the part Digests has them in full."""
+"""Number of digits shown of a digest; the part Digests has all of them."""
 
 _KERNEL_COLUMNS = ("kernel", "cases", "arch", "grid x block", "PTX", "cubin", "sources", "compiler", "multimem")
 
 
 def part(records: Sequence[Record]) -> Part:
-    """Fabrics, libraries, kernels."""
+    """Return the part: fabrics, libraries, kernels."""
     blocks: list[Block] = [*_fabrics(records), *_libraries(records), *_kernels(records)]
     return Part("ran", "What ran where", tuple(blocks))
 
@@ -29,7 +29,7 @@ def short(digest: str) -> str:
 
 
 def titles(digests: Sequence[str]) -> dict[str, str]:
-    """What stands behind short digests."""
+    """Return full digests by their short form."""
     return {short(digest): digest for digest in digests if digest}
 
 
@@ -47,10 +47,10 @@ def _fabrics(records: Sequence[Record]) -> list[Block]:
             ("said of itself", fabric.description or "-"),
             ("architecture", fabric.arch),
             ("symmetric heap a rank", size_text(fabric.heap_bytes)),
-            ("multicast", "yes" if fabric.multicast else f"no: {fabric.multicast_reason or 'nobody says why'}"),
+            ("multicast", "yes" if fabric.multicast else f"no: {fabric.multicast_reason or 'reason unknown'}"),
         ]
         if fabric.settings:
-            rows.append(("settings", yaml_text(fabric.settings).replace("\n", ", ")))
+            rows.append(("settings", yaml_line(fabric.settings)[1:-1]))
         rows.append(("cases", f"{len(own):,}"))
         if len(found) > 1:
             blocks.append(Heading(f"fabric-{number}", f"{fabric.name} of {fabric.world_size} ranks", listed=False))
@@ -80,7 +80,7 @@ def _libraries(records: Sequence[Record]) -> list[Block]:
 
 
 def _kernels(records: Sequence[Record]) -> list[Block]:
-    """A line for each PTX of each kernel; grids of all its cases."""
+    """Return a line for each compiled PTX of each kernel, with the grids of all its cases."""
     found: dict[tuple[str, ...], list[KernelInfo]] = {}
     for record in records:
         if record.kernel is not None:

@@ -1,19 +1,20 @@
-"""The environment, once for each that is different, what the GPUs ran at, and the digests of it all."""
+"""The parts of the page on the environment: each distinct one, clocks and power of the GPUs, and all digests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.html.parts import Block, Facts, Fold, Heading, Notes, Part, Table
-from reports.html.ran import short, titles
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.kernels import short, titles
 from reports.record import bundle
+from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
-from reports.table.text import size_text
+from reports.table.text import counted, size_text
 
 _VOLATILE = frozenset({"capture_s"})
-"""Keys that say nothing of a machine."""
+"""Keys that differ between captures of one machine."""
 
 _READINGS = {
     "sm_mhz": "SM (MHz)",
@@ -25,14 +26,14 @@ _READINGS = {
 _ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
 
 MOST_OPEN = 24
-"""Groups of so many facts of an environment are shown, larger ones when asked for."""
+"""Maximum number of facts in an unfolded group."""
 
 MOST_DIGESTS = 1000
-"""So many lines of digests of data a page has at most: the records have them all."""
+"""Maximum number of cases whose data digests a page lists; the records have all."""
 
 
 def environment_part(records: Sequence[Record]) -> Part:
-    """The environment of most cases in full; of each other one what is different; what the GPUs ran at."""
+    """Return the part: the most frequent environment in full, the differences of each other one, and the clocks."""
     found = _by_environment(records)
     blocks: list[Block] = []
     first: dict[str, str] = {}
@@ -69,7 +70,7 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
-    """Of each command, the number of its records and their digest, see bundle.digest."""
+    """Return the number of records and their digest (bundle.digest) of each command."""
     commands: dict[str, list[Record]] = {}
     for record in records:
         commands.setdefault(str(record.request.get("command", "")), []).append(record)
@@ -77,8 +78,7 @@ def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
 
 
 def digests_part(records: Sequence[Record], commands: Mapping[str, tuple[int, str]]) -> Part:
-    """By which anybody can tell that these are those: of each command's records (command_digests), of code, of
-    data."""
+    """Return the part with the digests of each command's records (from command_digests), of code and of data."""
     lines = [
         Line(
             {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
@@ -122,7 +122,7 @@ def _code(records: Sequence[Record]) -> list[Block]:
 
 
 def _data(records: Sequence[Record]) -> list[Block]:
-    """Of inputs and outputs, where the check kept them."""
+    """Return the digests of inputs and outputs of the records that hold them."""
     lines: list[Line] = []
     known: list[str] = []
     left = 0
@@ -152,7 +152,7 @@ def _data(records: Sequence[Record]) -> list[Block]:
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:
-    """Facts for each key of an environment; long ones folded."""
+    """Return the facts of each key of an environment, large groups folded."""
     blocks: list[Block] = []
     lone: list[tuple[str, str]] = []
     for key, value in environment.items():
@@ -164,7 +164,7 @@ def _groups(environment: Mapping[str, Any]) -> list[Block]:
         elif rows:
             prefix = f"{key}."
             facts = Facts(tuple((name.removeprefix(prefix), text) for name, text in rows))
-            title = f"{key.replace('_', ' ')}: {len(rows)} value{'' if len(rows) == 1 else 's'}"
+            title = f"{key.replace('_', ' ')}: {counted(len(rows), 'value')}"
             blocks.append(Fold(title, (facts,), is_open=len(rows) <= MOST_OPEN))
         else:
             lone.append((key.replace("_", " "), "nothing"))
@@ -172,28 +172,19 @@ def _groups(environment: Mapping[str, Any]) -> list[Block]:
 
 
 def _differences(first: Mapping[str, str], other: Mapping[str, str]) -> Block:
-    """What another environment has that the first has not, or has differently."""
+    """Return the values in which an environment differs from the first one."""
     keys = [key for key in dict.fromkeys([*first, *other]) if first.get(key) != other.get(key)]
     if not keys:
-        return Notes(("It differs from environment 1 in what is not shown.",))
+        return Notes(("It differs from environment 1 only in values that are not shown.",))
     lines = [Line({"what": key, "environment 1": first.get(key, "-"), "here": other.get(key, "-")}) for key in keys]
     sheet = Sheet("differences", ("what", "environment 1", "here"), (tuple(lines),))
     return Table(sheet, heading=False)
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    """A nested value as texts with paths for keys."""
-    if isinstance(value, Mapping):
-        items: Iterable[tuple[str, Any]] = value.items()
-    elif isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
-        items = ((str(number), one) for number, one in enumerate(value))
-    else:
-        return {prefix.removesuffix("."): _text(value)}
-    found: dict[str, str] = {}
-    for key, item in items:
-        if prefix or key not in _VOLATILE:
-            found |= _flat(item, f"{prefix}{key}.")
-    return found
+def _flat(values: Mapping[str, Any]) -> dict[str, str]:
+    """Nested values as texts, by their paths; without what says nothing of a machine."""
+    steady = {key: item for key, item in values.items() if key not in _VOLATILE}
+    return {path: _text(leaf) for path, leaf in by_dotted_path(steady, into_lists=True).items() if leaf != {}}
 
 
 def _text(value: Any) -> str:
@@ -207,7 +198,7 @@ def _text(value: Any) -> str:
 
 
 def _clocks(records: Sequence[Record]) -> list[Block]:
-    """What each GPU ran at before and after its samples, over all timed cases: from the lowest to the highest."""
+    """Return the range of each GPU's readings before and after its samples, over all timed cases."""
     timed = [record.timing for record in records if record.timing is not None]
     seen: set[tuple[Any, ...]] = set()  # of many thousand readings few are different
     for timing in timed:
@@ -246,7 +237,7 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
 
 
 def _values(reading: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a reading says of each of _ASKED, in what can be a set's member."""
+    """Return a reading's values of _ASKED as hashable values."""
     throttle = reading.get("throttle")
     held = tuple(map(str, throttle)) if isinstance(throttle, list) else ()
     return (reading.get("uuid"), held, reading.get("not_captured"), *map(reading.get, _READINGS))

@@ -1,4 +1,4 @@
-"""What a page is made of: parts with an anchor, and blocks in them. The template knows how each kind is drawn."""
+"""What a page consists of: parts, each with an anchor, and blocks in them. The template draws each kind of block."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SIGNS = {
     "DEADLOCK": "!",
     "TIMEOUT": "!",
 }
-"""A sign beside a status, for who sees no colours."""
+"""The sign shown beside a status, for readers who do not see colours."""
 
 _CLASSES = {"bold": "strong", "green": "good", "yellow": "caution", "red": "bad", "code": "code", "text": "text"}
-"""What a line's styles are in the page: rich's, and code (fixed width) and text (may be broken into lines)."""
+"""CSS classes of a line's styles: those of rich, code (fixed width) and text (may be broken into lines)."""
 
 LONG = 64
-"""Longer cells are broken into lines, whatever their style."""
+"""Maximum number of characters of an unbroken cell; longer ones are broken into lines, whatever their style."""
 
 KEY = "algorithm"
-"""The column that stays in sight where a table is wider than the screen."""
+"""The column that stays visible when a table is wider than the screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A sentence that nobody overlooks."""
+    """A prominent sentence."""
 
     kind: ClassVar[str] = "verdict"
     text: str
@@ -55,7 +55,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text in fixed width, as it is."""
+    """Unchanged text in fixed width."""
 
     kind: ClassVar[str] = "code"
     text: str
@@ -63,9 +63,9 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sheet, sortable by its columns. links: the anchor that a line's first cell leads to, by its number.
+    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to.
 
-    titles: what stands behind a short text, such as a digest in full, by that text.
+    titles: the full text of a shortened one, such as a digest, by the shortened text.
     """
 
     kind: ClassVar[str] = "table"
@@ -77,7 +77,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Names beside their swatches (the key of each in the album)."""
+    """Names with their swatches (keys in the Album)."""
 
     kind: ClassVar[str] = "legend"
     entries: tuple[tuple[str, str], ...]
@@ -85,8 +85,8 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Pictures, by their keys in the album, side by side, or below one another where there is no room. wide: one that
-    scrolls sideways instead of getting small."""
+    """Pictures, by their keys in the Album, side by side, or one below the other on a narrow screen. wide: the picture
+    scrolls sideways instead of shrinking."""
 
     kind: ClassVar[str] = "pictures"
     svgs: tuple[str, ...]
@@ -106,7 +106,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that are shown when asked for, or until somebody folds them, and always in print."""
+    """Blocks that the reader folds and unfolds; printed unfolded."""
 
     kind: ClassVar[str] = "fold"
     title: str
@@ -127,13 +127,13 @@ class Part:
 
     @property
     def headings(self) -> tuple[Heading, ...]:
-        """Those for the table of contents."""
+        """The headings for the table of contents."""
         return tuple(block for block in self.blocks if isinstance(block, Heading) and block.listed)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell as the template draws it. value: what it is sorted by, "" for its text."""
+    """A cell as the template draws it. value: the sort key, "" to sort by the text."""
 
     text: str
     value: str
@@ -143,7 +143,7 @@ class Cell:
 
 
 def drawn(table: Table) -> list[list[Cell]]:
-    """The lines of a table."""
+    """Return the cells of a table, line by line."""
     lines: list[list[Cell]] = []
     for group in table.sheet.groups:
         for line in group:
@@ -153,7 +153,7 @@ def drawn(table: Table) -> list[list[Cell]]:
 
 
 def shades(table: Table) -> list[str]:
-    """A class for each line: lines of one group have the same shade, neighbouring groups another."""
+    """Return a CSS class for each line: lines of one group share a shade, and the next group has the other one."""
     return [("", "shade")[number % 2] for number, group in enumerate(table.sheet.groups) for _ in group]
 
 
@@ -177,7 +177,7 @@ def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
 
 
 def _value(line: Line, column: str, text: str) -> str:
-    """The figure that a cell is sorted by: unrounded where the line has it, else what its text says, "" for none."""
+    """Return the sort key of a numeric cell: the unrounded figure if the line has it, else its text's, else ""."""
     if column in line.raw:
         return repr(line.raw[column])
     try:

@@ -1,0 +1,305 @@
+"""Completeness: is every requested case there and unchanged, and can it be run again? Items 16 and 18 to 20.
+
+The records are compared with command.json and with their own requests, which say what was asked for and how the command
+ended; exit_codes belongs to item 17. A key that command.json lacks is NOT CAPTURED; a value that contradicts the
+records, or that no command writes, is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from reports.audit.comparison import FINDING, VERIFIED
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
+from reports.audit.material import Material, verdict_beside
+from reports.record.bundle import record_files
+from reports.record.record import Record, Status
+from reports.record.seal import MANIFEST, faults
+from reports.table.text import counted, reason_of
+
+_STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
+_INTERRUPTED = 128
+"""Larger exit codes are 128 plus the number of a signal."""
+
+_MOST_NAMED = 100
+"""Maximum number of missing jobs to count per command: a damaged record may name any number of jobs."""
+
+_KINDS = {"jobs": list, "counts": dict}
+
+Asked = tuple[Any, str]
+"""The number of a job, and the id of a case that it asked for."""
+
+
+def counts(material: Material) -> Item:
+    """Item 16: the number of cases by status, against the cases that were asked for."""
+    found = Counter(record.status for record in material.records)
+    says = ", ".join(f"{found[status]:,} {status}" for status in Status if found[status])
+    without = [one.id for one in material.records if one.status is not Status.PASSED and not reason_of(one)]
+    if found[Status.PASSED] == len(material.records):
+        points = [Point(Outcome.CAPTURED, says)]
+    else:
+        good = f"{says}; each that did not pass says why"
+        points = [verified_or(without, good, len(material.records), "without a reason")]
+    points.append(_expected(material))
+    points += _jobs(material)
+    points += _ended(material)
+    return Item(16, "expected = passed + failed + refused", tuple(points))
+
+
+def _expected(material: Material) -> Point:
+    """The cases that the worker derived from the configurations, against the records."""
+    if material.again is None:
+        return Point(Outcome.NOT_COMPARABLE, f"what was asked for was not worked out here: {material.problem}")
+    found = material.again["cases"]
+    odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
+    odd += [f"{case} of {command} was not asked for" for command, _, case in found["unexpected"]]
+    if odd:
+        return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
+    if found["not_comparable"]:
+        texts = [f"job {job} of {command}: {why}" for command, job, why in found["not_comparable"]]
+        return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
+    return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
+
+
+def _jobs(material: Material) -> list[Point]:
+    """Whether every job of each command has a record. The requests name the number of jobs."""
+    found: dict[str, set[Any]] = {}
+    wanted: dict[str, int] = {}
+    for record in material.records:
+        name, number = str(record.request.get("command", "")), record.request.get("jobs")
+        if isinstance(number, int) and not isinstance(number, bool):
+            wanted[name] = max(wanted.get(name, 0), number)
+            found.setdefault(name, set()).add(record.request.get("job", 0))
+    if not wanted:
+        return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
+    total = sum(wanted.values())
+    without = [
+        f"job {job} of {name} has no record"
+        for name, count in wanted.items()
+        for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
+    ]
+    odd = [
+        f"{record.id}: job {record.request.get('job', 0)!r} is out of range, the command has {wanted[name]}"
+        for record in material.records
+        if (name := str(record.request.get("command", ""))) in wanted
+        and record.request.get("job", 0) not in range(wanted[name])
+    ]
+    good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
+    return [verified_or([*without, *odd], good, total, "jobs")]
+
+
+def _ended(material: Material) -> list[Point]:
+    """The cases and counts of every command.json against the records beside it."""
+    if not material.commands:
+        return [
+            Point(Outcome.NOT_CAPTURED, "no command.json beside the records: only configurations say what was asked")
+        ]
+    odd: list[str] = []
+    lacking: list[str] = []
+    asked = 0
+    for folder, document in material.commands.items():
+        name = _name(folder, document)
+        members = _members(material, name)
+        for key, kind in _KINDS.items():
+            if document.get(key) is None:
+                lacking.append(f"{key} of {name}")
+            elif not isinstance(document[key], kind):
+                odd.append(f"{key} of {name} is {_brief(document[key])}, which no command writes")
+        if isinstance(document.get("jobs"), list):
+            wanted, strange = _wanted(document["jobs"], name)
+            here: Counter[Asked] = Counter((_hashable(one.request.get("job", 0)), one.id) for one in members)
+            odd += strange
+            odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
+            odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
+            asked += wanted.total()
+        now = dict(Counter(str(one.status) for one in members))
+        if isinstance(document.get("counts"), dict) and document["counts"] != now:
+            odd.append(f"{name} ended with {document['counts']}, and there are {now}")
+    commands = counted(len(material.commands), "command")
+    points = []
+    if odd:
+        points.append(Point(Outcome.FINDING, f"command.json of {commands}: {listed(odd)}"))
+    elif asked:
+        says = f"command.json of {commands}: {counted(asked, 'case')} asked for, all there"
+        points.append(Point(Outcome.VERIFIED, says))
+    if lacking:
+        points.append(Point(Outcome.NOT_CAPTURED, f"command.json has no {listed(lacking)}"))
+    return points
+
+
+def exit_codes(material: Material) -> Point:
+    """A part of item 17: the exit code of every command, against the statuses of its records."""
+    if not material.commands:
+        return Point(Outcome.NOT_CAPTURED, "exit code: no command.json beside the records")
+    odd: list[str] = []
+    codes: list[int] = []
+    never = 0
+    for folder, document in material.commands.items():
+        name, code = _name(folder, document), document.get("exit_code")
+        if code is None:
+            never += 1
+        elif not _is_int(code):
+            odd.append(f"exit code of {name} is {_brief(code)}, which is not a number")
+        else:
+            codes.append(code)
+            odd += _contradiction(name, code, document, _members(material, name))
+    total = len(material.commands)
+    if never:
+        odd.insert(0, f"{never} of {counted(total, 'command')} never ended: killed, or running")
+    if odd:
+        return Point(Outcome.FINDING, listed(odd))
+    says = f"exit code of {counted(total, 'command')}: {listed(map(str, codes))}; as the cases ended"
+    return Point(Outcome.VERIFIED, says)
+
+
+def _contradiction(name: str, code: int, document: Mapping[str, Any], members: list[Record]) -> list[str]:
+    """Return what contradicts an exit code. An interrupted command's code says nothing about its cases, and a command
+    that gave up (outcome "stopped") ends with 1 whatever they were."""
+    statuses = {str(one.status) for one in members}
+    is_good = statuses <= _STATUSES_OF_0 and "PASSED" in statuses
+    said = f"{name} ended with exit code {code}, and its cases are {', '.join(sorted(statuses)) or 'none'}"
+    if code == 0:
+        return [] if is_good else [said]
+    if code == 1:
+        return [said] if is_good and document.get("outcome") == "complete" else []
+    return [] if code > _INTERRUPTED else [f"{said}; a command that ran cases ends with 0, 1 or above {_INTERRUPTED}"]
+
+
+def _wanted(listed_jobs: list[Any], name: str) -> tuple[Counter[Asked], list[str]]:
+    """Return the cases that valid jobs list, and a sentence for each entry that is not a valid job."""
+    wanted: Counter[Asked] = Counter()
+    strange = []
+    for place, job in enumerate(listed_jobs):
+        if not isinstance(job, dict) or not _is_int(job.get("number")) or not _are_texts(job.get("cases")):
+            strange.append(f"jobs of {name}: entry {place} is {_brief(job)}, not a job with its number and cases")
+        else:
+            wanted.update((job["number"], case) for case in job["cases"])
+    return wanted, strange
+
+
+def _members(material: Material, name: str) -> list[Record]:
+    return [record for record in material.records if record.request.get("command") == name]
+
+
+def _name(folder: Path, document: Mapping[str, Any]) -> str:
+    return str(document.get("command", folder.name))
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _hashable(value: object) -> object:
+    return value if _is_int(value) else repr(value)
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def whole(material: Material) -> Item:
+    """Item 18: every file against the manifest of its folder."""
+    name = "manifest with digests"
+    if not material.places:
+        where = f"{material.source}: " if material.source else ""
+        return Item(18, name, (Point(Outcome.NOT_CAPTURED, f"{where}no files, so no manifest"),))
+    points: list[Point] = []
+    sealed: dict[Path, int] = {}
+    for place in material.places:
+        above = _sealed_above(place)
+        below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
+        for folder in [above] if above else below:
+            sealed[folder] = len((folder / MANIFEST).read_bytes().splitlines())
+            points += _damage(folder, place, sealed[folder])
+        bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
+        if bare:
+            says = f"{place.name}: no {MANIFEST} covers {counted(len(bare), 'file')} of records"
+            points.append(Point(Outcome.NOT_CAPTURED, says))
+    if sealed and not any(point.outcome is Outcome.FINDING for point in points):
+        files = counted(sum(sealed.values()), "file")
+        points.insert(
+            0, Point(Outcome.VERIFIED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
+        )
+    return Item(18, name, tuple(dict.fromkeys(points)))
+
+
+def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
+    """Return a finding if files of a place differ from the folder's manifest of the given number of lines."""
+    found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
+    if not found:
+        return []
+    says = f"{len(found)} of {lines} files of {folder.name}: {listed(found, 10)}"
+    return [Point(Outcome.FINDING, says)]
+
+
+def _sealed_above(place: Path) -> Path | None:
+    """Return the nearest folder with a manifest, from a place upwards, or None."""
+    place = place.resolve()
+    for folder in (place, *place.parents):
+        if folder.is_dir() and (folder / MANIFEST).is_file():
+            return folder
+    return None
+
+
+def _concerns(name: str, folder: Path, place: Path) -> bool:
+    """Whether a file of a folder belongs to a place. The manifest concerns every place."""
+    if name == MANIFEST:
+        return True
+    path, place = (folder / name).resolve(), place.resolve()
+    return path == place or place in path.parents or place in folder.resolve().parents
+
+
+def replayable(material: Material) -> Item:
+    """Item 19: the command that runs the records again; of a replay, its verdict."""
+    lacking = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
+    name = "one command runs it again"
+    if lacking:
+        says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"
+        return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
+    place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
+    says = f"python -m runner replay {place}: runs the cases again and compares; this audit did not"
+    verdicts = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
+    return Item(19, name, tuple(verdicts) or (Point(Outcome.CAPTURED, says),))
+
+
+def _replayed(path: Path) -> Point:
+    """Return what a replay's verdict.json says of the records beside it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        code, verdict = document["exit_code"], str(document["verdict"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")
+    outcomes = {VERIFIED: Outcome.VERIFIED, FINDING: Outcome.FINDING}
+    outcome = outcomes.get(code, Outcome.NOT_COMPARABLE) if type(code) is int else Outcome.FINDING
+    return Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code!r})")
+
+
+def gaps(material: Material, items: tuple[Item, ...]) -> Item:
+    """Item 20: the gaps that the captures name themselves, and the items with a point that is NOT CAPTURED."""
+    points = []
+    for environment in material.environments:
+        named = environment.get("not_captured")
+        if isinstance(named, dict):
+            says = f"the capture names {counted(len(named), 'gap')}"
+            points.append(Point(Outcome.CAPTURED, f"{says}: {listed(sorted(named), 8)}" if named else says))
+        else:
+            points.append(Point(Outcome.NOT_CAPTURED, "the records do not say what they lack"))
+    open_items = [str(item.number) for item in items if any(one.outcome is Outcome.NOT_CAPTURED for one in item.points)]
+    says = (
+        f"not captured is something of item {', '.join(open_items)}"
+        if open_items
+        else "nothing of the other items is missing"
+    )
+    points.append(Point(Outcome.CAPTURED, says))
+    return Item(20, "what is not captured is named", tuple(dict.fromkeys(points)))

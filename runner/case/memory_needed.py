@@ -1,0 +1,91 @@
+"""The symmetric heap that cases need: the programs' own allocations (allocation.py), made on a fabric that only counts.
+
+It imports no torch. Sizes in bytes are of one rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from kernels.baselines import Baseline, find_baseline
+from kernels.catalogue import collective, find
+from kernels.numeric.dtypes import ITEMSIZES
+from kernels.spec import Case, KernelSpec
+from memory.counting import CountingFabric
+from memory.placing import NVSHMEM, SIMULATED, HeapRules
+from memory.pool import SymmetricPool
+from runner.case.allocation import GUARD_BYTES, allocate_case, allocate_slots
+
+
+def heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules = SIMULATED) -> int:
+    """Return the smallest heap that holds one run of a case, a multiple of rules.granule_bytes.
+
+    0 for a library that brings its own memory.
+    """
+
+    def allocate(pool: SymmetricPool) -> None:
+        if isinstance(spec, KernelSpec):
+            allocate_case(pool, spec, case, GUARD_BYTES)
+        elif spec.uses_heap:
+            allocate_slots(pool, None, case, 1)
+
+    return _counted(case.world_size, rules, allocate)
+
+
+def heap_bytes_to_measure(cases: Sequence[Case]) -> int:
+    """Return the smallest heap in which cases of one size are timed together, each with one slot, its minimum.
+
+    By NVSHMEM's rules: only GPUs are timed.
+    """
+
+    def allocate(pool: SymmetricPool) -> None:
+        for case in cases:
+            known = find_baseline(case.algorithm) or find(case.name)
+            if is_too_large(case, known):
+                continue
+            if isinstance(known, KernelSpec):
+                allocate_slots(pool, known, case, 1)
+            elif known.uses_heap:
+                allocate_slots(pool, None, case, 1)
+
+    return _counted(cases[0].world_size, NVSHMEM, allocate)
+
+
+def largest_fitting(case: Case, spec: KernelSpec | Baseline, heap_bytes: int, rules: HeapRules = SIMULATED) -> int:
+    """Return the largest of the op's sizes, in bytes, that fits the heap with all else; 0 if none does."""
+
+    def fits(size_bytes: int) -> bool:
+        return heap_bytes_needed(dataclasses.replace(case, size_bytes=size_bytes), spec, rules) <= heap_bytes
+
+    return largest_size(fits, step_bytes(case.op, case.dtype, case.world_size), heap_bytes * case.world_size)
+
+
+def largest_size(fits: Callable[[int], bool], step_bytes: int, most_bytes: int) -> int:
+    """Return the largest multiple of step_bytes up to most_bytes that fits, by bisection; 0 if none does."""
+    low, high = 0, most_bytes // step_bytes
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle * step_bytes):
+            low = middle
+        else:
+            high = middle - 1
+    return low * step_bytes
+
+
+def is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
+    """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
+    most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
+    return most is not None and case.size_bytes > most
+
+
+def step_bytes(op: str, dtype: str, world_size: int) -> int:
+    """Return the bytes of which an op's sizes are multiples: an element's, or those of one element a rank."""
+    return ITEMSIZES[dtype] * (world_size if collective(op).chunked else 1)
+
+
+def _counted(world_size: int, rules: HeapRules, allocate: Callable[[SymmetricPool], None]) -> int:
+    fabric = CountingFabric(world_size, rules)
+    with SymmetricPool(fabric) as pool:
+        allocate(pool)
+    return fabric.peak_bytes

@@ -1,0 +1,167 @@
+"""What cases need of the symmetric heap, counted by the programs' own allocations."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from memory_nvshmem_stand_in import StandInWorld
+
+from kernels.baselines import find_baseline
+from kernels.catalogue import SPECS, find
+from kernels.spec import Case, KernelSpec
+from memory.counting import CountingFabric
+from memory.fabric import Executable, Fabric, HeapFull
+from memory.placing import NVSHMEM, SIMULATED, HeapRules
+from memory.pool import SymmetricPool
+from runner.case.binding import bind
+from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, step_bytes
+from runner.case.slots import KernelSlots, LibrarySlots
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+
+PATIENCE_S = 10.0
+
+
+def case_of(spec: KernelSpec, size_bytes: int = 4096, world_size: int = 3, **fields: Any) -> Case:
+    """A case of a kernel: the size as given, or the smallest that its op takes."""
+    step = step_bytes(spec.op, spec.dtypes[0], world_size)
+    case = Case(
+        spec.op,
+        spec.algorithm,
+        spec.dtypes[0],
+        spec.accumulators[0],
+        spec.reductions[0],
+        max(size_bytes // step, 1) * step,
+        world_size,
+    )
+    return dataclasses.replace(case, **fields)
+
+
+ODD = (
+    {},
+    {"offset": 3},
+    {"size_bytes": 0},
+    {"world_size": 8, "size_bytes": 8 * 8 * 4097},
+)
+
+
+@pytest.mark.parametrize("fields", ODD, ids=["plain", "offset", "empty", "larger"])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_the_need_is_what_the_program_binds(spec: KernelSpec, fields: dict[str, Any]) -> None:
+    """bind() as a whole, with what it writes: the torch-free part of it allocates everything."""
+    for placement in spec.placements:
+        case = case_of(spec, placement=placement, **fields)
+        for rules in (SIMULATED, NVSHMEM):
+            fabric = CountingFabric(case.world_size, rules)
+            with SymmetricPool(fabric) as pool:
+                bind(fabric, pool, spec, case, 256, PATIENCE_S)
+            assert heap_bytes_needed(case, spec, rules) == fabric.peak_bytes
+
+
+@pytest.mark.parametrize("name", ["all_reduce/two_shot", "all_reduce/ll", "all_to_all/bulk", "barrier/multimem"])
+def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(name: str) -> None:
+    spec = find(name)
+    case = case_of(spec)
+
+    def program(fabric: Fabric, _: None) -> None:
+        with SymmetricPool(fabric) as pool:
+            bind(fabric, pool, spec, case, 256, PATIENCE_S)
+
+    needed = heap_bytes_needed(case, spec)
+    ThreadWorld(3, SimulatorOptions(heap_bytes=needed)).run(program, None, 20.0)
+    with pytest.raises(WorldFailure, match="would fit"):
+        ThreadWorld(3, SimulatorOptions(heap_bytes=needed - 256)).run(program, None, 20.0)
+
+
+BEYOND_LL = (find("all_reduce/ll").max_size_bytes or 0) + 8
+TIMED = ("one_shot", "ll", "nccl", "two_shot", "torch/one_shot", "nvshmem")
+
+
+@pytest.mark.parametrize("fields", [{}, {"offset": 5}, {"size_bytes": BEYOND_LL}], ids=["plain", "offset", "too large"])
+def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict[str, Any]) -> None:
+    """The slots themselves, on the stand-in for NVSHMEM; "ll" takes none of a size that it refuses."""
+    cases = [
+        dataclasses.replace(case_of(find("all_reduce/one_shot"), world_size=1), algorithm=name, **fields)
+        for name in TIMED
+    ]
+
+    def open_all(heap_bytes: int) -> None:
+        fabric: Any = StandInWorld(1, heap_bytes=heap_bytes).fabric(0)
+        with SymmetricPool(fabric) as pool:
+            for case in cases:
+                if case.algorithm == "nvshmem":
+                    LibrarySlots(fabric, pool, case, 1, lambda target, source: None)
+                elif find_baseline(case.algorithm) is None and not ("size_bytes" in fields and case.algorithm == "ll"):
+                    KernelSlots(fabric, pool, case, Executable(case.name, "", "", "", ""), 1, PATIENCE_S)
+
+    needed = heap_bytes_to_measure(cases)
+    open_all(needed)
+    with pytest.raises(HeapFull):
+        open_all(needed - 512)
+
+
+def test_a_baseline_needs_the_heap_only_where_it_works_there() -> None:
+    case = case_of(find("all_reduce/one_shot"), size_bytes=1000, world_size=2, dtype="float32")
+    needs = {}
+    for name in ("nccl", "torch/multimem", "nvshmem"):
+        baseline = find_baseline(name)
+        assert baseline is not None
+        needs[name] = heap_bytes_needed(dataclasses.replace(case, algorithm=name), baseline, NVSHMEM)
+    assert needs == {"nccl": 0, "torch/multimem": 0, "nvshmem": 2 * 1024}
+
+
+PINNED = (
+    ("all_reduce/one_shot", 8, 4096, "out_of_place", 0, 38_400),
+    ("all_reduce/ll", 72, 36, "out_of_place", 1, 195_840),
+    ("all_reduce/two_shot_lamport", 8, 1 << 20, "in_place", 0, 6_993_408),
+    ("all_gather/push", 72, 72 * 4096, "in_place", 1, 356_864),
+    ("all_to_all/bulk", 4, 1 << 24, "out_of_place", 0, 33_583_616),
+    ("reduce_scatter/push", 3, 15_000, "in_place", 0, 55_296),
+    ("barrier/peers", 8, 4, "out_of_place", 0, 33_792),
+)
+
+
+@pytest.mark.parametrize(("name", "world_size", "size_bytes", "placement", "offset", "expected"), PINNED)
+def test_needs_of_some_cases(
+    name: str, world_size: int, size_bytes: int, placement: str, offset: int, expected: int
+) -> None:
+    """Figures of the arithmetic that this replaced, which agreed on 28,080 cases on 2026-11-22."""
+    spec = find(name)
+    fields = {"dtype": "float32" if "float32" in spec.dtypes else spec.dtypes[0]}
+    case = case_of(spec, placement=placement, offset=offset, world_size=world_size, size_bytes=size_bytes, **fields)
+    assert heap_bytes_needed(case, spec) == expected
+
+
+@pytest.mark.parametrize("rules", [SIMULATED, NVSHMEM], ids=["simulator", "nvshmem"])
+def test_the_largest_size_fits_and_the_next_does_not(rules: HeapRules) -> None:
+    for name in ("all_reduce/two_shot", "all_gather/push", "all_to_all/pull"):
+        spec = find(name)
+        case = case_of(spec, world_size=5)
+        most = largest_fitting(case, spec, 1 << 22, rules)
+        step = step_bytes(case.op, case.dtype, 5)
+        assert most % step == 0
+        fitting, beyond = (dataclasses.replace(case, size_bytes=size) for size in (most, most + step))
+        assert heap_bytes_needed(fitting, spec, rules) <= 1 << 22 < heap_bytes_needed(beyond, spec, rules)
+
+
+def modules_after(arguments: Sequence[str]) -> str:
+    program = f"""
+import sys
+from runner.__main__ import main
+code = main({list(arguments)!r})
+print(code, *sorted({{"torch", "numpy", "cutlass", "mlflow"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "beyond the heap" in done.stderr
+    return done.stdout.strip()
+
+
+def test_a_size_beyond_the_heap_is_refused_without_torch() -> None:
+    """Importing it takes longer than all the rest of the refusal."""
+    assert modules_after(["sizes=64G", "track=none"]) == "2"
