@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from importlib import import_module
 
+from kernels.reference import spec_at
 from kernels.spec import Collective, KernelSpec
 
 OPS: tuple[str, ...] = (
@@ -55,7 +56,7 @@ NAMES: tuple[str, ...] = (
     "barrier/multimem",
 )
 
-SPECS: tuple[KernelSpec, ...] = tuple(import_module(f"kernels.{name.replace('/', '.')}").SPEC for name in NAMES)
+SPECS: tuple[KernelSpec, ...] = tuple(spec_at(f"kernels.{name.replace('/', '.')}:SPEC") for name in NAMES)
 
 COLLECTIVES: tuple[Collective, ...] = tuple(import_module(f"kernels.{op}.collective").COLLECTIVE for op in OPS)
 

@@ -25,19 +25,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kernels.sources import ROOT, digest_of, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
 
 log = logging.getLogger(__name__)
 
-ROOT = Path(__file__).resolve().parent.parent
 COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
 
 _compiling = threading.Lock()  # cute.compile keeps global state
-_first_read: dict[Path, str] = {}
-"""Digests of sources as this process found them first: what it has imported can't be younger than that."""
 
 
 def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
@@ -79,23 +77,8 @@ def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
 
 
 def source_digest(spec: KernelSpec) -> str:
-    """SHA-256 of the project files that the spec's code depends on, names and contents."""
-    digest = hashlib.sha256()
-    for source in sorted(spec.sources):
-        content = (ROOT / source).read_bytes()
-        _first_read.setdefault(ROOT / source, _sha256(content))
-        digest.update(f"{source}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def _changed_sources(spec: KernelSpec) -> list[str]:
-    """Sources that are not what they were when this process first read them, so that it may run older code."""
-    return [
-        source
-        for source in spec.sources
-        if _first_read.get(ROOT / source) not in (None, _sha256((ROOT / source).read_bytes()))
-    ]
+    """SHA-256 of all files that the spec's code is made of, names and contents, as this process first read them."""
+    return digest_of(spec.files)
 
 
 def compiler_versions() -> dict[str, str]:
@@ -125,7 +108,7 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
         except Exception as error:  # the compiler's errors have no common kind
             raise RuntimeError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {error}") from error
         ptx, cubin = artifacts.PTX, artifacts.CUBIN
-    if changed := _changed_sources(spec):
+    if changed := [source.name for source in sources_of(spec.files) if source.changed]:
         # Stored under the new sources' key, the old code would be taken for theirs from now on.
         raise RuntimeError(f"{spec.name}: {', '.join(changed)} changed while this process was running; run it again")
     text = with_relative_paths(ptx.decode() if isinstance(ptx, bytes) else ptx)
@@ -156,14 +139,11 @@ def with_relative_paths(ptx: str) -> str:
 
     def relative(match: re.Match[str]) -> str:
         path = Path(match.group(2))
-        if path.is_relative_to(ROOT):
-            path = path.relative_to(ROOT)
-        elif "cutlass" in path.parts:
+        name = name_of(path)
+        if not path.is_relative_to(ROOT) and "cutlass" in path.parts:
             last = len(path.parts) - 1 - path.parts[::-1].index("cutlass")
-            path = Path(*path.parts[last:])
-        else:
-            path = Path(path.name)
-        return f'{match.group(1)}"{path.as_posix()}"'
+            name = Path(*path.parts[last:]).as_posix()
+        return f'{match.group(1)}"{name}"'
 
     return re.sub(r'^(\s*\.file\s+\d+\s+)"([^"]*)"', relative, ptx.rstrip("\0"), flags=re.MULTILINE)
 

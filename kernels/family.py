@@ -15,25 +15,6 @@ from memory.fabric import Launch
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
-DEVICE_SOURCES = (
-    "kernels/dsl/arithmetic.py",
-    "kernels/dsl/device.py",
-    "kernels/dsl/frame.py",
-    "kernels/dsl/peers.py",
-    "kernels/dsl/signals.py",
-    "kernels/dsl/status.py",
-    "kernels/dsl/traverse.py",
-    "kernels/family.py",
-    "kernels/multimem.py",
-    "kernels/numeric/dtypes.py",
-    "kernels/shares.py",
-    "kernels/tuning.py",
-)
-"""The device code that all kernels stand on."""
-
-BULK_SOURCES = ("kernels/dsl/bulk.py",)
-"""What kernels of bulk copies stand on besides."""
-
 EVERY_ACCUMULATOR = tuple(dict.fromkeys(name for names in ACCUMULATORS.values() for name in names))
 
 
@@ -64,7 +45,6 @@ def spec_with(
     options: Callable[[Case], dict[str, Any]] = lambda case: {},
     workspaces: Callable[[Case], tuple[Workspace, ...]] = lambda case: (),
     reduces: bool = True,
-    sources: tuple[str, ...] = (),
     **rest: Any,
 ) -> KernelSpec:
     """The spec of the algorithm that body is, from the file that body stands in.
@@ -73,9 +53,12 @@ def spec_with(
     multicast follows from needs_multicast. vectors(case): 16-byte units that the busiest rank works on;
     loads_per_vector(case): loads before the first of a unit can be used; groups(case): into how many equal groups the
     grid is divided, see Frame.each_peer; options(case): choices of the algorithm itself; workspaces beside the
-    barrier's own; sources beside the usual; rest goes to KernelSpec as it is.
+    barrier's own; rest goes to KernelSpec as it is. ValueError for a name without an op, and a body that stands in no
+    file.
     """
-    op, algorithm = name.split("/")
+    op, slash, algorithm = name.partition("/")
+    if not slash:
+        raise ValueError(f"{name!r} names no kernel: give op/algorithm, such as 'all_reduce/{name}'")
     over = multicast if rest.get("needs_multicast") else peers
     pointers = (*buffers, over("signals"), address("signals"), address("epochs"), address("status"))
 
@@ -109,14 +92,16 @@ def spec_with(
         launch=launch,
         build=build,
         choices=choices,
-        sources=(*DEVICE_SOURCES, *sources, _file_of(body)),
+        # This file leads to the frame, which a body need not import.
+        files=(_file_of(name, body), str(Path(__file__).resolve())),
         **({"needs_multicast": False} | kinds | rest),
     )
 
 
-def _file_of(body: Callable[[Frame], None]) -> str:
-    """The file of an algorithm, from the project's root."""
-    file = sys.modules[body.__module__].__file__
-    assert file is not None
-    path = Path(file).resolve()
-    return path.relative_to(Path(__file__).resolve().parent.parent).as_posix()
+def _file_of(name: str, body: Callable[[Frame], None]) -> str:
+    """The absolute path of the file that an algorithm's body stands in."""
+    module = sys.modules.get(getattr(body, "__module__", None) or "")
+    file = getattr(module, "__file__", None)
+    if file is None:
+        raise ValueError(f"{name}: its body stands in no file: give a function of a module or of file.py")
+    return str(Path(file).resolve())

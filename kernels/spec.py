@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kernels.numeric.dtypes import ITEMSIZES, refuses_types
 from kernels.refusal import Refusal
@@ -176,6 +177,12 @@ class Workspace:
         return pattern * (size_bytes // len(pattern))
 
 
+class Origin(Protocol):
+    """Where a spec was found, and how another process finds it: kernels.reference.Reference."""
+
+    def load(self) -> KernelSpec: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
     """One way to do an op, and what it needs. Data, so that a table, a refusal and a test can read it.
@@ -190,9 +197,9 @@ class KernelSpec:
     choices(case) is what the device half takes, by name: all that its code depends on beside the sources, so that cases
     with equal choices share a compiled kernel.
     build(case) returns the CuTe DSL object to be compiled and imports cutlass only then: callable with `parameters`
-    in their order and the number of blocks, with the kernel as its attribute `kernel`. sources are the project files,
-    relative to the project's root, that its code depends on. multimem(case) is the exact set of multimem instructions
-    in its PTX, without operands.
+    in their order and the number of blocks, with the kernel as its attribute `kernel`. files are the absolute paths of
+    the files that its code begins with; what they import belongs to it as well (kernels/sources.py). multimem(case) is
+    the exact set of multimem instructions in its PTX, without operands.
 
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
@@ -213,7 +220,7 @@ class KernelSpec:
     workspaces: Callable[[Case], tuple[Workspace, ...]]
     launch: Callable[[Case], Launch]
     build: Callable[[Case], Any]
-    sources: tuple[str, ...]
+    files: tuple[str, ...]
     archs: tuple[str, ...] = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
     owner: Callable[[Case, int], torch.Tensor] | None = None
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
@@ -225,6 +232,7 @@ class KernelSpec:
     max_size_bytes: int | None = None
     refusal: Callable[[Case, str], Refusal | None] = lambda case, arch: None
     why_not: Mapping[str, str] = field(default_factory=dict)
+    origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -233,6 +241,19 @@ class KernelSpec:
     def variant(self, case: Case) -> str:
         """What the compiled code depends on beside the sources; ranks, addresses and grids need no other PTX."""
         return "-".join(f"{name}={value}" for name, value in sorted(self.choices(case).items()))
+
+    def __reduce__(self) -> tuple[Callable[[Origin], KernelSpec], tuple[Origin]]:
+        """Travels as its origin. PicklingError for a spec that has none."""
+        if self.origin is None:
+            raise PicklingError(
+                f"the spec of {self.name} was made in passing: give it a name in a module or file, and take it from "
+                "there with kernels.reference.spec_at"
+            )
+        return _from_origin, (self.origin,)
+
+
+def _from_origin(origin: Origin) -> KernelSpec:
+    return origin.load()
 
 
 def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> Refusal | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernels import shares
-from kernels.family import BULK_SOURCES, address, peers, spec_with
+from kernels.family import address, peers, spec_with
 from kernels.shares import refuses_bulk
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
@@ -71,7 +71,6 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         buffers=(address("input"), peers("output")),
         vectors=vectors,
         options=lambda case: {"in_place": case.placement == "in_place"},
-        sources=BULK_SOURCES,
         refusal=lambda case, arch: refuses_bulk(case),
     )
 

@@ -91,7 +91,6 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         loads_per_vector=lambda case: case.world_size,
         options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
         workspaces=workspaces,
-        sources=slots.SOURCES,
     )
 
 

@@ -53,7 +53,6 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         buffers=(address("input"), peers("input"), address("output")),
         vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
         loads_per_vector=lambda case: case.world_size,
-        sources=("kernels/all_reduce/one_shot.py",),
     )
 
 

@@ -191,7 +191,6 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         groups=groups,
         options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
         workspaces=workspaces,
-        sources=slots.SOURCES,
     )
 
 

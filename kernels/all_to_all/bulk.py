@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kernels import shares
-from kernels.family import BULK_SOURCES, address, peers, spec_with
+from kernels.family import address, peers, spec_with
 from kernels.shares import refuses_bulk
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
@@ -78,7 +78,6 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         buffers=(address("input"), peers("output")),
         vectors=vectors,
         groups=shares.groups,
-        sources=BULK_SOURCES,
         refusal=lambda case, arch: refuses_bulk(case),
     )
 

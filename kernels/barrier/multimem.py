@@ -60,7 +60,6 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         vectors=lambda case: 1,
         workspaces=workspaces,
         refusal=refuses,
-        sources=("kernels/barrier/peers.py",),
         multimem=lambda case: frozenset({SIGNAL, store_form(4).instruction()}),
     )
 

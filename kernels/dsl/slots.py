@@ -13,9 +13,6 @@ UNIT_BYTES = 16
 TILE_BYTES = 512
 """The first slots of 32 units, one a thread of a warp; where units have second slots, those lie behind them."""
 
-SOURCES = ("kernels/dsl/inbox.py", "kernels/dsl/messages.py", "kernels/dsl/slots.py")
-"""What kernels with inboxes depend on beside what all do."""
-
 
 def sentinel(itemsize: int) -> bytes:
     """8 bytes of -0.0 in a floating-point type of so many bytes."""

@@ -106,6 +106,7 @@ def _code(records: Sequence[Record]) -> list[Block]:
         if (kernel := record.kernel) is not None:
             for what, digest in (
                 ("PTX", kernel.ptx_digest),
+                ("PTX without line information", kernel.code_digest),
                 ("cubin", kernel.cubin_digest),
                 ("sources", kernel.source_digest),
             ):

@@ -8,13 +8,14 @@ decided before that: "auto" stands for the simulator here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from kernels.spec import Case, KernelSpec
 from memory.placing import NVSHMEM, SIMULATED
+from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
     heap_bytes_needed,
     heap_bytes_to_measure,
@@ -30,8 +31,10 @@ USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
 
 
-def resolved(request: Request) -> Request:
+def resolved(request: Request, specs: Sequence[KernelSpec] = SPECS) -> Request:
     """The request with names for all that it left open. A request without anything open comes back equal.
+
+    Here and below, specs are the kernels there are: the catalogue's, unless others are brought.
 
     - algorithms: "all" are the op's in the catalogue's order; "auto" leaves out those that need multicast where the
       simulated fabric has it switched off. (A real fabric's is only known once it runs: they are refused then.)
@@ -44,7 +47,7 @@ def resolved(request: Request) -> Request:
     """
     if request.op not in OPS:
         raise RequestError(f"unknown op '{request.op}' (op), {near(request.op, OPS)}")
-    specs = [spec for spec in SPECS if spec.op == request.op]
+    specs = [spec for spec in specs if spec.op == request.op]
     reduces = collective(request.op).reduces
     dtype, reduction, accumulator = request.dtype, request.reduction, request.accumulator
     if dtype == AUTO:
@@ -82,33 +85,32 @@ def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
     return not is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
 
 
-def names_of(request: Request) -> tuple[str, ...]:
+def names_of(request: Request, specs: Sequence[KernelSpec] = SPECS) -> tuple[str, ...]:
     """The algorithms that a request runs at each size: its own, then its baselines, each once."""
-    algorithms, baselines = resolved(request).algorithms, request.baselines
+    algorithms, baselines = resolved(request, specs).algorithms, request.baselines
     if baselines == "auto":
         baselines = () if request.fabric.simulated else names_for(request.op)
     return tuple(dict.fromkeys((*algorithms, *baselines)))
 
 
-def sizes_of(request: Request) -> tuple[int, ...]:
+def sizes_of(request: Request, specs: Sequence[KernelSpec] = SPECS) -> tuple[int, ...]:
     """The sizes in bytes that a request runs.
 
     For an op that divides its elements evenly over the ranks they are rounded down to what it can divide, as in
     nccl-tests (it may be 0), and what is then equal runs once.
     """
-    request = resolved(request)
+    request = resolved(request, specs)
     if not collective(request.op).chunked:
         return request.sizes_bytes
     step = step_bytes(request.op, request.dtype, request.world_size)
     return tuple(dict.fromkeys(size_bytes // step * step for size_bytes in request.sizes_bytes))
 
 
-def cases_of(request: Request) -> tuple[Case, ...]:
+def cases_of(request: Request, specs: Sequence[KernelSpec] = SPECS) -> tuple[Case, ...]:
     """All cases of a job: sizes outside, algorithms inside, both in the request's order."""
-    request = resolved(request)
-    return tuple(
-        _case(request, algorithm, size_bytes) for size_bytes in sizes_of(request) for algorithm in names_of(request)
-    )
+    request = resolved(request, specs)
+    names = names_of(request, specs)
+    return tuple(_case(request, algorithm, size) for size in sizes_of(request, specs) for algorithm in names)
 
 
 def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
@@ -130,27 +132,28 @@ def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
     )
 
 
-def check_against_catalogue(request: Request) -> None:
+def check_against_catalogue(request: Request, specs: Sequence[KernelSpec] = SPECS) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
 
     What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
     """
-    request = resolved(request)
-    specs = {spec.algorithm: spec for spec in SPECS if spec.op == request.op}
+    request = resolved(request, specs)
+    specs = tuple(spec for spec in specs if spec.op == request.op)
+    algorithms = [spec.algorithm for spec in specs]
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:
-        if algorithm not in specs and algorithm not in known_baselines:
-            known = [*specs, *known_baselines]
+        if algorithm not in algorithms and algorithm not in known_baselines:
+            known = [*algorithms, *known_baselines]
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
             )
     for name in () if request.baselines == "auto" else request.baselines:
         if name not in known_baselines:
             raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
-    _check_types(request, specs.values())
+    _check_types(request, specs)
     _check_placing(request)
-    archs = _union(spec.archs for spec in specs.values())
+    archs = _union(spec.archs for spec in specs)
     if request.fabric.simulated and request.fabric.arch not in archs:
         raise RequestError(
             f"{request.op} is not built for '{request.fabric.arch}' (fabric.arch), known: {', '.join(archs)}"
@@ -159,9 +162,8 @@ def check_against_catalogue(request: Request) -> None:
     _check_sizes(request, specs)
 
 
-def _check_types(request: Request, specs: Iterable[KernelSpec]) -> None:
+def _check_types(request: Request, specs: Sequence[KernelSpec]) -> None:
     """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
-    specs = tuple(specs)
     _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
     if not collective(request.op).reduces:
         for key in ("reduction", "accumulator"):
@@ -196,13 +198,13 @@ def _check_placing(request: Request) -> None:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
 
 
-def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
+def _check_sizes(request: Request, specs: Sequence[KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
-    cases = cases_of(request)
+    cases = cases_of(request, specs)
     heap_bytes = request.fabric.heap_bytes
     rules = SIMULATED if request.fabric.simulated else NVSHMEM
     for case in cases:
-        spec = find_baseline(case.algorithm) or specs[case.algorithm]
+        spec = spec_for(case, specs)
         if case.size_bytes % case.itemsize:
             lower = case.size_bytes // case.itemsize * case.itemsize
             near_sizes = f"{lower} or {lower + case.itemsize}" if lower else str(case.itemsize)
@@ -219,8 +221,8 @@ def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
             )
     if request.fabric.simulated or request.timing.mode == "none" or not request.check:
         return
-    for size_bytes in sizes_of(request):
-        needed = heap_bytes_to_measure([case for case in cases if case.size_bytes == size_bytes])
+    for size_bytes in sizes_of(request, specs):
+        needed = heap_bytes_to_measure([case for case in cases if case.size_bytes == size_bytes], specs)
         if needed > request.fabric.heap_bytes:
             raise RequestError(
                 f"timing {format_bytes(size_bytes)} takes {format_bytes(needed)} a rank, for all algorithms together, "

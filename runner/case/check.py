@@ -15,11 +15,9 @@ from typing import Any
 
 import torch
 
-from kernels.baselines import Baseline, find_baseline
 from kernels.catalogue import collective as find_collective
-from kernels.catalogue import find as find_kernel
 from kernels.numeric.formats import bits_of, to_float64
-from kernels.spec import Case, Collective, KernelSpec
+from kernels.spec import Case, Collective
 from reports.record.record import Check, Mismatch
 from runner.case.inputs import CPU
 from runner.case.reference import Comparison, Reference, Scale, method_of, reference_of
@@ -57,11 +55,6 @@ class RankCheck:
     def digest(self) -> str:
         """The first launch's; "" of a rank that is given nothing."""
         return self.digests[0] if self.digests else ""
-
-
-def promise_of(case: Case) -> KernelSpec | Baseline:
-    """What a case's algorithm promises: the kernel of that name in the catalogue, or the baseline."""
-    return find_baseline(case.algorithm) or find_kernel(case.name)
 
 
 def check_rank(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 
 from kernels import catalogue
-from kernels.baselines import find_baseline
+from kernels.baselines import Baseline
 from kernels.spec import Case
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from runner.case.binding import device_of
 from runner.case.check import check_rank
+from runner.case.contestant import check_names
 from runner.case.inputs import digest_of, make_input
 from runner.case.libraries import open_baseline
 from runner.case.program import RankOutcome
@@ -23,8 +24,12 @@ class BaselinePlan:
     """A baseline's case, run like a kernel's but through its library: no guards, memory that the library wants."""
 
     case: Case
+    baseline: Baseline
     launches: int = 2
     check: bool = True
+
+    def __post_init__(self) -> None:
+        check_names(self.case, self.baseline, None)
 
 
 def run_baseline(fabric: Fabric, plan: BaselinePlan) -> RankOutcome:
@@ -32,14 +37,11 @@ def run_baseline(fabric: Fabric, plan: BaselinePlan) -> RankOutcome:
 
     Raises what the fabric and the library raise.
     """
-    case = plan.case
-    baseline = find_baseline(case.algorithm)
-    if baseline is None:
-        raise ValueError(f"{case.algorithm} is no baseline")
+    case, baseline = plan.case, plan.baseline
     count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
     data = make_input(case, fabric.rank, count, device_of(fabric))
     outputs: list[torch.Tensor] = []
-    with SymmetricPool(fabric) as pool, open_baseline(case.algorithm, fabric, pool, case, 1) as contestant:
+    with SymmetricPool(fabric) as pool, open_baseline(baseline.name, fabric, pool, case, 1) as contestant:
         for _ in range(plan.launches):
             contestant.write(0, data)
             fabric.synchronize()

@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from kernels.baselines import Baseline, find_baseline
-from kernels.catalogue import collective, find
+from kernels.baselines import Baseline
+from kernels.catalogue import collective
 from kernels.numeric.dtypes import ITEMSIZES
 from kernels.spec import Case, KernelSpec
 from memory.counting import CountingFabric
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
 from runner.case.allocation import GUARD_BYTES, allocate_case, allocate_slots
+from runner.case.contestant import spec_for
 
 
 def heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules = SIMULATED) -> int:
@@ -33,15 +34,15 @@ def heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules 
     return _counted(case.world_size, rules, allocate)
 
 
-def heap_bytes_to_measure(cases: Sequence[Case]) -> int:
+def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] = ()) -> int:
     """Return the smallest heap in which cases of one size are timed together, each with one slot, its minimum.
 
-    By NVSHMEM's rules: only GPUs are timed.
+    By NVSHMEM's rules: only GPUs are timed. brought: see spec_for.
     """
 
     def allocate(pool: SymmetricPool) -> None:
         for case in cases:
-            known = find_baseline(case.algorithm) or find(case.name)
+            known = spec_for(case, brought)
             if is_too_large(case, known):
                 continue
             if isinstance(known, KernelSpec):

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels import catalogue
-from kernels.spec import Case
+from kernels.spec import Case, KernelSpec
 from memory.fabric import Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import Binding, bind, device_of, status_report
 from runner.case.buffers import changed_guards, changed_pieces, fill
 from runner.case.check import RankCheck, check_rank, forget_references
+from runner.case.contestant import check_names
 from runner.case.inputs import digest_of, forget_inputs, make_input
 from runner.case.layout import BUFFER_ALIGNMENT_BYTES
 
@@ -29,7 +29,7 @@ SMALL_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all ranks are to run: a case's kernel, how often, and how it is watched.
+    """What all ranks are to run: a case, its kernel's spec and what was compiled of it, how often, how it is watched.
 
     launches are those that are checked; they follow each other with the same workspaces, and between them come others
     on other data. guard_bytes lie before and after each buffer. check=False brings nothing home. patience_s is how long
@@ -38,6 +38,7 @@ class Plan:
     """
 
     case: Case
+    spec: KernelSpec
     executable: Executable
     launches: int = 2
     guard_bytes: int = GUARD_BYTES
@@ -52,8 +53,7 @@ class Plan:
             raise ValueError(f"patience_s is {self.patience_s}: a plan needs more than 0 seconds")
         if self.guard_bytes < BUFFER_ALIGNMENT_BYTES or self.guard_bytes % BUFFER_ALIGNMENT_BYTES:
             raise ValueError(f"guard_bytes is {self.guard_bytes}, not a multiple of {BUFFER_ALIGNMENT_BYTES} above 0")
-        if self.executable.name != self.case.name:
-            raise ValueError(f"the case is {self.case.name}, its executable {self.executable.name}")
+        check_names(self.case, self.spec, self.executable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,13 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
     All ranks call it with the same plan. Raises ValueError for a plan that is not for this world, HeapFull when its
     memory does not fit, and what the fabric raises.
     """
-    case = plan.case
+    case, spec = plan.case, plan.spec
     if case.world_size != fabric.world_size:
         raise ValueError(f"the case is for {case.world_size} ranks, this world has {fabric.world_size}")
-    spec = catalogue.find(case.name)
     outputs: list[torch.Tensor] = []
     faults: list[str] = []
     with SymmetricPool(fabric) as pool:
-        binding = bind(fabric, pool, spec, plan.case, plan.guard_bytes, plan.patience_s)
+        binding = bind(fabric, pool, spec, case, plan.guard_bytes, plan.patience_s)
         data = make_input(case, fabric.rank, binding.input.size_bytes // case.itemsize, device_of(fabric))
         launch = spec.launch(case)
         between = launches_between(case) if plan.between is None else plan.between

@@ -13,14 +13,14 @@ from typing import Protocol
 
 import torch
 
-from kernels import catalogue
 from kernels.numeric.dtypes import DTYPES
 from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable, Fabric
+from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, allocate_slots
 from runner.case.binding import arguments_of, fill_workspaces, status_report, write_peers
 from runner.case.buffers import fill, halves
+from runner.case.contestant import Contestant
 from runner.case.layout import layout_of
 
 
@@ -78,14 +78,15 @@ class KernelSlots(_Arenas):
         self,
         fabric: Fabric,
         pool: SymmetricPool,
-        case: Case,
-        executable: Executable,
+        contestant: Contestant,
         slots: int,
         patience_s: float,
     ) -> None:
-        spec = catalogue.find(case.name)
+        case, spec = contestant.case, contestant.spec
+        assert isinstance(spec, KernelSpec)
+        assert contestant.executable is not None
         super().__init__(fabric, pool, case, spec, slots)
-        self._executable = executable
+        self._executable = contestant.executable
         self._launch = spec.launch(case)
         fill_workspaces(fabric, spec, case, self._memory.workspaces)
         workspaces = {workspace.name: workspace for workspace in self._memory.workspaces}
@@ -136,11 +137,11 @@ class LibrarySlots(_Arenas):
 
 @contextlib.contextmanager
 def open_kernel(
-    fabric: Fabric, pool: SymmetricPool, case: Case, executable: Executable, slots: int, patience_s: float
+    fabric: Fabric, pool: SymmetricPool, contestant: Contestant, slots: int, patience_s: float
 ) -> Iterator[OpenContestant]:
-    """Collective: one of our kernels, with memory for `slots` slots of the case, held until the end of the with block.
+    """Collective: a compiled kernel, with memory for `slots` slots of its case, held until the end of the with block.
 
-    Raises HeapFull when it does not fit, ValueError for a kernel that nobody knows.
+    Raises HeapFull when it does not fit, ValueError for no slots.
     """
     with pool.scope():
-        yield KernelSlots(fabric, pool, case, executable, slots, patience_s)
+        yield KernelSlots(fabric, pool, contestant, slots, patience_s)

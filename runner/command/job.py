@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kernels.baselines import find_baseline, library_of, refuses_baseline
-from kernels.catalogue import collective, find
+from kernels.baselines import Baseline, library_of, refuses_baseline
+from kernels.catalogue import collective
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
-from runner.case.contestant import Contestant
+from runner.case.contestant import Contestant, spec_for
 from runner.interrupt import shielded
 from runner.request.validate import Request
 from runner.world.world import World, WorldFailure
@@ -67,7 +67,7 @@ class Means:
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
-    ran: Callable[[World, Case, Executable | None, Request], Check | None]
+    ran: Callable[[World, Contestant, Request], Check | None]
     measured: (
         Callable[[World, Sequence[Contestant], Request, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]]
         | None
@@ -76,13 +76,17 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job of a command: its cases, and what every record of it says beside the outcome."""
+    """One job of a command: its cases, and what every record of it says beside the outcome.
+
+    brought are kernels that do the cases of their name, in place of the catalogue's where that has the name, too.
+    """
 
     request: Request
     cases: tuple[Case, ...]
     fabric_settings: dict[str, Any]
     environment: Callable[[], dict[str, Any]]
     asked: dict[str, Any]
+    brought: tuple[KernelSpec, ...] = ()
 
 
 def run_job(job: Job, keeper: Keeper, means: Means | None = None) -> None:
@@ -157,7 +161,7 @@ class _Run:
     def _time(self, attempts: Sequence[_Attempt]) -> None:
         """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
         assert self._means.measured is not None
-        contestants = [Contestant(attempt.case, attempt.executable) for attempt in attempts]
+        contestants = [attempt.contestant for attempt in attempts if attempt.contestant is not None]
         try:
             world = self._keeper.world()
             found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
@@ -181,7 +185,7 @@ class _Attempt:
         self.status = Status.FAILED
         self.reason = "it was not run"
         self.traits: Traits | None = None
-        self.executable: Executable | None = None
+        self.contestant: Contestant | None = None
         self.timing: Timing | None = None
         self.library = ""
         self._check: Check | None = None
@@ -191,6 +195,11 @@ class _Attempt:
 
     def fail(self, status: Status, reason: str) -> None:
         self.status, self.reason, self._check, self.timing = status, reason, None, None
+
+    @property
+    def executable(self) -> Executable | None:
+        """What was compiled for it; None of a baseline, and of what did not get so far."""
+        return self.contestant.executable if self.contestant else None
 
     @property
     def verified(self) -> bool:
@@ -211,21 +220,22 @@ class _Attempt:
         """Refuse, or compile, run and judge. Raises WorldFailure, or whatever our own code gets wrong."""
         assert self.traits is not None
         request = self.job.request
-        baseline = find_baseline(self.case.algorithm)
-        if baseline is not None:
-            refusal = refuses_baseline(baseline, self.case, self.traits)
+        spec = spec_for(self.case, self.job.brought)
+        if isinstance(spec, Baseline):
+            refusal = refuses_baseline(spec, self.case, self.traits)
         else:
-            spec = find(self.case.name)
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
             self.fail(Status.REFUSED, str(refusal))
             return
-        if baseline is not None:
-            self.library = library_of(self.case.algorithm, self.traits)
+        if isinstance(spec, Baseline):
+            self.library = library_of(spec.name, self.traits)
+            self.contestant = Contestant(self.case, spec)
         else:
-            self.executable = means.compiled(spec, self.case, self.traits.arch, request.cache_dir)
+            compiled = means.compiled(spec, self.case, self.traits.arch, request.cache_dir)
+            self.contestant = Contestant(self.case, spec, compiled)
         try:
-            check = means.ran(world, self.case, self.executable, request)
+            check = means.ran(world, self.contestant, request)
         finally:
             self._counters = world.counters()
         if "of" in self._counters:  # which launches they are sums of
@@ -249,7 +259,7 @@ class _Attempt:
             duration_s=round(time.monotonic() - self._started_s, 6),
             reason=self.reason,
             fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
-            kernel=kernel_info(self.case, self.executable) if self.executable else None,
+            kernel=self._kernel_info(),
             check=self._check,
             counters=self._counters,
             timing=self.timing,
@@ -258,11 +268,17 @@ class _Attempt:
             request=self.job.asked | self._given(),
         )
 
+    def _kernel_info(self) -> KernelInfo | None:
+        one = self.contestant
+        if one is None or one.executable is None or isinstance(one.spec, Baseline):
+            return None
+        return kernel_info(one.spec, one.case, one.executable)
+
     def _given(self) -> dict[str, Any]:
         """What our kernel was given that its case does not say: the choices it was compiled with, and its patience."""
-        if self.executable is None:
+        if self.contestant is None or isinstance(self.contestant.spec, Baseline):
             return {}
-        choices = {name: _plain(value) for name, value in find(self.case.name).choices(self.case).items()}
+        choices = {name: _plain(value) for name, value in self.contestant.spec.choices(self.case).items()}
         return {"kernel": {"choices": choices, "patience_s": _patience_s(self.job.request)}}
 
 
@@ -270,24 +286,25 @@ def usual_means() -> Means:
     """The catalogue's refusals, the compiler with its cache, the per-rank programs. Imports all of them."""
     from kernels.compile import executable
     from kernels.spec import refuses
-    from runner.case.check import merge, promise_of
+    from runner.case.check import merge
     from runner.case.library_program import BaselinePlan, run_baseline
     from runner.case.program import Plan, run_case
 
-    def ran(world: World, case: Case, compiled: Executable | None, request: Request) -> Check | None:
-        if compiled is None:
-            baseline = BaselinePlan(case, launches=request.launches, check=request.check)
-            outcomes = world.run(run_baseline, baseline, request.deadline_s)
+    def ran(world: World, contestant: Contestant, request: Request) -> Check | None:
+        case, spec, compiled = contestant.case, contestant.spec, contestant.executable
+        watched: dict[str, Any] = {"launches": request.launches, "check": request.check}
+        if isinstance(spec, Baseline):
+            outcomes = world.run(run_baseline, BaselinePlan(case, spec, **watched), request.deadline_s)
         else:
-            patience_s = _patience_s(request)
-            plan = Plan(case, compiled, launches=request.launches, check=request.check, patience_s=patience_s)
+            assert compiled is not None
+            plan = Plan(case, spec, compiled, patience_s=_patience_s(request), **watched)
             outcomes = world.run(run_case, plan, request.deadline_s)
         checks = [outcome.check for outcome in outcomes if outcome.check is not None]
         if not request.check:
             return None
         if len(checks) != case.world_size:
             raise FabricError(f"{len(checks)} of {case.world_size} ranks brought a check home")
-        return merge(case, promise_of(case), checks)
+        return merge(case, spec, checks)
 
     return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured)
 
@@ -348,11 +365,11 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
     )
 
 
-def kernel_info(case: Case, executable: Executable) -> KernelInfo:
-    """What a record says of the code that runs a case."""
+def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelInfo:
+    """What a record says of the code that runs a case: executable is what was compiled of the spec."""
+    from kernels.code import code_digest
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
-    spec = find(case.name)
     launch = spec.launch(case)
     return KernelInfo(
         name=executable.name,
@@ -365,6 +382,7 @@ def kernel_info(case: Case, executable: Executable) -> KernelInfo:
         grid=launch.blocks,
         block=launch.threads,
         multimem=_multimem(executable.ptx),
+        code_digest=code_digest(executable.ptx),
     )
 
 

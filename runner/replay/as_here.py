@@ -56,10 +56,13 @@ def as_here(
 
 def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compiled: Compiler) -> KernelInfo:
     """The kernel of a case as it is here."""
+    from kernels.catalogue import find
     from runner.command.job import kernel_info
 
     try:
-        return kernel_info(case, compiled(case, arch, job.request.cache_dir))
+        return kernel_info(find(case.name), case, compiled(case, arch, job.request.cache_dir))
     except Exception as error:
         reason = f"can't be compiled here: {type(error).__name__}: {error}"
-        return replace(recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", compiler=reason)
+        return replace(
+            recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", code_digest=None, compiler=reason
+        )

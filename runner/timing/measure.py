@@ -31,12 +31,11 @@ from memory.pool import SymmetricPool
 from reports.record.record import Check, LinkLimit, Timing
 from runner.case.binding import device_of
 from runner.case.buffers import POISON
-from runner.case.check import RankCheck, check_rank, merge, promise_of
+from runner.case.check import RankCheck, check_rank, merge
 from runner.case.contestant import Contestant
 from runner.case.inputs import make_input
 from runner.case.layout import layout_of
 from runner.case.libraries import open_baseline
-from runner.case.reference import Promise
 from runner.case.slots import OpenContestant, open_kernel, slot_bytes
 from runner.timing.gpu_state import read_clocks
 from runner.timing.link import LinkTimes, link_limit, measure_link
@@ -165,18 +164,15 @@ def _open(
     calls = calls_for(case.size_bytes, timing.calls)
     budget_bytes = int(fabric.traits.heap_bytes * HEAP_SHARE) // len(plan.contestants)
     slots = slots_for(slot_bytes(case), timing.l2, fabric.traits.l2_bytes, calls, budget_bytes)
-    promise = promise_of(case)
-    if isinstance(promise, Baseline):
-        opened = stack.enter_context(open_baseline(case.algorithm, fabric, pool, case, slots))
+    if isinstance(contestant.spec, Baseline):
+        opened = stack.enter_context(open_baseline(contestant.spec.name, fabric, pool, case, slots))
     else:
-        assert contestant.executable is not None
-        opened = stack.enter_context(open_kernel(fabric, pool, case, contestant.executable, slots, plan.patience_s))
+        opened = stack.enter_context(open_kernel(fabric, pool, contestant, slots, plan.patience_s))
     count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
     data = make_input(case, fabric.rank, count, device_of(fabric))
     return Measurement(
         contestant,
         opened,
-        promise,
         whole_turns(calls, slots, timing.calls),
         data,
         before_call=before_call(case, fabric.rank, data),
@@ -195,7 +191,6 @@ class Measurement:
 
     contestant: Contestant
     opened: OpenContestant
-    promise: Promise
     calls: int
     data: torch.Tensor
     before_call: torch.Tensor
@@ -229,7 +224,7 @@ class Measurement:
         if not self.has_output and self.contestant.executable is not None:
             touched = [slot for slot, output in enumerate(outputs) if not self.is_as_before(output)]
             faults = [f"the output of a rank that is given none changed in slot {slot}" for slot in touched]
-        return check_rank(self.contestant.case, self.promise, rank, outputs, faults)
+        return check_rank(self.contestant.case, self.contestant.spec, rank, outputs, faults)
 
     def times(self) -> RankTimes:
         assert self.before is not None
@@ -442,14 +437,13 @@ def combine(
 
 def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedResult:
     """One contestant's TimedResult from its rows, one a rank; what belongs to all contestants is not in it yet."""
-    case = plan.contestants[index].case
-    promise = promise_of(case)
+    case, spec = plan.contestants[index].case, plan.contestants[index].spec
     rounds = [
         [row.before for row in rows],
         *(list(checks) for checks in zip(*(row.after for row in rows), strict=True)),
     ]
     for checks in rounds:
-        check = merge(case, promise, checks)
+        check = merge(case, spec, checks)
         if check.faults:
             return TimedResult(wrong=check)
     problem = next((row.problem for row in rows if row.problem), "")

@@ -225,8 +225,8 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     if reason:
         tags["reason"] = reason
     kernels = [record.kernel for record in records if record.kernel is not None]
-    for name in ("ptx_digest", "cubin_digest", "source_digest"):
-        if digests := sorted({getattr(kernel, name) for kernel in kernels} - {""}):
+    for name in ("ptx_digest", "code_digest", "cubin_digest", "source_digest"):
+        if digests := sorted({getattr(kernel, name) for kernel in kernels} - {"", None}):
             tags[name] = " ".join(digests)
     return tags
 

@@ -45,13 +45,14 @@ def simulated(size_bytes: int) -> tuple[float, int]:
         spent.append(time.thread_time() - start)
 
     case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", size_bytes, RANKS)
-    compiled = executable(find(case.name), case, "sm_90a", Path.home() / ".cache" / "symlab" / "kernels")
+    spec = find(case.name)
+    compiled = executable(spec, case, "sm_90a", Path.home() / ".cache" / "symlab" / "kernels")
     world = ThreadWorld(RANKS)
-    outcomes = world.run(run_case, Plan(case, compiled, launches=1), 600)
+    outcomes = world.run(run_case, Plan(case, spec, compiled, launches=1), 600)
     assert all(outcome.check is not None and not outcome.check.wrong for outcome in outcomes)
     schedule.Scheduler.run = timed  # type: ignore[method-assign]
     try:
-        world.run(run_case, Plan(case, compiled, launches=REPEATS, check=False), 600)
+        world.run(run_case, Plan(case, spec, compiled, launches=REPEATS, check=False), 600)
     finally:
         schedule.Scheduler.run = original  # type: ignore[method-assign]
     launches = [one for one in spent if one > 1e-4][-REPEATS:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import cutlass
@@ -49,7 +50,7 @@ def probe(name: str, body: Callable[[Frame], None], *, reduces: bool = False, **
         options=lambda case: options,
         **({} if reduces else {"reduces": False}),  # type: ignore[arg-type]
     )
-    return replace(spec, sources=(*spec.sources, "tests/kernels/probes.py"))
+    return replace(spec, files=(*spec.files, str(Path(__file__).resolve())))
 
 
 def case_of(dtype: str = "uint8", accumulator: str = "none", reduction: str = "none", world_size: int = 1) -> Case:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
@@ -15,7 +16,7 @@ from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 
-HERE = "tests/kernels/sabotaged.py"
+HERE = str(Path(__file__).resolve())
 
 
 def _nothing(*_: object) -> None:
@@ -91,7 +92,7 @@ def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -
         algorithm=f"{spec.algorithm}_{defect}",
         summary=f"{spec.summary}, with a defect: {defect}",
         build=build,
-        sources=(*spec.sources, HERE),
+        files=(*spec.files, HERE),
     )
 
 

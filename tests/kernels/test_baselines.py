@@ -18,14 +18,14 @@ from kernels.numeric.dtypes import ALL, reductions_of
 from kernels.spec import Case, refuses
 from memory.fabric import Fabric, LibraryCall, Traits
 from memory.pool import SymmetricPool
-from runner.case.check import check_rank, merge, promise_of
+from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
 from runner.case.library_program import BaselinePlan, run_baseline
 from runner.world.threads import ThreadWorld
-from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 
+NVSHMEM = next(one for one in BASELINES if one.name == "nvshmem")
 GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)
 
 OFFERS = [(baseline.algorithm, offer) for baseline in BASELINES for offer in baseline.offers]
@@ -162,7 +162,7 @@ def test_kernels_and_libraries_say_the_same_of_the_same() -> None:
     worlds: list[tuple[dict[str, Any], Traits]] = [({"size_bytes": 7}, GPUS), ({"world_size": 4}, GPUS)]
     for changes, traits in (*worlds, ({}, apart), ({}, without)):
         theirs = refuses_baseline(baseline, case_of("torch/multimem", **changes), traits)
-        ours_too = {"algorithm": "multimem_one_shot", "accumulator": "native"}
+        ours_too = {"algorithm": "multimem_one_shot", "accumulator": "native", "placement": "out_of_place"}
         case = dataclasses.replace(case_of("torch/multimem", **changes), **ours_too)
         ours = refuses(spec, op, case, traits)
         assert ours is not None
@@ -259,8 +259,8 @@ def test_a_baseline_is_checked_like_a_kernel(placement: str, wrong: bool) -> Non
         return run_baseline(LibraryFabric(fabric, wrong), plan)
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20))
-    outcomes = world.run(program, BaselinePlan(case, launches=3), 30.0)
-    check = merge(case, promise_of(case), [outcome.check for outcome in outcomes if outcome.check is not None])
+    outcomes = world.run(program, BaselinePlan(case, NVSHMEM, launches=3), 30.0)
+    check = merge(case, NVSHMEM, [outcome.check for outcome in outcomes if outcome.check is not None])
     assert check.method == "bound"
     assert (check.launches, check.elements) == (3, 2 * 3 * 32)
     assert check.wrong == (3 if wrong else 0)
@@ -273,18 +273,14 @@ def test_unchecked_baselines_bring_nothing_home() -> None:
     def program(fabric: Any, plan: BaselinePlan) -> Any:
         return run_baseline(LibraryFabric(fabric, True), plan)
 
-    plan = BaselinePlan(case_of("nvshmem", world_size=2, size_bytes=64), check=False)
+    plan = BaselinePlan(case_of("nvshmem", world_size=2, size_bytes=64), NVSHMEM, check=False)
     outcomes = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20)).run(program, plan, 30.0)
     assert [outcome.check for outcome in outcomes] == [None, None]
 
 
-def test_a_kernel_is_no_baseline() -> None:
-    def program(fabric: Fabric, plan: BaselinePlan) -> Any:
-        return run_baseline(fabric, plan)
-
-    plan = BaselinePlan(dataclasses.replace(case_of("nccl"), algorithm="one_shot", world_size=2))
-    with pytest.raises(WorldFailure, match="one_shot is no baseline"):
-        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20)).run(program, plan, 30.0)
+def test_a_baseline_runs_cases_of_its_own_name_only() -> None:
+    with pytest.raises(ValueError, match=r"^the case is one_shot, its spec nvshmem$"):
+        BaselinePlan(dataclasses.replace(case_of("nccl"), algorithm="one_shot"), NVSHMEM)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import hashlib
 import logging
 import re
@@ -16,9 +15,9 @@ import pytest
 
 from kernels import compile as compile_module
 from kernels.all_reduce import one_shot
-from kernels.catalogue import SPECS
-from kernels.compile import ROOT, cache_key, executable, source_digest, with_relative_paths
-from kernels.spec import Case, KernelSpec
+from kernels.compile import cache_key, executable, with_relative_paths
+from kernels.sources import ROOT, sources_of
+from kernels.spec import Case
 from memory.fabric import Executable
 
 PROGRAM = """
@@ -82,35 +81,8 @@ def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> Non
     assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', found.ptx, flags=re.MULTILINE)
     assert {"kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/signals.py"} <= set(files)
-    assert set(files) <= set(one_shot.SPEC.sources)
+    assert set(files) <= {source.name for source in sources_of(one_shot.SPEC.files)}
     assert ".loc\t" in found.ptx
-
-
-HOST_ONLY = {"kernels/refusal.py", "kernels/spec.py"}
-"""Imported by kernels, and no part of their code."""
-
-
-def imports(file: str) -> set[str]:
-    """The files of the package kernels that a file of it names in an import, wherever that stands."""
-    found = set()
-    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kernels":
-            places = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            found |= {f"{place.replace('.', '/')}.py" for place in places if place is not None}
-    return {one for one in found if (ROOT / one).is_file()}
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_the_sources_are_all_that_the_code_is_made_of(spec: KernelSpec) -> None:
-    own = f"kernels/{spec.op}/{spec.algorithm}.py"
-    code, todo = {own}, [own]
-    while todo:
-        new = imports(todo.pop()) - HOST_ONLY - code
-        code |= new
-        todo += new
-    assert len(code) > 8
-    assert code <= set(spec.sources)
-    assert len(spec.sources) == len(set(spec.sources))
 
 
 def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +92,7 @@ def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.M
     keys.add(cache_key(spec, case, "sm_100a"))
     keys.add(cache_key(spec, replace(case, accumulator="native"), "sm_90a"))
     keys.add(cache_key(spec, replace(case, reduction="avg"), "sm_90a"))
-    keys.add(cache_key(replace(spec, sources=spec.sources[1:]), case, "sm_90a"))
+    keys.add(cache_key(replace(spec, files=(*spec.files, __file__)), case, "sm_90a"))
     keys.add(cache_key(replace(spec, algorithm="other"), case, "sm_90a"))
     with monkeypatch.context() as patch:
         patch.setattr(compile_module, "compiler_versions", lambda: {"nvidia-cutlass-dsl": "0"})
@@ -132,27 +104,16 @@ def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.M
 
 
 def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case_of: Callable[..., Case]
+    tmp_path: Path, case_of: Callable[..., Case]
 ) -> None:
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    monkeypatch.setattr(compile_module, "ROOT", tmp_path)
-    spec, cache = one_shot.SPEC, tmp_path / "cache"
+    edited, cache = tmp_path / "tools.py", tmp_path / "cache"
+    edited.write_text("THREADS = 512\n")
+    spec = replace(one_shot.SPEC, files=(*one_shot.SPEC.files, str(edited)))
     executable(spec, case_of(world_size=2), "sm_90a", cache)
-    edited = tmp_path / "kernels" / "dsl" / "arithmetic.py"
-    edited.write_text(edited.read_text() + "# edited\n")
-    with pytest.raises(RuntimeError, match="kernels/dsl/arithmetic.py changed while this process was running"):
+    edited.write_text("THREADS = 256\n")
+    with pytest.raises(RuntimeError, match=r"^all_reduce/one_shot: tools\.py changed while this process was running"):
         executable(spec, case_of(world_size=3), "sm_90a", cache)
     assert len(list(cache.iterdir())) == 1
-
-
-def test_a_changed_source_changes_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = source_digest(one_shot.SPEC)
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    monkeypatch.setattr(compile_module, "ROOT", tmp_path)
-    assert source_digest(one_shot.SPEC) == before
-    with (tmp_path / "kernels" / "dsl" / "signals.py").open("a") as file:
-        file.write("\n")
-    assert source_digest(one_shot.SPEC) != before
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "garbage", "shape", "digest"])

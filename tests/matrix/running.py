@@ -57,7 +57,7 @@ def run_rows(rows: Sequence[Row], world_of: Callable[[int, str], World], cache_d
 
 def _run(row: Row, case: Case, world: World, arch: str, cache_dir: Path) -> Outcome:
     spec = catalogue.find(case.name)
-    plan = Plan(case, executable(spec, case, arch, cache_dir), launches=2 if is_repeated(row) else 1)
+    plan = Plan(case, spec, executable(spec, case, arch, cache_dir), launches=2 if is_repeated(row) else 1)
     outcomes = world.run(run_case, plan, DEADLINE_S)
     check = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check])
     digests = "".join(outcome.check.digest for outcome in outcomes if outcome.check)

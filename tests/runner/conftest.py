@@ -20,6 +20,7 @@ from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
 from reports.record.record import Check, Mismatch
 from runner.__main__ import main
+from runner.case.contestant import Contestant
 from runner.command.job import Means
 from runner.command.session import Tools
 from runner.records.command_json import COMMAND_JSON
@@ -95,7 +96,8 @@ class Script:
     def _compiled(self, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
         return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")
 
-    def _run_case(self, world: Any, case: Case, executable: Executable, request: Request) -> Check | None:
+    def _run_case(self, world: Any, contestant: Contestant, request: Request) -> Check | None:
+        case = contestant.case
         self.ran.append(case.id)
         for part, outcome in self.outcomes.items():
             if part not in case.id:

@@ -137,4 +137,5 @@ def case_of(algorithm: str, **changes: Any) -> Case:
 
 def contestant(cache_dir: Path, algorithm: str, **changes: Any) -> Contestant:
     case = case_of(algorithm, **changes)
-    return Contestant(case, executable(catalogue.find(case.name), case, "sm_90a", cache_dir))
+    spec = catalogue.find(case.name)
+    return Contestant(case, spec, executable(spec, case, "sm_90a", cache_dir))

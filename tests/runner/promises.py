@@ -37,7 +37,7 @@ def spec(
         workspaces=lambda case: (),
         launch=lambda case: Launch(1, 32),
         build=lambda case: None,
-        sources=(),
+        files=(),
         owner=owner if order == "from_next_rank" else None,
         positive_zero=positive_zero,
     )

@@ -35,7 +35,7 @@ class FileFabric:
         self.meeting = Meeting(store, rank, world_size)
         self.traits = Traits("files", "none", world_size, HEAP_BYTES, False, "files have no switch", simulated=True)
         path = folder / f"heap-{rank}"
-        path.write_bytes(bytes(HEAP_BYTES))
+        path.write_bytes(b"\xff" * HEAP_BYTES)  # poison, as of all fresh memory
         self.meeting.exchange("open", "")
         self.heaps = [self._mapped(folder / f"heap-{peer}") for peer in range(world_size)]
         self.meeting.exchange("opened", "")
@@ -127,7 +127,16 @@ def send_to_next(fabric: FileFabric, target: int, source: int, size_bytes: int) 
     fabric.at(target, size_bytes).copy_(fabric.at(source, size_bytes))
 
 
-KERNELS: dict[str, Callable[..., None]] = {"send_to_next": send_to_next}
+def ring_shift(fabric: FileFabric, source: int, targets: int, *others: int) -> None:
+    """What send_recv/ring of tests/kernels/brought.py does, with its parameters: the own input to the next rank."""
+    size_bytes = others[4]
+    table = fabric.at(targets, 8 * fabric.world_size).view(torch.int64)
+    fabric.barrier()
+    fabric.at(int(table[(fabric.rank + 1) % fabric.world_size]), size_bytes).copy_(fabric.at(source, size_bytes))
+    fabric.barrier()
+
+
+KERNELS: dict[str, Callable[..., None]] = {"send_to_next": send_to_next, "ring_shift": ring_shift}
 SEND = Executable("send_to_next", "send_to_next", "none", "", "sha256:0")
 
 

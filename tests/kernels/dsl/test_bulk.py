@@ -183,7 +183,7 @@ def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
         SABOTAGE[defect](kernel)
         return kernel
 
-    return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, sources=(*spec.sources, __file__))
+    return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, files=(*spec.files, __file__))
 
 
 @pytest.mark.parametrize("op", MODULES)

@@ -13,6 +13,7 @@ from kernels_sabotaged import KERNELS, POLLED, barriers_of
 from kernels.catalogue import SPECS, collective, find
 from kernels.dsl.status import STATUS_WORDS
 from kernels.multimem import SIGNAL
+from kernels.sources import sources_of
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
 
@@ -148,7 +149,7 @@ def test_parameters_are_as_declared(fit_case: FitCase, compiled: Compiled, name:
     assert executable.entry == f"{spec.op}_{spec.algorithm}_0"
     assert f".visible .entry {executable.entry}(" in executable.ptx
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', executable.ptx, flags=re.MULTILINE)
-    assert set(files) <= set(spec.sources)
+    assert set(files) <= {source.name for source in sources_of(spec.files)}
     assert f".reqntid {spec.launch(case).threads}, 1, 1" in executable.ptx
 
 

@@ -30,7 +30,7 @@ from simulator.fabric import SimulatorFabric
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 CaseOf = Callable[..., Case]
 
-HERE = "tests/kernels/dsl/test_inbox.py"
+HERE = __file__
 SMALL = Tuning((Step(threads=96, blocks=3, loads_in_flight=4, reason="small data"),))
 SPECS = {module.SPEC.algorithm: module.spec_of(SMALL) for module in (lamport, ll, two_shot_lamport)}
 ALGORITHMS = list(SPECS)
@@ -47,7 +47,7 @@ def with_choices(spec: KernelSpec, **choices: Any) -> KernelSpec:
         return kernel
 
     name = "_".join(f"{key}_{value}" for key, value in choices.items())
-    return replace(spec, algorithm=f"{spec.algorithm}_{name}", build=build, sources=(*spec.sources, HERE))
+    return replace(spec, algorithm=f"{spec.algorithm}_{name}", build=build, files=(*spec.files, HERE))
 
 
 def numbers(case: Case, launch: int, rank: int) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from kernels.catalogue import find
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from kernels.refusal import Refusal
+from kernels.spec import KernelSpec
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
-from runner.case import cases
 from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
@@ -115,7 +114,7 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
     heap_bytes = 1 << 20
     (case,) = cases_of(request(f"algorithms={algorithm}", "sizes=4K", "world_size=3"))
     case = dataclasses.replace(case, size_bytes=largest_fitting(case, find(case.name), heap_bytes))
-    plan = Plan(case, Executable(case.name, "", "", "", ""))
+    plan = Plan(case, find(case.name), Executable(case.name, "", "", "", ""))
 
     def program(fabric: Fabric, _: None) -> None:
         with SymmetricPool(fabric) as pool:
@@ -154,66 +153,62 @@ def test_what_is_left_open_suits_op_and_dtype(arguments: list[str], expected: tu
         assert (case.dtype, case.accumulator, case.reduction) == expected
 
 
-@pytest.fixture
-def catalogue(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """catalogue(op, algorithm={field: value}, ..): the catalogue's kernels of that op are these, like one_shot else."""
-
-    def fill(op: str, **algorithms: dict[str, Any]) -> None:
-        like = {
-            "dtypes": ALL,
-            "accumulators": ("native", "float32", "none"),
-            "placements": ("out_of_place", "in_place"),
-        }
-        like |= {"reductions": (*REDUCTIONS, "none"), "workspaces": lambda case: ()}
-        base = dataclasses.replace(find("all_reduce/one_shot"), op=op, **like)
-        specs = [dataclasses.replace(base, algorithm=name, **fields) for name, fields in algorithms.items()]
-        monkeypatch.setattr(cases, "SPECS", (*(one for one in cases.SPECS if one.op != op), *specs))
-
-    return fill
+def kernels(op: str, **algorithms: dict[str, Any]) -> tuple[KernelSpec, ...]:
+    """kernels(op, algorithm={field: value}, ..): the op's kernels are these and no others, like one_shot else."""
+    like: dict[str, Any] = {
+        "dtypes": ALL,
+        "accumulators": ("native", "float32", "none"),
+        "placements": ("out_of_place", "in_place"),
+    }
+    like |= {"reductions": (*REDUCTIONS, "none"), "workspaces": lambda case: ()}
+    base = dataclasses.replace(find("all_reduce/one_shot"), op=op, **like)
+    return tuple(dataclasses.replace(base, algorithm=name, **fields) for name, fields in algorithms.items())
 
 
-def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do(catalogue: Callable[..., None]) -> None:
-    catalogue("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
+def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do() -> None:
+    specs = kernels("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
     every, some = ("pull", "multimem", "push"), ("pull", "push")
     off = "fabric.multicast=false"
-    assert names_of(as_asked("op=all_gather")) == every
-    assert names_of(as_asked("op=all_gather", off)) == some
-    assert names_of(as_asked("op=all_gather", "algorithms=all", off)) == every
-    assert names_of(as_asked("op=all_gather", "fabric=nvshmem", "baselines=none")) == every, "nobody knows yet"
-    assert names_of(as_asked("op=all_gather", "algorithms=[push]")) == ("push",)
+    assert names_of(as_asked("op=all_gather"), specs) == every
+    assert names_of(as_asked("op=all_gather", off), specs) == some
+    assert names_of(as_asked("op=all_gather", "algorithms=all", off), specs) == every
+    assert names_of(as_asked("op=all_gather", "fabric=nvshmem", "baselines=none"), specs) == every, "nobody knows yet"
+    assert names_of(as_asked("op=all_gather", "algorithms=[push]"), specs) == ("push",)
 
 
-def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype(catalogue: Callable[..., None]) -> None:
+def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() -> None:
     token = {"dtypes": ("uint32",), "max_size_bytes": 4}
     other = {
         "dtypes": ("uint32",),
         "refusal": lambda case, arch: Refusal("sizes", "one token") if case.numel != 1 else None,
     }
-    catalogue("barrier", peers=token, multimem=other)
-    found = cases_of(as_asked("op=barrier"))
+    specs = kernels("barrier", peers=token, multimem=other)
+    found = cases_of(as_asked("op=barrier"), specs)
     assert [(case.algorithm, case.dtype, case.size_bytes) for case in found] == [
         ("peers", "uint32", 4),
         ("multimem", "uint32", 4),
     ]
-    assert {case.size_bytes for case in cases_of(as_asked("op=barrier", "sizes=[8]"))} == {8}, "as given: refused"
-    catalogue("barrier", peers=token, other={})
-    assert sizes_of(as_asked("op=barrier")) == (1024, 8192, 65536), "one of them takes the usual ones"
+    assert {case.size_bytes for case in cases_of(as_asked("op=barrier", "sizes=[8]"), specs)} == {8}, (
+        "as given: refused"
+    )
+    specs = kernels("barrier", peers=token, other={})
+    assert sizes_of(as_asked("op=barrier"), specs) == (1024, 8192, 65536), "one of them takes the usual ones"
 
 
-def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once(catalogue: Callable[..., None]) -> None:
-    catalogue("all_to_all", push={})
+def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once() -> None:
+    specs = kernels("all_to_all", push={})
     arguments = ("op=all_to_all", "world_size=3", "dtype=bfloat16", "sizes=[0,5,6,11,12,1000]")
-    assert sizes_of(as_asked(*arguments)) == (0, 6, 12, 996)
-    assert [case.size_bytes for case in cases_of(as_asked(*arguments))] == [0, 6, 12, 996]
-    check_against_catalogue(as_asked(*arguments))
+    assert sizes_of(as_asked(*arguments), specs) == (0, 6, 12, 996)
+    assert [case.size_bytes for case in cases_of(as_asked(*arguments), specs)] == [0, 6, 12, 996]
+    check_against_catalogue(as_asked(*arguments), specs)
     assert sizes_of(as_asked("sizes=[5,6]", "world_size=3")) == (5, 6), "all_reduce divides nothing"
 
 
-def test_cases_say_root_offset_and_placement(catalogue: Callable[..., None]) -> None:
-    catalogue("reduce", pull={})
+def test_cases_say_root_offset_and_placement() -> None:
+    specs = kernels("reduce", pull={})
     wanted = as_asked("op=reduce", "root=3", "world_size=4", "offset=2", "placement=in_place", "inputs=edge", "sizes=8")
-    check_against_catalogue(wanted)
-    (case,) = cases_of(wanted)
+    check_against_catalogue(wanted, specs)
+    (case,) = cases_of(wanted, specs)
     assert (case.root, case.offset, case.placement, case.inputs) == (3, 2, "in_place", "edge")
     assert case.id == "reduce-pull-float32-float32-sum-n4-8B-in_place-edge-s0-r3-o2"
 
@@ -245,11 +240,10 @@ def test_cases_say_root_offset_and_placement(catalogue: Callable[..., None]) -> 
         ),
     ],
 )
-def test_what_an_op_can_never_do_is_refused(catalogue: Callable[..., None], arguments: list[str], message: str) -> None:
-    for op in ("all_gather", "all_to_all", "reduce"):
-        catalogue(op, pull={})
+def test_what_an_op_can_never_do_is_refused(arguments: list[str], message: str) -> None:
+    specs = [spec for op in ("all_gather", "all_to_all", "reduce") for spec in kernels(op, pull={})]
     with pytest.raises(RequestError) as caught:
-        check_against_catalogue(as_asked(*arguments))
+        check_against_catalogue(as_asked(*arguments), specs)
     assert message in str(caught.value)
 
 
@@ -263,10 +257,9 @@ def test_the_need_counts_offset_and_empty_buffers() -> None:
     assert heap_bytes_to_measure([empty]) == heap_bytes_to_measure([case]) - 2 * (4096 - 512)
 
 
-def test_in_place_the_need_is_that_of_the_larger_of_both(catalogue: Callable[..., None]) -> None:
-    catalogue("all_gather", pull={})
-    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4"))
-    spec = next(one for one in cases.SPECS if one.name == case.name)
+def test_in_place_the_need_is_that_of_the_larger_of_both() -> None:
+    (spec,) = kernels("all_gather", pull={})
+    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4"), (spec,))
     shared = dataclasses.replace(case, placement="in_place")
     assert heap_bytes_needed(case, spec) - heap_bytes_needed(shared, spec) == 1024 + 2 * GUARD_BYTES + GAP_BYTES
     most = largest_fitting(case, spec, 1 << 20)

@@ -43,7 +43,7 @@ SPEC = KernelSpec(
     workspaces=lambda case: (Workspace("flags", 3 * case.world_size),),
     launch=lambda case: Launch(2, 64),
     build=lambda case: None,
-    sources=(),
+    files=(),
 )
 
 CASE = Case("all_reduce", "tried", "bfloat16", "float32", "sum", 34, 4)
@@ -53,9 +53,8 @@ Kernel = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
-def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+def _check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only binding and noticing are tested here: the check gives back what it was given."""
-    monkeypatch.setattr(program.catalogue, "find", lambda name: {SPEC.name: SPEC}[name])
     monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
 
 
@@ -89,7 +88,7 @@ def nothing_held(machine: Any) -> bool:
 def test_outputs_of_all_launches_come_home(machine: Any) -> None:
     inputs = [make_input(CASE, rank, 17) for rank in range(4)]
     expected = sum((one.float() for one in inputs), torch.zeros(17)).to(torch.bfloat16)
-    for outputs, faults in run(machine, Plan(CASE, EXECUTABLE, launches=3, between=0)):
+    for outputs, faults in run(machine, Plan(CASE, SPEC, EXECUTABLE, launches=3, between=0)):
         assert faults == ()
         assert len(outputs) == 3
         for output in outputs:
@@ -121,7 +120,7 @@ def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> 
         seen.append(arguments)
 
     machine.kernels["tried"] = kernel
-    run(machine, Plan(case, EXECUTABLE, launches=3, between=0))
+    run(machine, Plan(case, SPEC, EXECUTABLE, launches=3, between=0))
     assert len(seen) == 12
     assert len(set(seen)) == 4, "the launches of a rank have the same arguments"
 
@@ -135,7 +134,7 @@ def test_in_place_the_output_is_the_inputs_buffer_and_is_filled_again(machine: A
         fabric.world.at(source, 34).fill_(fabric.rank)
 
     machine.kernels["tried"] = kernel
-    for rank, (outputs, faults) in enumerate(run(machine, Plan(case, EXECUTABLE, between=0))):
+    for rank, (outputs, faults) in enumerate(run(machine, Plan(case, SPEC, EXECUTABLE, between=0))):
         assert faults == ()
         assert [output.view(torch.uint8).unique().tolist() for output in outputs] == [[rank], [rank]]
 
@@ -166,7 +165,7 @@ def test_a_write_beyond_the_output_is_a_fault(
                 fabric.world.at(arguments[argument] + offset, 1).fill_(7)
 
     machine.kernels["tried"] = kernel
-    for rank, (_, faults) in enumerate(run(machine, Plan(CASE, EXECUTABLE, launches=3, between=0))):
+    for rank, (_, faults) in enumerate(run(machine, Plan(CASE, SPEC, EXECUTABLE, launches=3, between=0))):
         if rank == 2:
             assert faults[0].startswith(fault.format(launch))
             assert "(1 bytes changed)" in faults[0]
@@ -179,14 +178,14 @@ def test_poison_written_around_the_output_is_seen_in_a_later_launch(machine: Any
         fabric.world.at(arguments[1] - 16, 16).fill_(0xFF)
 
     machine.kernels["tried"] = kernel
-    for _, faults in run(machine, Plan(CASE, EXECUTABLE, between=0)):
+    for _, faults in run(machine, Plan(CASE, SPEC, EXECUTABLE, between=0)):
         assert len(faults) == 1
         assert "before the buffer changed at byte -16 in launch 1" in faults[0]
         assert "(16 bytes changed)" in faults[0]
 
 
 def test_without_check_nothing_comes_home(machine: Any) -> None:
-    assert run(machine, Plan(CASE, EXECUTABLE, check=False, between=0)) == [None] * 4
+    assert run(machine, Plan(CASE, SPEC, EXECUTABLE, check=False, between=0)) == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -196,21 +195,25 @@ def test_without_check_nothing_comes_home(machine: Any) -> None:
         ({"guard_bytes": 24}, "guard_bytes is 24"),
         ({"guard_bytes": 0}, "guard_bytes is 0"),
         ({"executable": replace(EXECUTABLE, name="all_reduce/one_shot")}, "its executable all_reduce/one_shot"),
+        ({"spec": replace(SPEC, algorithm="other")}, "the case is all_reduce/tried, its spec all_reduce/other"),
+        ({"executable": None}, "all_reduce/tried is a kernel: give its executable"),
     ],
 )
 def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Plan(**{"case": CASE, "executable": EXECUTABLE} | changes)
+        Plan(**{"case": CASE, "spec": SPEC, "executable": EXECUTABLE} | changes)
 
 
 def test_a_case_for_another_world_is_refused(machine: Any) -> None:
     with pytest.raises(WorldFailure, match="the case is for 2 ranks, this world has 4"):
-        ThreadWorld(4, machine=machine).run(run_case, Plan(replace(CASE, world_size=2), EXECUTABLE, between=0), 10.0)
+        ThreadWorld(4, machine=machine).run(
+            run_case, Plan(replace(CASE, world_size=2), SPEC, EXECUTABLE, between=0), 10.0
+        )
 
 
 def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world: Any) -> None:
     small = dictionary_world(4, heap_bytes=1 << 12)
-    plan = Plan(replace(CASE, size_bytes=1 << 12), EXECUTABLE, between=0)
+    plan = Plan(replace(CASE, size_bytes=1 << 12), SPEC, EXECUTABLE, between=0)
     with pytest.raises(WorldFailure, match='"input" of 4608 bytes does not fit') as caught:
         ThreadWorld(4, machine=small).run(run_case, plan, 10.0)
     assert isinstance(caught.value.__cause__, HeapFull)
@@ -237,7 +240,7 @@ class InterruptedMachine:
 
 def calls_of(machine: Any, interrupted: Any) -> Iterator[tuple[int, str]]:
     watched = InterruptedMachine(machine, interrupted, 0, None)
-    run(watched, Plan(CASE, EXECUTABLE, between=0))
+    run(watched, Plan(CASE, SPEC, EXECUTABLE, between=0))
     return enumerate(watched.fabrics[1].calls, 1)
 
 
@@ -256,7 +259,7 @@ def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
         world = ThreadWorld(4, machine=hurt)
         began = time.monotonic()
         with pytest.raises(WorldFailure, match="^rank 1: ") as caught:
-            world.run(run_case, Plan(CASE, EXECUTABLE, between=0), 20.0)
+            world.run(run_case, Plan(CASE, SPEC, EXECUTABLE, between=0), 20.0)
         assert time.monotonic() - began < 5
         assert not world.healthy
         assert (caught.value.status, caught.value.rank) == ("FAILED", 1)
@@ -278,7 +281,7 @@ def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) 
 
     assert binding._value(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="patience_s is 0"):
-        Plan(CASE, EXECUTABLE, patience_s=0, between=0)
+        Plan(CASE, SPEC, EXECUTABLE, patience_s=0, between=0)
 
 
 def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +291,6 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
         parameters=(*SPEC.parameters, Parameter("address", "status")),
         workspaces=lambda case: (Workspace("flags", 3 * case.world_size), Workspace("status", 4)),
     )
-    monkeypatch.setattr(program.catalogue, "find", lambda name: spec)
     described = SimpleNamespace(describe=lambda words, rank: f"rank {rank}: waited for rank {words[1]}")
     monkeypatch.setitem(sys.modules, "kernels.dsl.status", described)
     launched: list[int] = []
@@ -301,6 +303,6 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
 
     machine.kernels["tried"] = kernel
     with pytest.raises(WorldFailure, match="^rank 2: waited for rank 3$") as caught:
-        ThreadWorld(4, machine=machine).run(run_case, Plan(CASE, EXECUTABLE, launches=3, between=0), 20.0)
+        ThreadWorld(4, machine=machine).run(run_case, Plan(CASE, spec, EXECUTABLE, launches=3, between=0), 20.0)
     assert (caught.value.status, caught.value.rank) == ("DEADLOCK", 2)
     assert nothing_held(machine)

@@ -46,7 +46,7 @@ SPEC = KernelSpec(
     workspaces=lambda case: (),
     launch=lambda case: Launch(1, 32),
     build=lambda case: None,
-    sources=(),
+    files=(),
 )
 
 Touch = Callable[[Any, tuple[int, ...], int], None]
@@ -56,15 +56,19 @@ def case_of(op: str, **changes: Any) -> Case:
     return replace(Case(op, "tried", "uint8", "none", "none", 24, 4), **changes)
 
 
+def plan_of(case: Case, launches: int) -> Plan:
+    compiled = Executable(case.name, "tried", "none", "", "sha256:0")
+    return Plan(case, replace(SPEC, op=case.op), compiled, launches=launches, between=0)
+
+
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The catalogue has the one spec, inputs are known bytes, and the check gives back what it was given."""
+    """Inputs are known bytes, and the check gives back what it was given."""
 
     def known_bytes(case: Case, rank: int, numel: int, device: Any = None) -> torch.Tensor:
         made = torch.arange(numel * case.itemsize, dtype=torch.int64) * 7 + 31 * rank + case.seed + 1
         return (made % 251).to(torch.uint8).view(DTYPES[case.dtype])
 
-    monkeypatch.setattr(program.catalogue, "find", lambda name: replace(SPEC, op=name.partition("/")[0]))
     monkeypatch.setattr(program, "make_input", known_bytes)
     monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
 
@@ -106,7 +110,7 @@ def run(dictionary_world: Any, case: Case, touch: Touch | None = None, launches:
         count[rank] += 1
 
     machine.kernels["tried"] = kernel
-    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=launches, between=0)
+    plan = plan_of(case, launches)
     outcomes = ThreadWorld(case.world_size, machine=machine).run(run_case, plan, 20.0)
     assert not any(machine.live_regions(rank) for rank in range(case.world_size))
     return [outcome.check for outcome in outcomes]
@@ -246,7 +250,7 @@ def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_worl
         fabric.world.at(arguments[1], 24).fill_(1)
 
     machine.kernels["tried"] = kernel
-    plan = Plan(case, Executable(case.name, "tried", "none", "", "sha256:0"), launches=3, between=0)
+    plan = plan_of(case, 3)
     ThreadWorld(4, machine=machine).run(run_case, plan, 20.0)
     assert seen == [True] * 24
 

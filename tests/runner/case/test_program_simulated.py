@@ -37,7 +37,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plan_of(case: Case, cache: Path) -> Plan:
-    return Plan(case, executable(catalogue.find(case.name), case, OPTIONS.arch, cache))
+    spec = catalogue.find(case.name)
+    return Plan(case, spec, executable(spec, case, OPTIONS.arch, cache))
 
 
 def held(machine: SimulatedWorld) -> list[str]:

@@ -58,10 +58,9 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
     """The output's bytes after each launch of each plan, on this rank."""
     found = []
     for plan in plans:
-        spec = catalogue.find(plan.case.name)
-        launch = spec.launch(plan.case)
+        launch = plan.spec.launch(plan.case)
         with SymmetricPool(fabric) as pool:
-            binding = bind(fabric, pool, spec, plan.case, plan.guard_bytes, plan.patience_s)
+            binding = bind(fabric, pool, plan.spec, plan.case, plan.guard_bytes, plan.patience_s)
             source, target = binding.input, binding.output
             data = make_input(plan.case, fabric.rank, source.size_bytes // plan.case.itemsize).cpu()
             for _ in range(plan.launches):
@@ -96,7 +95,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case, str], 
     cache_dir = tmp_path_factory.mktemp("compiled")
 
     def plan(case: Case, arch: str) -> Plan:
-        return Plan(case, executable(catalogue.find(case.name), case, arch, cache_dir), launches=LAUNCHES)
+        spec = catalogue.find(case.name)
+        return Plan(case, spec, executable(spec, case, arch, cache_dir), launches=LAUNCHES)
 
     return plan
 

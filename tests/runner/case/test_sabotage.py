@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from kernels import catalogue
 from kernels.compile import executable
 from kernels.numeric.dtypes import ITEMSIZES
 from kernels.spec import Case, KernelSpec
@@ -34,17 +33,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
 
 @pytest.fixture
-def checked(
-    compiled: Compiled, sabotaged: dict[str, KernelSpec], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Check]:
+def checked(compiled: Compiled, sabotaged: dict[str, KernelSpec]) -> Callable[..., Check]:
     """checked(name, case, launches, **options of the simulator): what the runner finds of that kernel."""
 
     def check(name: str, case: Case, launches: int = 2, **options: object) -> Check:
         spec = sabotaged[name]
         case = replace(case, op=spec.op, algorithm=spec.algorithm)
-        monkeypatch.setattr(catalogue, "find", lambda name: spec)
         world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=HEAP_BYTES, **options))  # type: ignore[arg-type]
-        outcomes = world.run(run_case, Plan(case, compiled(spec, case), launches=launches), 60)
+        outcomes = world.run(run_case, Plan(case, spec, compiled(spec, case), launches=launches), 60)
         return merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
 
     return check

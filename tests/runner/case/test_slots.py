@@ -33,11 +33,10 @@ def data_of(rank: int, slot: int, numel: int) -> torch.Tensor:
 def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
     """Two rounds over all slots in reverse, each on fresh inputs; the outputs by round and slot."""
     case = wanted.case
-    assert wanted.executable is not None
     found = []
     with (
         SymmetricPool(fabric) as pool,
-        open_kernel(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contestant,
+        open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant,
     ):
         for _ in range(2):
             for slot in range(contestant.slots):
@@ -90,13 +89,12 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
         cache, algorithm, op="all_gather", accumulator="none", reduction="none", placement=placement,
         offset=offset, size_bytes=size_bytes, world_size=3,
     )  # fmt: skip
-    case, count = wanted.case, wanted.case.numel // 3
+    count = wanted.case.numel // 3
 
     def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
-        assert wanted.executable is not None
         with (
             SymmetricPool(fabric) as pool,
-            open_kernel(fabric, pool, case, wanted.executable, SLOTS, 10.0) as contestant,
+            open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant,
         ):
             for slot in range(SLOTS):
                 contestant.write(slot, data_of(fabric.rank, slot, count))
@@ -125,8 +123,8 @@ def test_two_contestants_live_side_by_side(cache: Path) -> None:
     def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
         with SymmetricPool(fabric) as pool:
             with (
-                open_kernel(fabric, pool, wanted[0].case, wanted[0].executable, 2, 1.0) as one,  # type: ignore[arg-type]
-                open_kernel(fabric, pool, wanted[1].case, wanted[1].executable, 2, 1.0) as other,  # type: ignore[arg-type]
+                open_kernel(fabric, pool, wanted[0], 2, 1.0) as one,
+                open_kernel(fabric, pool, wanted[1], 2, 1.0) as other,
             ):
                 for contestant in (one, other):
                     contestant.write(1, data_of(fabric.rank, 0, 2048))
@@ -158,7 +156,7 @@ def test_launching_does_no_host_work_but_one_launch(cache: Path) -> None:
 
         with (
             SymmetricPool(fabric) as pool,
-            open_kernel(Watched(), pool, wanted.case, wanted.executable, 2, 1.0) as contestant,  # type: ignore[arg-type]
+            open_kernel(Watched(), pool, wanted, 2, 1.0) as contestant,  # type: ignore[arg-type]
         ):
             for slot in range(2):
                 contestant.write(slot, data_of(fabric.rank, slot, 2048))
@@ -186,7 +184,7 @@ def test_no_slots_are_an_error(cache: Path) -> None:
     wanted = contestant(cache, "one_shot")
 
     def program(fabric: Fabric, _: None) -> None:
-        with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted.case, wanted.executable, 0, 1.0):  # type: ignore[arg-type]
+        with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted, 0, 1.0):
             pass
 
     with pytest.raises(WorldFailure, match="0 slots for all_reduce-one_shot"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernels.catalogue import find
+from kernels.code import code_digest
 from kernels.spec import Case
 from memory.fabric import Executable
 from reports.record.record import Record, Status
@@ -81,6 +82,7 @@ def test_what_is_said_about_the_kernel() -> None:
     spec = find("all_reduce/one_shot")
     assert kernel is not None
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
+    assert kernel.code_digest == code_digest(PTX)
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
     assert (kernel.cubin_digest, kernel.name) == ("", spec.name)
     assert kernel.source_digest.startswith("sha256:")
@@ -175,8 +177,9 @@ def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:
     case = cases_of(job_of("sizes=[8]").request)[0]
     ptx = "// Cuda compilation tools, release 13.4, V13.4.59\n.version 9.4\n"
     cubin = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.5, V13.5.7\0"
-    known = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
+    spec = find(case.name)
+    known = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
     assert known.compiler.endswith(", NVVM 13.4.59, ptxas 13.5.7")
     assert known.compiler.startswith("nvidia-cutlass-dsl ")
-    unknown = kernel_info(case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
+    unknown = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
     assert "," not in unknown.compiler

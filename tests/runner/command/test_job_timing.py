@@ -13,7 +13,7 @@ import pytest
 from memory.fabric import Traits
 from reports.record.record import LinkLimit, Record, Status, Timing
 from runner.case.cases import cases_of
-from runner.case.contestant import Contestant
+from runner.case.contestant import Contestant, spec_for
 from runner.command.job import Job, Means, run_job, usual_means
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
@@ -263,7 +263,7 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     measured = usual_means().measured
     assert measured is not None
     with pytest.raises(Asked):
-        measured(world, [Contestant(case)], composed.request, limit)
+        measured(world, [Contestant(case, spec_for(case))], composed.request, limit)
     program, plan, deadline_s = world.asked
     assert program is measure
     assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, composed.request.timing)

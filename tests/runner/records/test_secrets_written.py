@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from memory.fabric import Executable
 from reports.record import bundle, seal
 from reports.record.record import Check, Record
 from runner.__main__ import main
+from runner.case.contestant import Contestant
 from runner.command.job import usual_means
 from runner.command.session import Tools
 from runner.environment import capture as capture_module
@@ -107,9 +107,9 @@ class Tale:
     def tools(self, repository: Path) -> Tools:
         means = usual_means()
 
-        def ran(world: Any, case: Any, executable: Executable | None, request: Request) -> Check | None:
-            if case.algorithm != "two_shot":
-                return means.ran(world, case, executable, request)
+        def ran(world: Any, contestant: Contestant, request: Request) -> Check | None:
+            if contestant.case.algorithm != "two_shot":
+                return means.ran(world, contestant, request)
             dying = ProcessWorld(2, FileOpener(str(self.folder)))
             try:
                 dying.run(die, None, 30.0)

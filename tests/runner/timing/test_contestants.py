@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from kernels.baselines import Baseline
 from memory.fabric import Executable
 from runner.case.contestant import Contestant
 from runner.timing import measure as measure_module
 from runner.timing.measure import Measurement, before_call
+from tests.runner import promises
 from tests.runner.measuring import case_of
 
 BYTES = torch.arange(1, 25, dtype=torch.uint8)
@@ -34,12 +37,14 @@ class Outputs:
 def measurement(
     of: Any, *outputs: torch.Tensor, rank: int = 1, is_kernel: bool = True, has_output: bool = True
 ) -> Measurement:
-    executable = Executable(of.name, "", "", "", "") if is_kernel else None
     data = BYTES if of.op != "all_gather" else BYTES[:6]
     before = before_call(of, rank, data)
-    contestant: Any = Outputs(*outputs)
-    promise: Any = None
-    return Measurement(Contestant(of, executable), contestant, promise, 4, data, before, has_output)
+    opened: Any = Outputs(*outputs)
+    contestant = Contestant(of, Baseline("tried", ()))
+    if is_kernel:
+        kernel = replace(promises.spec(op=of.op), algorithm="tried")
+        contestant = Contestant(of, kernel, Executable(of.name, "", "", "", ""))
+    return Measurement(contestant, opened, 4, data, before, has_output)
 
 
 def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters() -> None:

@@ -14,7 +14,6 @@ from runner.request.validate import TimingRequest
 from runner.timing import measure as measure_module
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.measure import (
-    Contestant,
     MeasurePlan,
     RankMeasurement,
     calls_for,
@@ -97,12 +96,13 @@ def test_what_is_expected_grows_with_samples_and_entrants(both: MeasurePlan) -> 
 
 
 def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
+    larger = dataclasses.replace(both.contestants[1], case=case_of("two_shot", size_bytes=8192))
     with pytest.raises(ValueError, match="at least one contestant"):
         MeasurePlan((), TIMING)
     with pytest.raises(ValueError, match="one size and different names"):
         MeasurePlan((both.contestants[0], both.contestants[0]), TIMING)
     with pytest.raises(ValueError, match="one size and different names"):
-        MeasurePlan((both.contestants[0], Contestant(case_of("two_shot", size_bytes=8192))), TIMING)
+        MeasurePlan((both.contestants[0], larger), TIMING)
 
 
 def test_a_simulated_fabric_is_not_timed(both: MeasurePlan) -> None:
@@ -181,12 +181,13 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
         original = measure_module.Measurement.checked
 
         def checked(measurement: Any, own: int) -> Any:
-            key = (measurement.contestant.case.algorithm, own)
+            contestant = measurement.contestant
+            key = (contestant.case.algorithm, own)
             seen[key] = seen.get(key, 0) + 1
             if key == (algorithm, rank) and seen[key] >= first:
                 output = measurement.opened.output(0).clone()
                 output[3] += 64
-                return measure_module.check_rank(measurement.contestant.case, measurement.promise, own, [output], ())
+                return measure_module.check_rank(contestant.case, contestant.spec, own, [output], ())
             return original(measurement, own)
 
         monkeypatch.setattr(measure_module.Measurement, "checked", checked)

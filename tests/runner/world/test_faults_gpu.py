@@ -84,8 +84,10 @@ class Bench:
     def plan(self, size_bytes: int = 4096, algorithm: str = "one_shot", launches: int = 2) -> Plan:
         self.world()
         case = Case("all_reduce", algorithm, "float32", "float32", "sum", size_bytes, WORLD_SIZE)
-        compiled = executable(catalogue.find(case.name), case, self.arch, self.cache_dir)
-        return Plan(case, compiled, launches=launches, patience_s=PATIENCE_S)
+        spec = catalogue.find(case.name)
+        return Plan(
+            case, spec, executable(spec, case, self.arch, self.cache_dir), launches=launches, patience_s=PATIENCE_S
+        )
 
     def passes(self, plan: Plan) -> None:
         """A job in the world that there is now, or in a new one."""

@@ -133,11 +133,11 @@ SCRIPT = """
     runner.command.plan.look = lambda: machine
     runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
 
-    def ran(world, case, executable, request):
+    def ran(world, contestant, request):
         if request.fabric.name == "simulator":
             world.run(rank_programs.nothing, None, 10.0)
             return GOOD
-        bad = fault and case.size_bytes == 16
+        bad = fault and contestant.case.size_bytes == 16
         if fault == "wait":
             world.run(rank_programs.wait_in_a_barrier, folder, None)
         world.run(rank_programs.ring, rank_programs.Fault(fault) if bad else None, request.deadline_s)

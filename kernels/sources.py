@@ -1,0 +1,179 @@
+"""The files that a kernel's code is made of: those it begins with, and every file that they import.
+
+Imports are read from the source text, so nothing is executed: wherever an import stands in a file, in a function or
+behind TYPE_CHECKING too, absolute or relative, transitively. Of the project, the files of the package kernels count;
+Python's library, installed packages and the project's other packages, which only host code uses, don't. A module that
+is imported by a computed name (importlib.import_module) is not found: name its file in KernelSpec.files.
+
+Each file is read once in a process, when it is first asked for: what the process has imported can't be younger.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent
+HOST_PACKAGES = frozenset({"memory", "reports", "runner", "simulator"})
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Names of the folders that installers fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file as this process read it first. name is the same on every machine: see name_of."""
+
+    path: Path
+    name: str
+    content: bytes
+
+    @property
+    def changed(self) -> bool:
+        """Whether the file is no longer what was read, or gone."""
+        try:
+            return self.path.read_bytes() != self.content
+        except OSError:
+            return True
+
+
+def name_of(path: Path) -> str:
+    """The path from the project's root; for a file elsewhere its file name."""
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+
+
+@cache
+def sources_of(files: tuple[str, ...]) -> tuple[Source, ...]:
+    """The files and all that they import, each once, by name. files are paths; ValueError if one can't be read."""
+    found: dict[Path, Source] = {}
+    todo = [Path(file).resolve() for file in files]
+    todo += [file for path in todo for file in _packages(path)]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found[path] = read(path)
+            todo += _imported(path)
+    return tuple(sorted(found.values(), key=lambda source: (source.name, source.content)))
+
+
+@cache
+def digest_of(files: tuple[str, ...]) -> str:
+    """SHA-256 in hexadecimal of names and contents of all that sources_of gives: equal in every checkout."""
+    digest = hashlib.sha256()
+    for source in sources_of(files):
+        digest.update(f"{source.name}\0{len(source.content)}\0".encode())
+        digest.update(source.content)
+    return digest.hexdigest()
+
+
+@cache
+def read(path: Path) -> Source:
+    """A file as it is when first read. path is absolute and resolved; ValueError if it can't be read."""
+    try:
+        return Source(path, name_of(path), path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"the source {path} can't be read: {error.strerror}") from error
+
+
+def is_foreign(files: Iterable[str]) -> bool:
+    """Whether any of the files lies outside the package kernels."""
+    return any(not Path(file).resolve().is_relative_to(PACKAGE) for file in files)
+
+
+@cache
+def _imported(path: Path) -> tuple[Path, ...]:
+    """The files that a file imports, with the __init__.py of each package on the way."""
+    try:
+        tree = ast.parse(read(path).content)
+    except (SyntaxError, ValueError):
+        return ()  # importing it fails, too
+    found: list[Path] = []
+    for node in _imports(tree.body):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found += _files(alias.name.split("."), None)
+        else:
+            module = node.module.split(".") if node.module else []
+            if node.level > len(path.parents):
+                continue
+            folder = path.parents[node.level - 1] if node.level else None
+            for alias in node.names:
+                found += _files([*module, alias.name], folder)
+    return tuple(dict.fromkeys(found))
+
+
+def _imports(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """All import statements, however deep in other statements."""
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, part, None)
+            if isinstance(inner, list):
+                yield from _imports(inner)
+
+
+def _files(parts: list[str], folder: Path | None) -> list[Path]:
+    """The files of a module, outermost package first, as far as there are any: the last parts may be names in it.
+
+    folder is where a relative import begins; None: an absolute one.
+    """
+    found: list[Path] = []
+    if folder is None:
+        first, *parts = parts
+        file, folders = _top_level(first)
+        found += [file] if file else []
+    else:
+        folders = (folder,)
+        found += _init(folder)
+    for part in parts:
+        module = next((one / f"{part}.py" for one in folders if (one / f"{part}.py").is_file()), None)
+        package = next((one / part for one in folders if (one / part).is_dir()), None)
+        if package is not None and (module is None or _init(package)):
+            found += _init(package)
+            folders = (package,)
+        else:
+            return [*found, module] if module else found
+    return found
+
+
+def _packages(path: Path) -> list[Path]:
+    """The __init__.py of all packages that a file lies in."""
+    found: list[Path] = []
+    for folder in path.parents:
+        if not _init(folder):
+            break
+        found += _init(folder)
+    return found
+
+
+def _init(package: Path) -> list[Path]:
+    """The __init__.py of a folder, if it has one."""
+    file = package / "__init__.py"
+    return [file] if file.is_file() else []
+
+
+@cache
+def _top_level(name: str) -> tuple[Path | None, tuple[Path, ...]]:
+    """The file of a top-level module, and the folders to look for modules below it; none for what doesn't count."""
+    if name == PACKAGE.name:
+        return PACKAGE / "__init__.py", (PACKAGE,)
+    if name in HOST_PACKAGES or name in sys.stdlib_module_names:
+        return None, ()
+    try:
+        spec = importlib.util.find_spec(name)  # imports nothing: the name has no dots
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return None, ()
+    file = Path(spec.origin).resolve() if spec.has_location and spec.origin else None
+    folders = tuple(Path(folder).resolve() for folder in spec.submodule_search_locations or ())
+    if any(INSTALLED.intersection(path.parts) for path in (file, *folders) if path):
+        return None, ()
+    return file if file and file.suffix == ".py" else None, folders

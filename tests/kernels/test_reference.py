@@ -1,0 +1,181 @@
+"""A spec by where it stands: found in modules and files, sent to other processes, refused in one line."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels import catalogue
+from kernels.all_reduce import one_shot
+from kernels.family import spec_with
+from kernels.reference import spec_at
+from kernels.sources import ROOT, sources_of
+from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
+from runner.world.rank import pickled_work
+from tests.kernels.brought import RING, write_ring
+
+CASE = Case("send_recv", "ring", "uint8", "none", "none", 1 << 20, 2)
+
+ELSEWHERE = """
+import pickle, sys
+from kernels.spec import Case
+try:
+    spec = pickle.load(sys.stdin.buffer)
+except ValueError as error:
+    print(error)
+else:
+    print(spec.name, spec.launch(Case("send_recv", spec.algorithm, "uint8", "none", "none", 1 << 20, 2)).grid)
+"""
+
+
+def elsewhere(sent: bytes) -> str:
+    """What a pickled spec is to a process that has loaded nothing."""
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], input=sent, cwd=ROOT, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+def test_a_module_and_a_name_are_a_spec() -> None:
+    assert spec_at("kernels.all_reduce.one_shot:SPEC") is one_shot.SPEC
+    assert str(one_shot.SPEC.origin) == "kernels.all_reduce.one_shot:SPEC"
+
+
+def test_a_file_and_a_name_are_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_ring(tmp_path / "my")
+    spec = spec_at(f"{file}:SPEC")
+    assert (spec.name, spec.launch(CASE).grid) == ("send_recv/ring", 2)
+    assert spec_at("my/ring.py:SPEC", tmp_path) is spec
+    monkeypatch.chdir(tmp_path / "my")
+    assert spec_at("ring.py:SPEC") is spec
+    assert spec_at("./ring.py:TRIAL").launch(CASE).grid == 4
+    assert {"ring.py", "steps.py", "kernels/dsl/frame.py"} <= {one.name for one in sources_of(spec.files)}
+
+
+def test_files_of_the_same_name_are_modules_of_their_own(tmp_path: Path) -> None:
+    files = [write_ring(tmp_path / str(blocks), blocks) for blocks in (3, 5)]
+    first, second = (spec_at(f"{file}:SPEC") for file in files)
+    assert [spec.launch(CASE).grid for spec in (first, second)] == [3, 5]
+    assert [spec.launch(CASE).grid for spec in pickle.loads(pickle.dumps((first, second)))] == [3, 5]
+
+
+def test_a_file_within_packages_reaches_all_of_them(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    file = write_ring(inner)
+    beside = "from .steps import BLOCKS, following"
+    assert beside in RING
+    file.write_text(RING.replace(beside, "from .steps import following\nfrom ..names import BLOCKS"))
+    (tmp_path / "outer" / "names.py").write_text("BLOCKS = 7\n")
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").write_text("")
+    spec = spec_at(f"{file}:SPEC")
+    assert spec.launch(CASE).grid == 7
+    assert "names.py" in {one.name for one in sources_of(spec.files)}
+
+
+@pytest.mark.parametrize("name", ["SPEC", "TRIAL"])
+def test_a_spec_crosses_to_another_process(tmp_path: Path, name: str) -> None:
+    spec = spec_at(f"{write_ring(tmp_path)}:{name}")
+    sent = pickle.dumps(spec)
+    assert pickle.loads(sent) is spec
+    assert elsewhere(sent) == f"send_recv/ring {spec.launch(CASE).grid}"
+    assert elsewhere(pickle.dumps(catalogue.find("send_recv/push"))).startswith("send_recv/push ")
+
+
+@pytest.mark.parametrize("edited", ["ring.py", "steps.py"])
+def test_what_changed_meanwhile_is_refused_on_the_other_side(tmp_path: Path, edited: str) -> None:
+    file = write_ring(tmp_path)
+    sent = pickle.dumps(spec_at(f"{file}:SPEC"))
+    path = tmp_path / edited
+    path.write_text(path.read_text() + "\n# another line\n")
+    assert elsewhere(sent) == f"{file}:SPEC or what it imports changed after it was first loaded: run it again"
+    path.unlink()
+    gone = {"ring.py": f"the source {file} can't be read", "steps.py": f"{file}:SPEC: ring.py:8 raises Module"}
+    assert elsewhere(sent).startswith(gone[edited])
+
+
+def test_a_file_that_changed_is_not_loaded_again(tmp_path: Path) -> None:
+    file = write_ring(tmp_path)
+    spec_at(f"{file}:SPEC")
+    file.write_text(RING.replace("= spec_of(BLOCKS)", "= spec_of(9)"))
+    with pytest.raises(ValueError, match=r"ring\.py changed after this process first read it: run it again$"):
+        spec_at(f"{file}:TRIAL")
+
+
+def test_what_has_no_name_does_not_travel() -> None:
+    spec = replace(catalogue.find("send_recv/push"), summary="another one")
+    assert spec.origin is None
+    with pytest.raises(pickle.PicklingError, match=r"the spec of send_recv/push was made in passing: give it a name"):
+        pickle.dumps(spec)
+    with pytest.raises(ValueError, match=r"send_recv/push was made in passing"):
+        pickled_work(print, [spec])
+
+
+def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.py"
+    file.write_text(
+        "from kernels.all_reduce.one_shot import spec_of\n"
+        "from kernels.tuning import Step, Tuning\n"
+        "TUNED = spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=2, reason='a test'),)))\n"
+    )
+    spec = spec_at(f"{file}:TUNED")
+    assert spec.name == "all_reduce/one_shot"
+    assert {one.name for one in sources_of(spec.files)} == {
+        "tuned.py",
+        *(one.name for one in sources_of(one_shot.SPEC.files)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "message"),
+    [
+        ("ring.py", "", r"^'ring\.py' names no kernel: give file\.py:NAME or package\.module:NAME$"),
+        (":SPEC", "", r"^':SPEC' names no kernel: give"),
+        ("ring.py:", "", r"^'ring\.py:' names no kernel: give"),
+        ("absent.py:SPEC", "", r"^absent\.py:SPEC: there is no file /.*/absent\.py$"),
+        ("./ring:SPEC", "", r"^\./ring:SPEC: there is no file /.*/ring$"),
+        ("./ring.txt:SPEC", "", r"^\./ring\.txt:SPEC: ring\.txt is no Python file: give file\.py:NAME$"),
+        ("ring.py:SPEC", "", r"^/.*/ring\.py:SPEC: there is no SPEC in it: it has no KernelSpec$"),
+        ("ring.py:SPECS", RING, r"ring\.py:SPECS: there is no SPECS in it: did you mean SPEC\?$"),
+        ("ring.py:X", RING, r"there is no X in it: its kernels are SPEC, TRIAL$"),
+        ("ring.py:Step", RING, r"Step is of type type, not KernelSpec: its kernels are SPEC, TRIAL$"),
+        ("ring.py:BLOCKS", RING, r"BLOCKS is of type int, not KernelSpec: its kernels are SPEC, TRIAL$"),
+        ("ring.py:SPEC", "\nx = 1\nx.y\n", r"ring\.py:3 raises AttributeError: 'int' object has no attribute"),
+        ("ring.py:SPEC", "raise ValueError('one\\ntwo')\n", r"ring\.py:1 raises ValueError: one two$"),
+        ("ring.py:SPEC", "raise SystemExit\n", r"ring\.py:1 raises SystemExit: no message$"),
+        ("ring.py:SPEC", "x = 1\ndef (:\n", r"ring\.py:SPEC: ring\.py:2 is no Python: "),
+        ("ring.py:SPEC", "import nowhere\n", r"ring\.py:1 raises ModuleNotFoundError: No module named 'nowhere'$"),
+        ("ring.py:SPEC", RING.replace("send_recv/ring", "ring"), r"'ring' names no kernel: give op/algorithm"),
+        ("ring.py:SPEC", RING.replace("v/ring", "v/../x"), r"SPEC: 'send_recv/\.\./x' is no op/algorithm in"),
+        ("nowhere.ring:SPEC", "", r"^nowhere\.ring:SPEC: there is no module nowhere$"),
+        ("kernels.nowhere:SPEC", "", r"^kernels\.nowhere:SPEC: there is no module kernels\.nowhere$"),
+        ("kernels.catalogue:OPS", "", r"^kernels\.catalogue:OPS: OPS is of type tuple, not KernelSpec: it has no"),
+    ],
+)  # fmt: skip
+def test_what_gives_no_spec_is_said_in_one_line(tmp_path: Path, text: str, content: str, message: str) -> None:
+    write_ring(tmp_path).write_text(content)
+    (tmp_path / "ring.txt").write_text("")
+    with pytest.raises(ValueError, match=message) as caught:
+        spec_at(text, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_failed_is_tried_again(tmp_path: Path) -> None:
+    file = write_ring(tmp_path)
+    (tmp_path / "steps.py").unlink()
+    with pytest.raises(ValueError, match="raises ModuleNotFoundError"):
+        spec_at(f"{file}:SPEC")
+    write_ring(tmp_path)
+    assert isinstance(spec_at(f"{file}:SPEC"), KernelSpec)
+
+
+def test_a_body_must_stand_in_a_file() -> None:
+    scope: dict[str, object] = {"__name__": "nowhere"}
+    exec("def body(frame): pass", scope)
+    tuning = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a test"),))
+    with pytest.raises(ValueError, match=r"^all_reduce/typed_in: its body stands in no file: give a function of"):
+        spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)  # type: ignore[arg-type]

@@ -1,0 +1,181 @@
+"""A kernel from a file of its user's runs, is checked and is recorded like those of the catalogue."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.all_reduce import one_shot
+from kernels.baselines import BASELINES
+from kernels.catalogue import find
+from kernels.compile import executable
+from kernels.reference import spec_at
+from kernels.sources import digest_of
+from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
+from memory.fabric import Executable
+from reports.record.record import Record, Status
+from runner.case.check import merge
+from runner.case.contestant import Contestant, spec_for
+from runner.case.program import Plan, run_case
+from runner.command.job import Job, run_job, usual_means
+from runner.request.compose import compose_jobs, hydra_over
+from runner.timing.measure import MeasurePlan
+from runner.world.processes import ProcessWorld
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+from tests.kernels.brought import write_ring
+from tests.runner.measuring import TIMING
+from tests.runner.rank_programs import FileOpener
+
+CASE = Case("send_recv", "ring", "uint8", "none", "none", 5000, 2)
+OPTIONS = SimulatorOptions(heap_bytes=1 << 20)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+class Shelf:
+    """job.Keeper in memory, with one simulated world."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._world = ThreadWorld(2, OPTIONS)
+
+    def world(self) -> Any:
+        return self._world
+
+    def starting(self, case: Case) -> None:
+        pass
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        self.records.append(record)
+
+
+def recorded(case: Case, brought: KernelSpec, cache: Path) -> Record:
+    """The record of a job of one case that the brought kernel does."""
+    with hydra_over():
+        arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={cache}"]
+        (composed,) = compose_jobs(arguments, multirun=False)
+    shelf = Shelf()
+    run_job(Job(composed.request, (case,), {}, lambda: {}, {}, (brought,)), shelf, usual_means())
+    (record,) = shelf.records
+    return record
+
+
+def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, cache: Path) -> None:
+    spec = spec_at(f"{write_ring(tmp_path)}:SPEC")
+    record = recorded(CASE, spec, cache)
+    assert (record.status, record.reason) == (Status.PASSED, "")
+    assert record.check is not None
+    assert (record.check.elements, record.check.wrong) == (2 * 2 * 5000, 0)
+    assert record.kernel is not None
+    assert (record.kernel.name, record.kernel.grid, record.kernel.block) == ("send_recv/ring", 2, 96)
+    assert record.kernel.source_digest == f"sha256:{digest_of(spec.files)}"
+    assert record.request["kernel"]["choices"]["threads"] == 96
+    assert str(tmp_path) not in record.to_json()
+
+
+def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path: Path, cache: Path) -> None:
+    right = recorded(CASE, spec_at(f"{write_ring(tmp_path / 'right')}:SPEC"), cache)
+    file = write_ring(tmp_path / "wrong")
+    helper = file.with_name("steps.py")
+    text = helper.read_text()
+    assert "rank, 1 %" in text
+    helper.write_text(text.replace("rank, 1 %", "rank, 0 %"))  # to itself
+    wrong = recorded(CASE, spec_at(f"{file}:SPEC"), cache)
+    assert (right.status, wrong.status) == (Status.PASSED, Status.WRONG)
+    assert wrong.kernel is not None
+    assert right.kernel is not None
+    assert wrong.kernel.source_digest != right.kernel.source_digest
+    assert wrong.kernel.ptx_digest != right.kernel.ptx_digest
+
+
+def test_a_trial_tuning_stands_in_for_the_catalogues(cache: Path) -> None:
+    trial = one_shot.spec_of(Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
+    case = Case("all_reduce", "one_shot", "float32", "float32", "sum", 1 << 14, 2)
+    record = recorded(case, trial, cache)
+    assert record.status is Status.PASSED
+    assert record.kernel is not None
+    assert (record.kernel.grid, record.kernel.block) == (1, 96)
+    assert find(case.name).launch(case).block != 96
+
+
+def test_who_does_a_case_is_looked_up_once(tmp_path: Path) -> None:
+    brought = spec_at(f"{write_ring(tmp_path)}:SPEC")
+    assert spec_for(CASE, (brought,)) is brought
+    assert spec_for(replace(CASE, algorithm="push"), (brought,)) is find("send_recv/push")
+    assert spec_for(replace(CASE, algorithm="nccl")) is BASELINES[0]
+    with pytest.raises(ValueError, match="unknown kernel 'send_recv/ring'"):
+        spec_for(CASE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "compiled", "message"),
+    [
+        (find("send_recv/pull"), "send_recv/pull", r"^the case is send_recv/ring, its spec send_recv/pull$"),
+        (BASELINES[0], None, r"^the case is ring, its spec nccl$"),
+        (None, None, r"^send_recv/ring is a kernel: give its executable$"),
+        (None, "send_recv/pull", r"^the case is send_recv/ring, its executable send_recv/pull$"),
+        (replace(BASELINES[0], algorithm="ring"), "ring", r"^ring is a library: it has no executable$"),
+    ],
+)
+def test_what_a_contestant_is_made_of_belongs_together(
+    tmp_path: Path, spec: Any, compiled: str | None, message: str
+) -> None:
+    made = None if compiled is None else Executable(compiled, "kernel", "none", "", "sha256:0")
+    with pytest.raises(ValueError, match=message):
+        Contestant(CASE, spec or spec_at(f"{write_ring(tmp_path)}:SPEC"), made)
+
+
+def test_plans_to_measure_travel_with_kernels_and_libraries(tmp_path: Path) -> None:
+    spec = spec_at(f"{write_ring(tmp_path)}:TRIAL")
+    compiled = Executable(spec.name, "kernel", "none", "", "sha256:0")
+    library = Contestant(replace(CASE, algorithm="nccl"), BASELINES[0])
+    plan = MeasurePlan((Contestant(CASE, spec, compiled), library), TIMING)
+    arrived = pickle.loads(pickle.dumps(plan))
+    assert arrived == plan
+    assert arrived.contestants[0].spec is spec
+
+
+def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path: Path) -> None:
+    """Over the fabric of files, whose kernels are Python: what binds, launches and checks is what runs on GPUs."""
+    file = write_ring(tmp_path / "my")
+    spec = spec_at(f"{file}:TRIAL")
+    plan = Plan(CASE, spec, Executable(spec.name, "ring_shift", "none", "", "sha256:0"), between=0)
+    heaps = tmp_path / "heaps"
+    heaps.mkdir()
+    world = ProcessWorld(2, FileOpener(str(heaps)))
+    try:
+        outcomes = world.run(run_case, plan, 30.0)
+        check = merge(CASE, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+        assert (check.elements, check.wrong, check.faults) == (2 * 2 * 5000, 0, ())
+    finally:
+        world.close()
+    file.write_text(file.read_text() + "\n")
+    world = ProcessWorld(2, FileOpener(str(heaps)))
+    try:
+        with pytest.raises(WorldFailure, match=r"my/ring\.py:TRIAL or what it imports changed after it was first"):
+            world.run(run_case, plan, 30.0)
+    finally:
+        world.close()
+
+
+def test_the_cache_tells_files_of_the_same_name_apart(tmp_path: Path) -> None:
+    """Their variants are equal: only what they import differs."""
+    files = [write_ring(tmp_path / name) for name in ("one", "other")]
+    helper = files[1].with_name("steps.py")
+    helper.write_text(helper.read_text().replace("rank, 1 %", "rank, 2 %"))
+    specs = [spec_at(f"{file}:SPEC") for file in files]
+    case = replace(CASE, world_size=3)
+    assert specs[0].variant(case) == specs[1].variant(case)
+    first, second = (executable(spec, case, "sm_90a", tmp_path / "cache") for spec in specs)
+    assert first.ptx != second.ptx
+    assert str(tmp_path) not in first.ptx
