@@ -70,7 +70,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plan_of(case: Case, cache: Path, **options: Any) -> Plan:
-    return Plan(case, executable(catalogue.find(case.name), case, "sm_90a", cache), **options)
+    spec = catalogue.find(case.name)
+    return Plan(case, spec, executable(spec, case, "sm_90a", cache), **options)
 
 
 @pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "random"])
@@ -92,7 +93,7 @@ def test_totals(cache: Path, case: Case, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "random"])
 def test_one_shots_launches_have_an_entry_and_a_body(cache: Path, options: dict[str, Any]) -> None:
     """The entry barrier ends phase 0; the body and the exit barrier are phase 1, whichever rank came first."""
-    case, blocks = CASES[0], catalogue.find("all_reduce/one_shot").launch(CASES[0]).grid
+    case, blocks = CASES[0], catalogue.find("all_reduce/one_shot").launch(CASES[0]).blocks
     n, vectors = case.world_size, case.size_bytes // 16
     world = ThreadWorld(n, SimulatorOptions(**options))
     world.run(run_case, plan_of(case, cache, launches=2, between=3), 120)
