@@ -5,8 +5,8 @@ relaxed, volatile or mmio, not multimem) and by acquiring atomics (atom with acq
 to the phase that it ends: the next phase begins with the lane's next access of another kind, however often it had to
 look. At a barrier (bar.sync, bar.warp.sync) a lane that has waited begins its next phase, too, and all lanes of the
 unit go on in the latest phase that one of them is in; so the threads that a few others wait for are in step with them.
-A phase of a rank's launch is what its lanes do in their phases of that number. In one_shot, phase 0 is the
-entry barrier, phase 1 the body up to the end of the exit barrier's wait, phase 2 what follows. Waits for mbarriers end
+A phase of a rank's launch is what its lanes do in their phases of that number. In all_reduce/one_shot the wait of the
+entry barrier ends phase 0, and phase 1 is the body with the exit barrier, whose wait ends it. Waits for mbarriers end
 no phase: they are not for other ranks.
 """
 
@@ -34,7 +34,7 @@ KINDS = ("own_read", "own_write", "peer_read", "peer_write", "multicast_reduce",
 MAX_PHASES = 8
 """Phases of a launch that are told apart; the last one holds all that follow, too."""
 MAX_FORMS = 3
-"""Launches that differ are described with their phases up to this number in a summary; of others it has the rest."""
+"""Maximum number of different launches that a summary describes by phase; all others share an entry without phases."""
 WARP = 32
 
 _READS, _WRITES = ("own_read", "peer_read"), ("own_write", "peer_write")
