@@ -28,6 +28,7 @@ from simulator.fabric import SimulatorFabric
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
+from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
 
@@ -81,13 +82,14 @@ class SimulatedWorld:
         self.scratch = Scratch()
         self.scheduler = Scheduler(self.space, options.schedule, options.seed, options.step_budget)
         self.deadline: float | None = None
-        self.tally = Counters(world_size, self.space.capacity)
-        self.space.observers.append(self.tally)
+        self.tally = Counters(world_size)
+        self.space.events.add(self.tally)
         self.turn = threading.Condition()
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
         self.notes = [""] * world_size
         self.answers: list[tuple[str, ...] | None] = [None] * world_size
         self.queues: list[list[_Queued]] = [[] for _ in range(world_size)]
+        self.begun = [0] * world_size  # launches of each rank since it came in
         self.batches: list[Batch] = []
         self.regions: list[dict[int, Allocation]] = [{} for _ in range(world_size)]
         self.broken: BaseException | None = None
@@ -124,6 +126,7 @@ class SimulatedWorld:
         self.states = ["away"] * self.world_size
         self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
         self.scheduler.deadline = self.deadline
+        self.begun = [0] * self.world_size
         self.tally.reset()
 
     def leave(self, rank: int, error: BaseException | None) -> None:
@@ -155,12 +158,14 @@ class SimulatedWorld:
         self.deadline = self.scheduler.deadline = monotonic_s
 
     def counters(self) -> dict[str, Any]:
-        """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link."""
+        """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link, of which
+        launches they are, and what each of these did (Counters.summary)."""
+        summary = self.tally.summary()
         return {
-            "instructions": self.tally.instructions,
+            "instructions": summary.pop("instructions"),
             "steps": self.scheduler.steps,
             "trace": f"{self.scheduler.trace:08x}",
-            **self.tally.summary(),
+            **summary,
         }
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
@@ -170,11 +175,21 @@ class SimulatedWorld:
         """Put a launch with its packed arguments at the end of the rank's queue."""
         with self.turn:
             self.check(rank)
+            self._report("enqueued", (rank,), self.begun[rank] + len(self.queues[rank]))
             self.queues[rank].append(_Queued(executable, launch, arguments))
 
     def has_work(self, rank: int) -> bool:
         """Return whether the rank has launches that are not done."""
         return bool(self.queues[rank]) or any(batch.rank_alive.get(rank) for batch in self.batches)
+
+    def report_synchronized(self, rank: int) -> None:
+        """Tell the listeners that the rank's host has waited for its launches. The caller holds the lock."""
+        self._report("synchronized", (rank,), self.begun[rank])
+
+    def _report(self, action: str, ranks: tuple[int, ...], launch: int) -> None:
+        events = self.space.events
+        if events.host:
+            tell(events.host, HostEvent(action, ranks, launch))
 
     # Blocking and driving
 
@@ -228,12 +243,7 @@ class SimulatedWorld:
         self._start()
         quiet = True
         while self.batches and quiet:
-            try:
-                quiet = self.scheduler.run(self.batches)
-            finally:
-                for batch in self.batches:
-                    self.tally.instructions += batch.instructions
-                    batch.instructions = 0
+            quiet = self.scheduler.run(self.batches)
             self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
             if quiet and not self._start():
                 return True
@@ -250,14 +260,19 @@ class SimulatedWorld:
         for ranks in first.values():
             queued = [self.queues[rank].pop(0) for rank in ranks]
             one = queued[0]
-            arguments = [other.arguments for other in queued]
-            multimem = self.options.multimem
+            arguments, numbers = [other.arguments for other in queued], [self.begun[rank] for rank in ranks]
+            how = (arguments, self.options.multimem, numbers)
             try:
-                batch = Batch(self.space, self.scratch, one.executable, ranks, one.launch, arguments, multimem)
+                batch = Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
             except Exception as error:
                 self._break(error, ranks[0])
                 raise
             self.batches.append(batch)
+            for rank in ranks:
+                self.begun[rank] += 1
+            events = self.space.events
+            if events.launch_began:
+                tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)
 
     def _release(self) -> bool:
@@ -267,8 +282,10 @@ class SimulatedWorld:
             r for r, state in enumerate(self.states) if state == "synchronize" and r not in busy and not self.queues[r]
         ]
         for rank in free:
+            self.report_synchronized(rank)
             self.states[rank] = "running"
         if all(state == "exchange" for state in self.states):
+            self._report("barrier", tuple(range(self.world_size)), -1)
             for rank in range(self.world_size):
                 self.answers[rank] = tuple(self.notes)
                 self.states[rank] = "running"

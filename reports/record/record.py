@@ -234,9 +234,12 @@ class Record:
 
     id is the case's id; case has all fields of the Case (without root and offset, which came later, both are 0).
     library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel describes.
-    counters holds the fabric's counts of executed instructions and bytes by kind. request holds the command line, the
-    overrides, the configuration, and the names of what that left open. started and ended are ISO 8601 in UTC, by the
-    wall clock; duration_s is by a monotonic one.
+    counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link, over all
+    launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks, and how
+    many of them were checked (the first, the last, and those at equal distances between; older records lack it: they
+    are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
+    request holds the command line, the overrides, the configuration, and the names of what that left open. started and
+    ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 
     id: str

@@ -238,6 +238,8 @@ class _Attempt:
             check = means.ran(world, self.contestant, request)
         finally:
             self._counters = world.counters()
+        if "of" in self._counters:  # which launches they are sums of
+            self._counters["of"]["checked"] = request.launches if request.check else 0
         self._check = check
         if check is None:
             self.status, self.reason = Status.PASSED, CHECK_WAS_OFF

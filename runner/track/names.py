@@ -87,7 +87,7 @@ def metrics_of(record: Record) -> dict[str, float]:
         found |= _errors(record.check, str(record.case["dtype"]))
     if record.timing is not None:
         found |= _timing_metrics(record.timing, int(record.case["size_bytes"]))
-    counters = dict(record.counters)
+    counters = {key: value for key, value in record.counters.items() if key not in ("of", "launches")}
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112
         counters["link_bytes_busiest"] = max(links.values())

@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import address_reader, shared_reader
+from simulator.isa.memory import address_reader, fence_run, shared_reader
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.memory.space import LaneFault
+from simulator.observe.events import MbarrierOperation, tell
 from simulator.ptx.ir import Instruction, Operand, Register
-from simulator.run.copies import LAG_STEPS, Copy
-from simulator.run.groups import ids_of
-from simulator.run.mbarriers import MAX_COUNT, MBarrier
 
 UNIT_BYTES = 16
 """Addresses and sizes of bulk copies are multiples of it."""
@@ -33,15 +31,14 @@ def _values(operand: Operand, bind: Binder) -> Any:
 
 def _shared_place(frame: LaneFrame, address: int, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
     """Where a lane's shared address lies in the batch's shared memory (one row a block), checked."""
-    batch = frame.batch
-    size = batch.shared_bytes
+    size = frame.batch.shared_bytes
     if address % unit_bytes:
         raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
     if not 0 <= address <= size - size_bytes:
         text = f"{what} of {size_bytes} bytes at byte {address:#x} of shared memory"
         raise LaneFault(position, f"{text}: outside the block's {size} bytes")
-    row: int = batch.shared.shape[1]
-    return int(frame.ids[position]) // int(batch.block) * row + address
+    row: int = frame.batch.shared.shape[1]
+    return int(frame.view.lanes[position]) // frame.view.launched.block * row + address
 
 
 def _barrier_reader(operand: Operand, bind: Binder) -> Any:
@@ -93,11 +90,10 @@ def _copy(instruction: Instruction, bind: Binder, is_load: bool) -> Run:
             try:
                 action = "load" if is_load else "store"
                 rank = _rank_of(frame, position)
-                index = frame.batch.space.resolve_bulk(rank, address, size_bytes, instruction, action)
+                index = frame.batch.space.resolve_bulk(rank, address, size_bytes, action)
             except LaneFault as fault:
                 raise LaneFault(position, fault.message) from None
-            lane, due = int(frame.ids[position]), frame.batch.steps + LAG_STEPS
-            copies.issue(Copy(lane, instruction, shared, index, size_bytes, is_load, due, key))
+            copies.issue(int(frame.view.lanes[position]), instruction, shared, index, size_bytes, is_load, key)
 
     return run
 
@@ -118,7 +114,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
 
 @operation("cp.async.bulk.commit_group")
 def _commit(instruction: Instruction, bind: Binder) -> Run:
-    return lambda frame: frame.batch.copies.commit(ids_of(frame.ids).tolist())
+    return lambda frame: frame.batch.copies.commit(frame.view.lanes, instruction)
 
 
 @operation("cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read")
@@ -130,15 +126,30 @@ def _wait_group(instruction: Instruction, bind: Binder) -> Run:
 # mbarriers
 
 
-def _changed(frame: LaneFrame, keys: list[int], change: Any) -> None:
-    """Call change(mbarrier, position) for each lane, in their order."""
+def _each(frame: LaneFrame, keys: list[int], change: Any) -> list[int]:
+    """Call change(key, position) for each lane, in their order; return the phases that the mbarriers were in before."""
     copies = frame.batch.copies
+    phases = []
     for position, key in enumerate(keys):
+        phases.append(copies.phase(key))
         try:
-            copies.count(key, lambda barrier, position=position: change(barrier, position))
+            change(key, position)
         except LaneFault as fault:
             raise LaneFault(position, fault.message) from None
-    frame.batch.space.version += 1
+    return phases
+
+
+def _report(
+    frame: LaneFrame, instruction: Instruction, operation: str, keys: Any, phases: Any, counts: Any, passed: Any = None
+) -> None:
+    """Tell the listeners of an operation; keys, phases and counts: one a lane, or one for all."""
+    events, view = frame.batch.space.events, frame.view
+    if events.mbarrier:
+        columns = [np.asarray(one, np.int64) for one in (keys, phases, counts)]
+        at, phase, count = (np.broadcast_to(one, frame.count) for one in columns)
+        at = at % frame.batch.shared.shape[1]
+        who = (view.launched, view.lanes, events.step)
+        tell(events.mbarrier, MbarrierOperation(*who, instruction, operation, at, phase, count, passed))
 
 
 @operation(*(f"mbarrier.init.{space}.b64" for space in _SHARED))
@@ -146,14 +157,10 @@ def _init(instruction: Instruction, bind: Binder) -> Run:
     keys, counts = _barrier_reader(instruction.operands[0], bind), _values(instruction.operands[1], bind)
 
     def run(frame: LaneFrame) -> None:
-        known = frame.batch.copies.mbarriers
-        for position, (key, count) in enumerate(zip(keys(frame), counts(frame), strict=True)):
-            if not 1 <= count <= MAX_COUNT:
-                raise LaneFault(position, f"an mbarrier for {count} arrivals; it takes 1 to {MAX_COUNT:,}")
-            if key in known:
-                raise LaneFault(position, f"{frame.batch.copies.place(key)} holds {known[key]} already")
-            known[key] = MBarrier(count)
+        made, given = keys(frame), counts(frame)
+        phases = _each(frame, made, lambda key, position: frame.batch.copies.init(key, given[position]))
         frame.batch.space.version += 1
+        _report(frame, instruction, "init", made, phases, given)
 
     return run
 
@@ -163,10 +170,9 @@ def _inval(instruction: Instruction, bind: Binder) -> Run:
     keys = _barrier_reader(instruction.operands[0], bind)
 
     def run(frame: LaneFrame) -> None:
-        copies = frame.batch.copies
-        for position, key in enumerate(keys(frame)):
-            if copies.mbarriers.pop(key, None) is None:
-                raise LaneFault(position, f"{copies.place(key)} holds no mbarrier")
+        gone = keys(frame)
+        phases = _each(frame, gone, lambda key, position: frame.batch.copies.invalidate(key))
+        _report(frame, instruction, "inval", gone, phases, 0)
 
     return run
 
@@ -180,14 +186,19 @@ def _arrival(instruction: Instruction, bind: Binder, expects: bool) -> Run:
     values = _values(rest[0], bind) if rest else lambda frame: [1] * frame.count
 
     def run(frame: LaneFrame) -> None:
-        given = values(frame)
+        copies, given, told = frame.batch.copies, values(frame), keys(frame)
+        arrivals = [1] * frame.count if expects else given
 
-        def change(barrier: MBarrier, position: int) -> None:
+        def change(key: int, position: int) -> None:
             if expects:
-                barrier.expect(given[position])
-            barrier.arrive(1 if expects else given[position])
+                copies.expect(key, given[position])
+            copies.arrive(key, arrivals[position])
 
-        _changed(frame, keys(frame), change)
+        phases = _each(frame, told, change)
+        frame.batch.space.version += 1
+        if expects:
+            _report(frame, instruction, "expect_tx", told, phases, given)
+        _report(frame, instruction, "arrive", told, phases, arrivals)
 
     return run
 
@@ -208,13 +219,14 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
     target = bind.write(instruction.operands[0])
     addresses = shared_reader(instruction.operands[1], bind)
     parities = bind.read(instruction.operands[2], "u4")
+    word = "try_wait" if "try_wait" in instruction.qualifiers else "test_wait"
     assert len(instruction.operands) <= 4  # the last is a hint of how long to suspend
 
     def run(frame: LaneFrame) -> None:
         copies = frame.batch.copies
         # Many threads ask the same few barriers: each is looked at once.
         row = np.int64(frame.batch.shared.shape[1])
-        blocks: Lanes = frame.batch.blocks_of(frame.ids)
+        blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
         found = addresses(frame)
         _, first, back = np.unique(blocks * row + found, return_index=True, return_inverse=True)
         phases = np.empty(len(first), np.int64)
@@ -222,13 +234,15 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
             key = _shared_place(frame, int(found[position]), position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
             if key not in copies.mbarriers:
                 raise LaneFault(position, f"{copies.place(key)} holds no mbarrier")
-            phases[number] = copies.mbarriers[key].phase
+            phases[number] = copies.phase(key)
             copies.asked = key
         parity = np.broadcast_to(frame.regs[parities], frame.count)
         if bool((parity > 1).any()):
             position = int(np.argmax(parity > 1))
             raise LaneFault(position, f"a phase has parity 0 or 1, not {int(parity[position])}")
-        fill(frame.regs[target], (phases[back] & 1) != parity)
+        passed = (phases[back] & 1) != parity
+        fill(frame.regs[target], passed)
+        _report(frame, instruction, word, found, phases[back], 0, passed)
 
     return run
 
@@ -243,5 +257,6 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
     "fence.proxy.async.shared::cta",
 )
 def _fence(instruction: Instruction, bind: Binder) -> Run:
-    """Between two steps all memory is one, whichever proxy looks at it: a fence has nothing left to do."""
-    return lambda frame: None
+    """Between two steps all memory is one, whichever proxy looks at it: a fence has nothing left to do but to be
+    reported."""
+    return fence_run(instruction)

@@ -8,10 +8,11 @@ import numpy as np
 
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.memory.space import LaneFault
+from simulator.observe.events import Access, Fence, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
 ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
-"""Memory order and scope. The simulator runs one step after another, so all of them hold; observers see them."""
+"""Memory order and scope. The simulator runs one step after another, so all of them hold; listeners see them."""
 _CACHE = (
     "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged "
     "L2::64B L2::128B L2::256B"
@@ -166,8 +167,18 @@ def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
         raise LaneFault(
             lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
         )
-    blocks: Lanes = frame.batch.blocks_of(frame.ids)
+    blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
     return blocks * np.int64(frame.batch.shared.shape[1]) + index
+
+
+def report_shared(frame: LaneFrame, addresses: Lanes, width: int, instruction: Instruction, action: str) -> None:
+    """Tell the listeners of an access to shared memory; addresses are bytes within the block's."""
+    events, view = frame.batch.space.events, frame.view
+    if events.shared_access:
+        who = (view.launched, view.lanes, events.step)
+        addresses = addresses.astype(np.int64)
+        event = Access(*who, instruction, action, "shared", width, view.rank, view.rank, addresses)
+        tell(events.shared_access, event)
 
 
 @operation(
@@ -181,7 +192,9 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
     addresses = shared_reader(instruction.operands[1], bind)
 
     def run(frame: LaneFrame) -> None:
-        start = shared_index(frame, addresses(frame), size * len(targets))
+        places = addresses(frame)
+        start = shared_index(frame, places, size * len(targets))
+        report_shared(frame, places, size * len(targets), instruction, "load")
         batch = frame.batch
         good = batch.shared_written.reshape(-1)
         for position, slot in enumerate(targets):
@@ -205,7 +218,9 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
     sources = slots_of(instruction.operands[1], False, bind, kind)
 
     def run(frame: LaneFrame) -> None:
-        start = shared_index(frame, addresses(frame), size * len(sources))
+        places = addresses(frame)
+        start = shared_index(frame, places, size * len(sources))
+        report_shared(frame, places, size * len(sources), instruction, "store")
         batch = frame.batch
         for position, slot in enumerate(sources):
             at = start + position * size
@@ -238,5 +253,16 @@ def shared_reader(operand: Any, bind: Binder) -> Any:
     neutral=ORDER,
 )
 def _fence(instruction: Instruction, bind: Binder) -> Run:
-    """One step runs after another and all see one memory, so a fence has nothing left to do."""
-    return lambda frame: None
+    """One step runs after another and all see one memory, so a fence has nothing left to do but to be reported."""
+    return fence_run(instruction)
+
+
+def fence_run(instruction: Instruction) -> Run:
+    """Return a fence's function, which tells the listeners."""
+
+    def run(frame: LaneFrame) -> None:
+        events = frame.batch.space.events
+        if events.fence:
+            tell(events.fence, Fence(frame.view.launched, frame.view.lanes, events.step, instruction))
+
+    return run

@@ -73,16 +73,15 @@ class Binder(Protocol):
 
 @dataclass(slots=True)
 class LaneFrame:
-    """The lanes that one step runs together: their registers by slot, and who they are.
+    """The lanes that one step runs together: their registers by slot, and who they are (view).
 
-    regs[slot] holds one value a lane (constants: one in all). ids are the lanes' numbers in the batch.
+    regs[slot] holds one value a lane (constants: one in all).
     """
 
     regs: list[Lanes]
     count: int
     view: View
     batch: Any
-    ids: Any
 
 
 @dataclass(frozen=True, slots=True)

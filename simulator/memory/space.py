@@ -2,19 +2,20 @@
 
 An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w
 as v sees it (its own included), window 127 is multicast. So every rank sees every byte at an address of its own, as
-on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, where
-observers listen.
+on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, which reports
+them to listeners (simulator/observe/events.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.memory.heaps import GRANULE_BYTES, Allocation, Heaps
+from simulator.observe.events import MULTICAST_TARGET, Access, Events, tell
+from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
 
 Indices = npt.NDArray[np.int64]
@@ -34,12 +35,18 @@ class LaneFault(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
-    """Who looks: base is the first address of the lane's own view, one value or one a lane; rank likewise."""
+    """The lanes that access memory: base is the first address of their own view, one value or one a lane; rank
+    likewise.
+
+    lanes: their numbers, which launched explains.
+    """
 
     base: int | Addresses
     rank: int | Indices
+    launched: Launched
+    lanes: Group
 
 
 @dataclass(slots=True)
@@ -56,25 +63,6 @@ class Span:
     allocation: Allocation | None
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What an observer sees of one instruction's access by all lanes of a frame. target -1: the multicast window."""
-
-    instruction: Instruction
-    action: str
-    width_bytes: int
-    lanes: int
-    viewer: int | Indices
-    target: int | Indices
-    addresses: Addresses
-
-
-class Observer(Protocol):
-    """Listens to every access; called after the checks, before the access takes place."""
-
-    def access(self, access: Access) -> None: ...
-
-
 class Space(Heaps):
     """The heaps as ranks and kernels reach them: addresses, checks, gathering and scattering."""
 
@@ -82,7 +70,7 @@ class Space(Heaps):
         super().__init__(world_size, heap_bytes)
         self.multicast = multicast
         self.view_bytes = self.capacity * WINDOWS
-        self.observers: list[Observer] = []
+        self.events = Events()
         self.clock_ns = 0  # what kernels read as the time: the scheduler moves it on with every step
         self._arange: dict[int, Indices] = {}
 
@@ -120,14 +108,14 @@ class Space(Heaps):
         span = self._shaped(index, width_bytes)
         low, high = (span.low, self._high(span)) if span.shape != "scattered" else (int(index.min()), int(index.max()))
         if low < 0 or high >= self.world_size * self.capacity:
-            self._wrong_window(view, addresses, index, width_bytes, action)
+            self._wrong_window(view.rank, addresses, index, width_bytes, action)
         self._aligned(span, addresses)
         span.allocation = self._one_allocation(low, high + width_bytes)
         if span.allocation is None:
             self._bounds(index, addresses, width_bytes, action)
-        if self.observers:
+        if self.events.access:
             target: int | Indices = span.allocation.rank if span.allocation else index // self.capacity
-            self._observe(Access(instruction, action, width_bytes, len(index), view.rank, target, addresses))
+            self._report(view, addresses, width_bytes, instruction, action, target)
         if action != "store":
             self._poison(span, addresses)
         else:
@@ -173,8 +161,8 @@ class Space(Heaps):
             if here.allocation is None:
                 self._bounds(here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
             spans.append(here)
-        if self.observers:
-            self._observe(Access(instruction, action, width_bytes, len(index), view.rank, -1, addresses))
+        if self.events.access:
+            self._report(view, addresses, width_bytes, instruction, action, MULTICAST_TARGET)
         for span in spans if action != "broadcast" else ():
             self._poison(span, addresses)
         if action != "reduce":
@@ -183,22 +171,20 @@ class Space(Heaps):
 
     # Bulk copies
 
-    def resolve_bulk(self, rank: int, address: int, size_bytes: int, instruction: Instruction, action: str) -> int:
+    def resolve_bulk(self, rank: int, address: int, size_bytes: int, action: str) -> int:
         """Check a bulk copy's range of global memory, as one lane of rank sees it; gives its index.
 
         action: "load" or "store". What it does with the bytes comes later: read_bulk and write_bulk.
         """
-        view, addresses = View(self.base(rank), rank), np.array([address], np.uint64)
+        addresses = np.array([address], np.uint64)
         index = np.array([address - self.base(rank)], np.int64)
         start = int(index[0])
         if start < 0 or start >= self.world_size * self.capacity:
-            self._wrong_window(view, addresses, index, size_bytes, action)
+            self._wrong_window(rank, addresses, index, size_bytes, action)
         found = self._one_allocation(start, start + size_bytes)
         if found is None:
             self._bounds(index, addresses, size_bytes, action)
             raise AssertionError("bounds are right, and there is no allocation")
-        if self.observers:
-            self._observe(Access(instruction, action, size_bytes, 1, rank, found.rank, addresses))
         return start
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
@@ -216,9 +202,19 @@ class Space(Heaps):
         self.written[index : index + len(data)] = 1
         self.version += 1
 
-    def _observe(self, access: Access) -> None:
-        for observer in self.observers:
-            observer.access(access)
+    def _report(
+        self,
+        view: View,
+        addresses: Addresses,
+        width_bytes: int,
+        instruction: Instruction,
+        action: str,
+        target: int | Indices,
+    ) -> None:
+        space = "multicast" if isinstance(target, int) and target == MULTICAST_TARGET else "global"
+        who = (view.launched, view.lanes, self.events.step)
+        event = Access(*who, instruction, action, space, width_bytes, view.rank, target, addresses)
+        tell(self.events.access, event)
 
     def _aligned(self, span: Span, addresses: Addresses) -> None:
         low_bits = span.width_bytes - 1
@@ -242,13 +238,15 @@ class Space(Heaps):
             place = self.describe(int(index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
 
-    def _wrong_window(self, view: View, addresses: Addresses, index: Indices, width_bytes: int, action: str) -> None:
+    def _wrong_window(
+        self, viewer: int | Indices, addresses: Addresses, index: Indices, width_bytes: int, action: str
+    ) -> None:
         wrong = (index < 0) | (index >= self.world_size * self.capacity)
         lane = int(np.argmax(wrong))
         address = int(addresses[lane])
         owner, inside = divmod(address - TAG, self.view_bytes)
         window = inside // self.capacity
-        rank = int(view.rank if isinstance(view.rank, int) else view.rank[lane])
+        rank = int(viewer if isinstance(viewer, int) else viewer[lane])
         text = f"{action} of {width_bytes} bytes at {address:#x}: "
         if address < TAG or owner >= self.world_size:
             text += "no address of this world" + (" (a null pointer?)" if address < 4096 else "")

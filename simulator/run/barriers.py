@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.run.groups import Group, Ids, ids_of, split
+from simulator.observe.lanes import Group, Ids, ids_of
+from simulator.run.groups import split
 
 WIDTHS = {"block": 0, "warp": 32}
 """Whose lanes meet, and how many they are at most; 0: all of a block."""

@@ -1,4 +1,4 @@
-"""Groups of lanes that are at the same place of a program: a range where they are neighbours, else their numbers."""
+"""Groups of lanes that are at the same place of a program: split, and merged again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
-Group = range | Ids
-"""Lanes, ascending: a range where they are neighbours, else their numbers."""
-
-
-def ids_of(group: Group) -> Ids:
-    return np.arange(group.start, group.stop) if isinstance(group, range) else group
+from simulator.observe.lanes import Group, Ids, ids_of
 
 
 def split(group: Group, masks: list[npt.NDArray[Any]]) -> tuple[Group | None, Group | None]:

@@ -17,11 +17,13 @@ import numpy as np
 from memory.fabric import DeviceFault, Dimensions, Executable, Launch
 from simulator.isa.registry import LaneFrame, Lanes
 from simulator.memory.space import LaneFault, Space, View
-from simulator.ptx.ir import Immediate, Instruction, Kernel
+from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnded, Stepped, tell
+from simulator.observe.lanes import Group, Ids, Launched, ids_of
+from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
 from simulator.run.copies import Copies, Waiting
-from simulator.run.decode import CHUNK_LANES, BlockStep, Program, decode
-from simulator.run.groups import Group, Ids, ids_of, merge, split
+from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode
+from simulator.run.groups import merge, split
 
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
@@ -54,8 +56,8 @@ class Scratch:
 class Batch:
     """One launch, on the ranks in `ranks` (ascending).
 
-    arguments[i] are those of ranks[i], packed (memory.fabric.packed). Blocks and threads are numbered in order of x,
-    then y, then z.
+    arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
+    Blocks and threads are numbered in order of x, then y, then z.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Batch:
         launch: Launch,
         arguments: list[tuple[bytes, ...]],
         multimem: str,
+        numbers: list[int],
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry)
@@ -74,6 +77,7 @@ class Batch:
         self.ranks, self.grid, self.block = ranks, launch.blocks, launch.threads
         self.threads = self.grid * self.block  # of one rank
         self.lanes = len(ranks) * self.threads
+        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block)
         self._arguments = arguments
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
@@ -90,10 +94,10 @@ class Batch:
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
-        self.instructions = 0
         self.steps = 0
         self._templates: dict[int, list[Any]] = {}
-        self._single: dict[int, View] = {rank: View(space.base(rank), rank) for rank in ranks}
+        self._rank_of = np.array(ranks, np.int64)
+        self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
 
     def parameter(self, position: int, offset_bytes: int, dtype: str) -> Lanes:
         """Return what of a parameter begins at an offset, as one value of dtype for each rank number."""
@@ -144,8 +148,7 @@ class Batch:
 
     def place(self, lane: int) -> tuple[int, int, int]:
         """Rank, block and thread of a lane."""
-        rank, rest = divmod(lane, self.threads)
-        return (self.ranks[rank], *divmod(rest, self.block))
+        return self.launched.place(lane)
 
     def block_name(self, block: int) -> str:
         """Return "block 5", and its x, y and z where the grid has more than x: "block 5 (1, 2, 0)"."""
@@ -158,21 +161,20 @@ class Batch:
 
     def narrow(self, frame: LaneFrame, some: Ids, slots: list[int]) -> LaneFrame:
         """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
-        ids = ids_of(frame.ids)[some]
+        ids = ids_of(frame.view.lanes)[some]
         regs = frame.regs[:]
         for slot in slots:
             if regs[slot].shape[0] == frame.count:
                 regs[slot] = regs[slot][some]
-        return LaneFrame(regs, len(some), self._view(ids), self, ids)
+        return LaneFrame(regs, len(some), self._view(ids), self)
 
     def _view(self, ids: Group) -> View:
         first, last = int(ids[0]) // self.threads, int(ids[-1]) // self.threads
         if first == last:
-            return self._single[self.ranks[first]]
-        positions = self.blocks_of(ids) // self.grid
-        ranks = np.array(self.ranks, np.int64)[positions]
-        bases = np.array([self.space.base(rank) for rank in self.ranks], np.uint64)[positions]
-        return View(bases, ranks)
+            rank = self.ranks[first]
+            return View(self.space.base(rank), rank, self.launched, ids)
+        positions = self.launched.positions_of(ids)
+        return View(self._base_of[positions], self._rank_of[positions], self.launched, ids)
 
     # Running
 
@@ -181,7 +183,9 @@ class Batch:
         step = self.program.steps[index]
         self.steps += 1
         self.last_run[index] = self.steps
-        self.instructions += step.count * len(group)
+        events = self.space.events
+        if events.stepped:
+            tell(events.stepped, Stepped(self.launched, group, events.step, index, step.count))
         masks: list[Lanes] = []
         for chunk in self._chunks(group):
             masks.append(self._run_chunk(step, chunk))
@@ -195,10 +199,10 @@ class Batch:
             if no is not None:
                 self.arrive(way_out.fallthrough, no, back=False)
         elif way_out.kind == "barrier":
-            self._go_on(self.barriers[way_out.unit].arrive(way_out.taken, group))
+            self._meet(way_out, group)
         elif way_out.kind == "wait":
             assert way_out.instruction is not None
-            self.copies.wait(_waiting(way_out.taken, group, way_out.instruction))
+            self.copies.wait(Waiting(way_out.taken, group, way_out.instruction))
         else:
             yes, no = split(group, masks) if way_out.predicate >= 0 else (group, None)
             if no is not None:
@@ -253,14 +257,14 @@ class Batch:
         else:
             for slot in step.kept_reads:
                 regs[slot] = kept[slot].take(chunk)
-        frame = LaneFrame(regs, count, self._view(chunk), self, chunk)
+        frame = LaneFrame(regs, count, self._view(chunk), self)
         position = 0
         try:
             for run in step.runs:
                 run(frame)
                 position += 1
         except LaneFault as fault:
-            raise self.fault(int(frame.ids[fault.lane]), fault.message, step.instructions[position]) from None
+            raise self.fault(int(chunk[fault.lane]), fault.message, step.instructions[position]) from None
         if not whole:
             for slot in step.kept_writes:
                 kept[slot][chunk] = regs[slot]
@@ -323,17 +327,42 @@ class Batch:
             self.ready.setdefault(index, []).append(group)
         return True
 
-    def _go_on(self, released: list[tuple[int, Group]]) -> None:
+    def _meet(self, way_out: Exit, group: Group) -> None:
+        """Lanes come to a barrier."""
+        events = self.space.events
+        if events.barrier_arrived:
+            assert way_out.instruction is not None
+            who = (self.launched, group, events.step)
+            tell(events.barrier_arrived, BarrierArrived(*who, way_out.instruction, way_out.unit))
+        self._go_on(way_out.unit, self.barriers[way_out.unit].arrive(way_out.taken, group))
+
+    def _go_on(self, unit: str, released: list[tuple[int, Group]]) -> None:
+        """Lanes go on from barriers that are complete."""
+        if not released:
+            return
+        events = self.space.events
+        if len({following for following, _ in released}) == 1:
+            released = [(released[0][0], merge([group for _, group in released]))]
+        if events.barrier_completed:
+            lanes = merge([group for _, group in released])
+            tell(events.barrier_completed, BarrierCompleted(self.launched, lanes, events.step, unit))
         for following, group in released:
             self.arrive(following, group)
+
+    def finish(self, rank: int, count: int) -> None:
+        """Count threads or copies of a rank as over. The rank's launch ends with the last of them."""
+        self.rank_alive[rank] -= count
+        events = self.space.events
+        if count and not self.rank_alive[rank] and events.launch_ended:
+            tell(events.launch_ended, LaunchEnded(self.launched, rank, events.step))
 
     def _done(self, group: Group) -> None:
         counts = np.bincount(self.blocks_of(group), minlength=len(self.alive))
         by_rank = counts.reshape(len(self.ranks), self.grid).sum(axis=1)
         for rank, count in zip(self.ranks, by_rank.tolist(), strict=True):
-            self.rank_alive[rank] -= count
-        for barrier in self.barriers.values():
-            self._go_on(barrier.leave(group))
+            self.finish(rank, count)
+        for unit, barrier in self.barriers.items():
+            self._go_on(unit, barrier.leave(group))
         if self.copies.under_way:
             self.copies.ended(group)
 
@@ -355,10 +384,3 @@ def coordinate(number: Any, extent: Dimensions, axis: int) -> Any:
 def _beyond_x(number: int, extent: Dimensions) -> str:
     """ " (x, y, z)" of a linear number where there is more than x, else ""."""
     return f" {tuple(coordinate(number, extent, axis) for axis in range(3))}" if extent[1:] != (1, 1) else ""
-
-
-def _waiting(following: int, group: Group, instruction: Instruction) -> Waiting:
-    """What a cp.async.bulk.wait_group waits for."""
-    allowed = instruction.operands[0]
-    assert isinstance(allowed, Immediate)
-    return Waiting(following, group, allowed.bits, "read" in instruction.qualifiers)

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
-from simulator.memory.space import Access, Space
+from simulator.memory.space import Space
+from simulator.observe.events import Access, Listener
+from simulator.observe.lanes import Group, ids_of
 from simulator.ptx.dataflow import reads_memory
+from simulator.ptx.ir import Instruction
 from simulator.run.barriers import Barrier
 from simulator.run.copies import Copy
-from simulator.run.groups import Group, compact, ids_of
+from simulator.run.groups import compact
 from simulator.run.machine import Batch
 
 OLDEST_EVERY = 16
@@ -53,6 +56,7 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
         self.space.clock_ns = STEP_NS
+        self.space.events.step = 0
 
     def run(self, batches: list[Batch]) -> bool:
         """Run until every batch is done, asleep or waiting at barriers (True). Raises DeviceFault and DeadlineExceeded.
@@ -75,6 +79,7 @@ class Scheduler:
                 self._check_budget(batches)
                 number, index, group = self._pick(batches)
                 self.trace = zlib.crc32(f"{number} {index} {int(group[0])} {len(group)}".encode(), self.trace)
+                self.space.events.step = self.steps
                 batches[number].run(index, group)
                 self.steps += 1
                 self.space.clock_ns += STEP_NS
@@ -181,18 +186,19 @@ def _cut(group: Group, low: int, high: int) -> tuple[Group, Group | None]:
     return compact(ids[mask]), compact(ids[~mask])
 
 
-@dataclass(slots=True)
-class _Listener:
-    """Notes what one lane loads."""
+class _Reads(Listener):
+    """Notes what one lane reads from ranks' heaps: instructions, addresses, and the values that it finds there."""
 
-    space: Space
-    seen: list[tuple[Access, int]] = field(default_factory=list)
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.seen: list[tuple[Instruction, int, int]] = []
 
-    def access(self, access: Access) -> None:
-        index = int(access.addresses[0]) - self.space.base(int(np.asarray(access.viewer).reshape(-1)[0]))
-        if access.action in ("load", "atomic") and 0 <= index < len(self.space.memory):
-            raw = self.space.memory[index : index + min(access.width_bytes, 8)].tobytes()
-            self.seen.append((access, int.from_bytes(raw, "little")))
+    def access(self, event: Access) -> None:
+        if event.space == "global" and event.action != "store":
+            address = int(event.addresses[0])
+            index = address - self.space.base(int(event.ranks[0]))
+            raw = self.space.memory[index : index + min(event.width_bytes, 8)].tobytes()
+            self.seen.append((event.instruction, address, int.from_bytes(raw, "little")))
 
 
 def waiting_report(space: Space, batches: list[Batch]) -> str:
@@ -232,31 +238,28 @@ def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, in
 
 
 def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
-    """Run one turn of the lane's spin with somebody listening, and say what it read."""
-    listener = _Listener(space)
+    """Run one turn of the lane's spin while only this report listens, and say what it read."""
+    reads = _Reads(space)
     batch.copies.asked = -1
-    space.observers.append(listener)
     batch.ready = {index: [range(lane, lane + 1)]}
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), space.events.only(reads):
             for _ in range(32):
                 if not batch.ready:
                     break
                 where = min(batch.ready)
                 batch.run(where, batch.take(where))
-                if (listener.seen or batch.copies.asked >= 0) and index in batch.ready:
+                if (reads.seen or batch.copies.asked >= 0) and index in batch.ready:
                     break
     finally:
-        space.observers.remove(listener)
         batch.ready = {}
     rank = batch.place(lane)[0]
     text = f"{batch.name(lane)} spins"
-    if not listener.seen:  # on shared memory or through the switch, where one value would say little
+    if not reads.seen:  # on shared memory or through the switch, where one value would say little
         loop = (one for step in batch.program.steps[index:] for one in step.instructions)
         read = next(one for one in loop if reads_memory(one)).where()
         copies = batch.copies
         return f"{text}: {f'waits for {copies.told(copies.asked)}; ' if copies.asked >= 0 else ''}{read}"
-    access, value = listener.seen[-1]
-    address = int(access.addresses[0])
+    instruction, address, value = reads.seen[-1]
     place = space.describe(address - space.base(rank), address)
-    return f"{text}: sees {value} at {place}; {access.instruction.where()}"
+    return f"{text}: sees {value} at {place}; {instruction.where()}"

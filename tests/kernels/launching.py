@@ -24,7 +24,8 @@ from kernels.numeric.dtypes import DTYPES, FLOATS
 from kernels.spec import Case, Collective, KernelSpec, Parameter
 from memory.fabric import Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
-from simulator.memory.space import MULTICAST, TAG, Access, Space
+from simulator.memory.space import MULTICAST, TAG, Space
+from simulator.observe.events import Access, CopyMoment, Listener
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 GUARD_BYTES = 256
@@ -91,7 +92,7 @@ class Launches:
         world = SimulatedWorld(self.case.world_size, SimulatorOptions(heap_bytes=heap_bytes, **options))
         if self.count_stores:
             self.stores = StoreCounts(world.space)
-            world.space.observers.append(self.stores)
+            world.space.events.add(self.stores)
         fabrics = [world.fabric(rank) for rank in range(self.case.world_size)]
         threads = [threading.Thread(target=self._work, args=(world, fabric), daemon=True) for fabric in fabrics]
         for thread in threads:
@@ -284,24 +285,29 @@ class Bound:
         return self.collective.outputs(inputs, self.fabric.rank, self.case.root) is not None
 
 
-class StoreCounts:
-    """How often each byte of a world's memory was stored to by plain stores and multicast ones; an Observer."""
+class StoreCounts(Listener):
+    """How often each byte of a world's memory was stored to: by plain stores, multicast ones and bulk copies."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.counts = np.zeros(space.world_size * space.capacity, np.uint16)
 
-    def access(self, access: Access) -> None:
-        if access.action not in ("store", "broadcast"):
+    def access(self, event: Access) -> None:
+        if event.action not in ("store", "broadcast"):
             return
-        viewer = np.asarray(access.viewer, np.int64)
-        index = access.addresses.astype(np.int64) - TAG - viewer * self.space.view_bytes
-        every = index[:, None] + np.arange(access.width_bytes)
-        if access.action == "store":
+        viewer = np.asarray(event.viewer, np.int64)
+        index = event.addresses.astype(np.int64) - TAG - viewer * self.space.view_bytes
+        every = index[:, None] + np.arange(event.width_bytes)
+        if event.action == "store":
             np.add.at(self.counts, every, 1)
             return
         for rank in range(self.space.world_size):
             np.add.at(self.counts, every + (rank - MULTICAST) * self.space.capacity, 1)
+
+    def copy(self, event: CopyMoment) -> None:
+        if event.moment == "issued" and not event.is_load:
+            start = event.global_address - TAG - int(event.ranks[0]) * self.space.view_bytes
+            self.counts[start : start + event.size_bytes] += 1
 
     def of(self, rank: int, region: Region) -> npt.NDArray[np.uint16]:
         """Per byte of a rank's region."""

@@ -109,7 +109,7 @@ def run(
             arguments.append(regions["peers"].address)
         else:
             arguments.append(regions[parameter.of].address if parameter.of else plain[parameter.kind])
-    world.space.observers.append(counts)
+    world.space.events.add(counts)
     given = [one.argument(value) for one, value in zip(spec.parameters, arguments, strict=True)]
     fabric.launch(executable, Launch(grid, THREADS), given)
     output = fabric.read(regions["output"], 0, output_bytes)

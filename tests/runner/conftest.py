@@ -51,7 +51,12 @@ class StubWorld:
         return [traits] * self.world_size
 
     def counters(self) -> dict[str, Any]:
-        return {"instructions": 1000 * self.world_size, "bytes": {"read [own]": 64}, "links": {"0->1": 5, "1->0": 9}}
+        return {
+            "instructions": 1000 * self.world_size,
+            "bytes": {"read [own]": 64},
+            "links": {"0->1": 5, "1->0": 9},
+            "of": {"launches": 5, "ranks": self.world_size},
+        }
 
     def close(self) -> None:
         self.closed = True

@@ -65,6 +65,7 @@ def test_passed() -> None:
     record = shelf.records[0]
     assert record.check == GOOD
     assert record.counters["instructions"] == 2000
+    assert record.counters["of"] == {"launches": 5, "ranks": 2, "checked": 2}
     assert record.kernel is not None
     given: dict[str, Any] = {"choices": find(record.kernel.name).choices(Case(**record.case)), "patience_s": 10.0}
     assert given["choices"]["unroll"] >= 1
@@ -97,6 +98,7 @@ def test_wrong() -> None:
 def test_unchecked_is_passed_but_not_verified() -> None:
     (record,) = done(Script(), "sizes=8", "algorithms=one_shot", "check=false").records
     assert (record.status, record.reason, record.verified) == (Status.PASSED, "check was off", False)
+    assert record.counters["of"]["checked"] == 0
 
 
 def test_refused_says_why_and_runs_nothing() -> None:

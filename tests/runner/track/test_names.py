@@ -36,7 +36,14 @@ def test_relative_errors_are_in_units_of_the_types_roundoff() -> None:
 
 
 def test_every_metric_is_in_a_section_and_counters_are_in_one() -> None:
-    counters = {"instructions": 3, "accesses": {"own_read": {"bytes": 64}}, "read [own]": 5, "links": {"0->1": 7}}
+    counters = {
+        "instructions": 3,
+        "accesses": {"own_read": {"bytes": 64}},
+        "read [own]": 5,
+        "links": {"0->1": 7},
+        "of": {"launches": 5, "ranks": 2, "checked": 2},  # they say what the others are sums of, and of which parts
+        "launches": [{"launches": "0-4", "instructions": {"min": 3, "max": 3}}],
+    }
     metrics = metrics_of(record(counters=counters))
     assert {name.partition("/")[0] for name in metrics} == {"bandwidth", "errors", "latency", "simulator"}
     assert {name: value for name, value in metrics.items() if name.startswith("simulator/")} == {

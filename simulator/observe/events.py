@@ -1,0 +1,383 @@
+"""Events: what the simulator reports while kernels run, and who listens to it.
+
+Lanes that run an instruction together (at most CHUNK_LANES of simulator/run/decode.py) are one event, with NumPy arrays
+of one element a lane in the order of its lanes. A listener derives from Listener and overrides the methods of the
+events that it wants; for the others the simulator tests an empty list and makes no event. A listener reads an event
+while it is told: addresses may be a register that changes later, so copy what is to be kept.
+
+Order. Events of kernels come in the order in which their effects take place. Events of hosts come between them: hosts
+run only while no kernel does; those of one rank come in their order, those of several ranks in any order between two
+barriers of the hosts. What a deadlock's report runs again to find out what lanes wait for is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.observe.lanes import Group, Ids, Launched
+from simulator.ptx.ir import Instruction
+
+Addresses = npt.NDArray[np.uint64] | Ids
+MULTICAST_TARGET = -1
+"""An access's target in place of a rank: all ranks' replicas, through the switch."""
+
+_ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "sc"})
+_SCOPES = frozenset({"cta", "cluster", "gpu", "gl", "sys"})
+_KINDS = {"reduce": "multimem_reduce", "broadcast": "multimem_store", "red": "multimem_red"}
+
+
+@dataclass(slots=True, eq=False)
+class LaneEvent:
+    """What lanes did. step: the number of the world's step that was the latest to begin, from 0."""
+
+    launched: Launched
+    lanes: Group
+    step: int
+
+    @property
+    def count(self) -> int:
+        """Number of lanes."""
+        return len(self.lanes)
+
+    @property
+    def ranks(self) -> Ids:
+        """Each lane's rank."""
+        return self.launched.ranks_of(self.lanes)
+
+    @property
+    def launches(self) -> Ids:
+        """The number of each lane's launch on its rank."""
+        return self.launched.numbers_of(self.lanes)
+
+    @property
+    def blocks(self) -> Ids:
+        """Each lane's block, as its rank numbers them."""
+        return self.launched.blocks_of(self.lanes)
+
+    @property
+    def threads(self) -> Ids:
+        """Each lane's thread, as its block numbers them."""
+        return self.launched.threads_of(self.lanes)
+
+
+@dataclass(slots=True, eq=False)
+class Access(LaneEvent):
+    """An instruction is about to access memory; its addresses have been checked, what it reads may still be poison.
+
+    action: "load", "store", "atomic"; of multimem instructions "reduce", "broadcast", "red". space: "global" (a rank's
+    heap, through the own or a peer's window), "multicast" or "shared". width_bytes: of each lane's access, all elements
+    of a vector. viewer: the rank that accesses, target: the rank whose memory it is (MULTICAST_TARGET: all replicas);
+    one number for all lanes, or one a lane. addresses: as viewer sees them; of shared memory bytes within the block's.
+    """
+
+    instruction: Instruction
+    action: str
+    space: str
+    width_bytes: int
+    viewer: int | Ids
+    target: int | Ids
+    addresses: Addresses
+
+    @property
+    def kind(self) -> str:
+        """ "load", "store", "atomic" (atom), "red", "multimem_reduce", "multimem_store" or "multimem_red"."""
+        if self.action == "atomic" and self.instruction.opcode == "red":
+            return "red"
+        return _KINDS.get(self.action, self.action)
+
+    @property
+    def order(self) -> str:
+        """The memory order that the instruction names, or else has: "weak"; of atomics "relaxed"."""
+        return order_of(self.instruction, "relaxed" if self.kind in ("atomic", "red", "multimem_red") else "weak")
+
+    @property
+    def scope(self) -> str:
+        """ "cta", "cluster", "gpu" or "sys"; "" of a weak access, which has none."""
+        if self.order == "weak":
+            return ""
+        return scope_of(self.instruction, "sys" if self.order in ("volatile", "mmio") else "gpu")
+
+
+@dataclass(slots=True, eq=False)
+class Fence(LaneEvent):
+    """Lanes ran a fence (or membar)."""
+
+    instruction: Instruction
+
+    @property
+    def kind(self) -> str:
+        """ "thread" (orders memory accesses in a scope), "proxy", or "mbarrier_init"."""
+        words = self.instruction.qualifiers
+        return "proxy" if "proxy" in words else "mbarrier_init" if "mbarrier_init" in words else "thread"
+
+    @property
+    def order(self) -> str:
+        """Of a thread fence "sc", "acq_rel", "acquire" or "release"; "release" of mbarrier_init; else ""."""
+        if self.kind == "proxy":
+            return ""
+        if self.instruction.opcode == "membar":
+            return "sc"
+        return order_of(self.instruction, "release" if self.kind == "mbarrier_init" else "acq_rel")
+
+    @property
+    def scope(self) -> str:
+        """ "cta", "cluster", "gpu" or "sys"; "" of a proxy fence, which has none."""
+        if self.kind == "proxy":
+            return ""
+        return scope_of(self.instruction, "cluster" if self.kind == "mbarrier_init" else "gpu")
+
+    @property
+    def proxy(self) -> str:
+        """Of a proxy fence "alias", "async", "async.global" or "async.shared::cta"; else ""."""
+        return ".".join(self.instruction.qualifiers[1:]) if self.kind == "proxy" else ""
+
+
+@dataclass(slots=True, eq=False)
+class BarrierArrived(LaneEvent):
+    """Lanes came to a barrier. unit: who meets there, "block" or "warp"."""
+
+    instruction: Instruction
+    unit: str
+
+
+@dataclass(slots=True, eq=False)
+class BarrierCompleted(LaneEvent):
+    """Barriers of one or more units are complete: all lanes of these units that had arrived go on.
+
+    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes.
+    """
+
+    unit: str
+
+
+@dataclass(slots=True, eq=False)
+class MbarrierOperation(LaneEvent):
+    """An operation on mbarriers took place.
+
+    operation: "init", "inval", "expect_tx", "arrive" (arrive.expect_tx is both, in this order), "complete_tx" (a bulk
+    copy counts its bytes; the lane is the one that issued it), "try_wait" or "test_wait". One element a lane:
+    addresses, bytes within the block's shared memory; phases, the number of the phase that the operation counted in, or
+    that was the current one when a wait asked; counts, the arrivals (init: that each phase expects) or bytes, 0 for
+    others; passed, of waits only: whether the phase asked for is over, which is the one before the current one.
+    """
+
+    instruction: Instruction
+    operation: str
+    addresses: Ids
+    phases: Ids
+    counts: Ids
+    passed: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class CopyMoment(LaneEvent):
+    """A bulk copy of one lane got on. moment: "issued", "read" (all its source) or "written" (all its destination).
+
+    number: of the copy, in its launched kernels. is_load: from global into shared memory. global_address: as the lane's
+    rank sees it; target: the rank whose memory it is. shared_address: bytes within the block's shared memory. mbarrier:
+    where in shared memory lies the one that counts a load's bytes, -1 of a store. group: the number, from 0, of the
+    lane's bulk group that a store belongs to (the groups are numbered as the lane commits them), -1 of a load.
+    """
+
+    instruction: Instruction
+    moment: str
+    number: int
+    is_load: bool
+    global_address: int
+    target: int
+    shared_address: int
+    size_bytes: int
+    mbarrier: int
+    group: int
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """State space and address that the copy reads."""
+        return ("global", self.global_address) if self.is_load else ("shared", self.shared_address)
+
+    @property
+    def destination(self) -> tuple[str, int]:
+        """State space and address that the copy writes."""
+        return ("shared", self.shared_address) if self.is_load else ("global", self.global_address)
+
+
+@dataclass(slots=True, eq=False)
+class CopiesCommitted(LaneEvent):
+    """Lanes closed a bulk group. groups: its number, one a lane; -1 of a lane that never issued a store."""
+
+    instruction: Instruction
+    groups: Ids
+
+
+@dataclass(slots=True, eq=False)
+class CopiesAwaited(LaneEvent):
+    """Lanes go on after cp.async.bulk.wait_group: all their groups but the latest `allowed` are over.
+
+    reads_only (.read): over means that the sources were read; else that the destinations were written.
+    """
+
+    instruction: Instruction
+    allowed: int
+    reads_only: bool
+
+
+@dataclass(slots=True, eq=False)
+class Stepped(LaneEvent):
+    """Lanes begin a step: they run a basic block of so many instructions, to its end."""
+
+    basic_block: int
+    instructions: int
+
+
+@dataclass(slots=True, eq=False)
+class LaunchBegan:
+    """The ranks of a launched kernel begin it; what each of them launched before is over."""
+
+    launched: Launched
+    step: int
+
+
+@dataclass(slots=True, eq=False)
+class LaunchEnded:
+    """The launch is over on one rank: all its threads returned and all its bulk copies are written."""
+
+    launched: Launched
+    rank: int
+    step: int
+
+    @property
+    def number(self) -> int:
+        """The number of the launch on this rank."""
+        return self.launched.numbers[self.launched.ranks.index(self.rank)]
+
+
+@dataclass(slots=True, eq=False)
+class HostEvent:
+    """Hosts did what orders kernels.
+
+    action: "enqueued" (the host of a rank put launch number `launch` in its queue), "synchronized" (the host of a rank
+    has seen the end of all its launches before number `launch`), or "barrier" (the hosts of all ranks met; launch is
+    -1).
+    """
+
+    action: str
+    ranks: tuple[int, ...]
+    launch: int
+
+
+def order_of(instruction: Instruction, otherwise: str) -> str:
+    """Return the memory order among an instruction's qualifiers."""
+    return next((word for word in instruction.qualifiers if word in _ORDERS), otherwise)
+
+
+def scope_of(instruction: Instruction, otherwise: str) -> str:
+    """Return the scope among an instruction's qualifiers, membar's gl as gpu."""
+    found = next((word for word in instruction.qualifiers if word in _SCOPES), otherwise)
+    return "gpu" if found == "gl" else found
+
+
+class Listener:
+    """Listens to events: override the methods of those that you want, and pass the listener to Events.add."""
+
+    def access(self, event: Access) -> None:
+        """Global and multicast memory."""
+
+    def shared_access(self, event: Access) -> None:
+        """Shared memory."""
+
+    def fence(self, event: Fence) -> None: ...
+
+    def barrier_arrived(self, event: BarrierArrived) -> None: ...
+
+    def barrier_completed(self, event: BarrierCompleted) -> None: ...
+
+    def mbarrier(self, event: MbarrierOperation) -> None: ...
+
+    def copy(self, event: CopyMoment) -> None: ...
+
+    def copies_committed(self, event: CopiesCommitted) -> None: ...
+
+    def copies_awaited(self, event: CopiesAwaited) -> None: ...
+
+    def stepped(self, event: Stepped) -> None: ...
+
+    def launch_began(self, event: LaunchBegan) -> None: ...
+
+    def launch_ended(self, event: LaunchEnded) -> None: ...
+
+    def host(self, event: HostEvent) -> None: ...
+
+
+Told = list[Callable[[Any], None]]
+KINDS = tuple(name for name in vars(Listener) if not name.startswith("_"))
+"""The names of Listener's methods, and of the lists in Events."""
+
+
+class Events:
+    """Who listens to what: for each kind of event the methods to call, in the order in which listeners were added.
+
+    step: the number of the world's step that was the latest to begin.
+    """
+
+    __slots__ = ("_listeners", "step", *KINDS)
+
+    access: Told
+    shared_access: Told
+    fence: Told
+    barrier_arrived: Told
+    barrier_completed: Told
+    mbarrier: Told
+    copy: Told
+    copies_committed: Told
+    copies_awaited: Told
+    stepped: Told
+    launch_began: Told
+    launch_ended: Told
+    host: Told
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._listeners: list[Listener] = []
+        self._sort()
+
+    def add(self, listener: Listener) -> None:
+        """Tell the listener the events whose methods it overrides, from now on."""
+        self._listeners.append(listener)
+        self._sort()
+
+    def remove(self, listener: Listener) -> None:
+        """Tell the listener nothing more. Raises ValueError if it was not added."""
+        found = [number for number, one in enumerate(self._listeners) if one is listener]
+        if not found:
+            raise ValueError(f"{type(listener).__name__} is not among the listeners")
+        del self._listeners[found[0]]
+        self._sort()
+
+    @contextmanager
+    def only(self, listener: Listener) -> Iterator[None]:
+        """Tell this listener alone, for a while."""
+        others, self._listeners = self._listeners, [listener]
+        self._sort()
+        try:
+            yield
+        finally:
+            self._listeners = others
+            self._sort()
+
+    def _sort(self) -> None:
+        for kind in KINDS:
+            deaf = getattr(Listener, kind)
+            heard = [one for one in self._listeners if getattr(type(one), kind) is not deaf]
+            setattr(self, kind, [getattr(one, kind) for one in heard])
+
+
+def tell(listeners: Told, event: object) -> None:
+    """Pass an event to each of the listeners."""
+    for listener in listeners:
+        listener(event)

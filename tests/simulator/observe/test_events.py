@@ -1,0 +1,515 @@
+"""Events: what each kind says exactly, on small programs; and no event is made without a listener."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, make_world, module, put, run, start, succeed
+
+from memory.fabric import Deadlock, Region
+from simulator.fabric import SimulatorFabric
+from simulator.observe import events as observed
+from simulator.observe.events import KINDS, Events, Listener, tell
+from simulator.observe.lanes import Launched, ids_of
+from simulator.world import SimulatedWorld
+
+HOST = ("launch_began", "launch_ended", "host")
+
+
+class Log(Listener):
+    """Keeps every event with the name of the method that it was told to."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def of(self, *kinds: str) -> list[Any]:
+        return [event for kind, event in self.told if kind in kinds]
+
+
+def _keep(kind: str) -> Callable[[Log, Any], None]:
+    def keep(log: Log, event: Any) -> None:
+        if isinstance(event, observed.Access):
+            event = replace(event, addresses=event.addresses.copy())
+        log.told.append((kind, event))
+
+    return keep
+
+
+for _kind in KINDS:
+    setattr(Log, _kind, _keep(_kind))
+
+
+def who(event: Any) -> list[tuple[int, int, int, int]]:
+    """Rank, launch, block and thread of each lane."""
+    columns = (event.ranks, event.launches, event.blocks, event.threads)
+    return list(zip(*(one.tolist() for one in columns), strict=True))
+
+
+def logged(
+    body: str,
+    *,
+    world_size: int = 1,
+    grid: int = 1,
+    block: int = 1,
+    registers: str = "",
+    **options: Any,
+) -> tuple[Log, SimulatedWorld, list[dict[str, Region]]]:
+    """Run the body on all ranks. %mine, %peer: 1 KiB of own memory, and of the next rank's; %all: multicast."""
+    ptx = module(body, ["u64 mine", "u64 peer", "u64 all"], registers=registers)
+    log, world = Log(), make_world(world_size, **options)
+    world.space.events.add(log)
+
+    def program(fabric: SimulatorFabric) -> dict[str, Region]:
+        regions = {name: put(fabric, name, np.zeros(256, np.uint32)) for name in ("mine", "all")}
+        fabric.barrier()
+        peer = fabric.peer_address(regions["mine"], (fabric.rank + 1) % world_size)
+        arguments = [regions["mine"].address, peer, fabric.multicast_address(regions["all"])]
+        start(fabric, executable(ptx), grid, block, arguments)
+        fabric.synchronize()
+        fabric.barrier()
+        return regions
+
+    return log, world, succeed(world, program).results
+
+
+class TestAccesses:
+    BODY = """
+    mul.wide.u32 %d1, %lane, 8; add.u64 %d2, %d1, %mine; add.u64 %d3, %d1, %peer;
+    ld.global.v2.b32 {%r1, %r2}, [%d2];
+    ld.relaxed.gpu.global.b32 %r1, [%d3+4];
+    st.release.sys.global.b32 [%d3], %r1;
+    ld.volatile.global.b32 %r1, [%d2];
+    ld.acquire.sys.global.b32 %r1, [%d2];
+    atom.global.add.u32 %r1, [%mine+512], 1;
+    atom.acq_rel.gpu.global.add.u32 %r1, [%mine+512], 1;
+    red.release.sys.global.add.u32 [%peer+512], 1;
+    multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%all+8];
+    multimem.st.release.sys.global.u32 [%all+12], %r1;
+    multimem.red.relaxed.gpu.global.add.u32 [%all+16], 1;
+    setp.eq.u32 %p1, %lane, 5; @%p1 st.global.b16 [%d2+2], %h1;
+    """
+
+    def test_what_each_says(self) -> None:
+        log, world, regions = logged(self.BODY, world_size=2, grid=2, block=4)
+        found = [
+            (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:13]
+        ]
+        assert found == [
+            ("load", "weak", "", "global", 8, 16),
+            ("load", "relaxed", "gpu", "global", 4, 16),
+            ("store", "release", "sys", "global", 4, 16),
+            ("load", "volatile", "sys", "global", 4, 16),
+            ("load", "acquire", "sys", "global", 4, 16),
+            ("atomic", "relaxed", "gpu", "global", 4, 16),
+            ("atomic", "acq_rel", "gpu", "global", 4, 16),
+            ("red", "release", "sys", "global", 4, 16),
+            ("multimem_reduce", "relaxed", "sys", "multicast", 4, 16),
+            ("multimem_store", "release", "sys", "multicast", 4, 16),
+            ("multimem_red", "relaxed", "gpu", "multicast", 4, 16),
+            ("store", "weak", "", "global", 2, 2),
+        ]
+        everybody = [(rank, 0, block, thread) for rank in range(2) for block in range(2) for thread in range(4)]
+        own, far, *_, multicast, few = (log.of("access")[number] for number in (0, 1, 10, 11))
+        assert who(own) == who(far) == who(multicast) == everybody
+        assert who(few) == [(0, 0, 1, 1), (1, 0, 1, 1)], "only the lane whose guard holds"
+        ranks = [rank for rank, *_ in everybody]
+        for access, target in ((own, ranks), (far, [1 - rank for rank in ranks]), (multicast, [-1] * 16)):
+            assert np.broadcast_to(access.viewer, 16).tolist() == ranks
+            assert np.broadcast_to(access.target, 16).tolist() == target
+        starts = [regions[rank]["mine"].address for rank in ranks]
+        assert own.addresses.tolist() == [start + 8 * (lane % 8) for lane, start in enumerate(starts)]
+        peers = [world.space.base(rank) + starts[8 - 8 * rank] - world.space.base(1 - rank) for rank in ranks]
+        assert far.addresses.tolist() == [start + 8 * (lane % 8) + 4 for lane, start in enumerate(peers)]
+        assert own.instruction.mnemonic == "ld.global.v2.b32"
+        assert {one.step for one in log.of("access")} == {0}, "one basic block"
+        assert own.launched.kernel == "test/kernel"
+
+    def test_blocks_and_threads_of_more_than_x_have_one_number(self) -> None:
+        code, log, world = executable(module("st.global.u8 [%mine], %r0;", ["u64 mine"])), Log(), make_world(1)
+        world.space.events.add(log)
+
+        def program(fabric: SimulatorFabric) -> None:
+            start(fabric, code, (1, 2, 2), (2, 1, 3), [put(fabric, "mine", np.zeros(4, np.uint8)).address])
+            fabric.synchronize()
+
+        succeed(world, program)
+        (store,) = log.of("access")
+        assert who(store) == [(0, 0, block, thread) for block in range(4) for thread in range(6)]
+
+    def test_big_launches_are_told_by_rank(self) -> None:
+        log, _, _ = logged("ld.global.b32 %r1, [%peer];", world_size=2, grid=2, block=1024, heap_bytes=1 << 20)
+        (first, second) = log.of("access")
+        assert (first.viewer, first.target, second.viewer, second.target) == (0, 1, 1, 0)
+        assert (first.count, second.count) == (2048, 2048)
+        assert who(second)[-1] == (1, 0, 1, 1023)
+
+    def test_shared_memory(self) -> None:
+        shared = ".shared .align 16 .b8 stage[64];\n"
+        body = "shl.b32 %r1, %r0, 3; st.shared.v2.b32 [%r1], {%r0, %r0}; ld.shared.b32 %r2, [stage+8];"
+        log, _, _ = logged(body, grid=2, block=4, registers=shared)
+        assert not log.of("access")
+        store, load = log.of("shared_access")
+        assert (store.kind, store.order, store.space, store.width_bytes, store.count) == (
+            "store",
+            "weak",
+            "shared",
+            8,
+            8,
+        )
+        assert (store.viewer, store.target) == (0, 0)
+        assert store.addresses.tolist() == [0, 8, 16, 24] * 2, "bytes within each block's"
+        assert who(store) == [(0, 0, block, thread) for block in range(2) for thread in range(4)]
+        assert (load.kind, load.width_bytes, load.addresses.tolist()) == ("load", 4, [8] * 8)
+
+    def test_an_access_that_faults_is_not_told_unless_it_is_poison_that_it_reads(self) -> None:
+        for body, told in (("ld.global.b32 %r1, [%mine+1023];", 0), ("ld.global.b32 %r1, [%mine+1020];", 1)):
+            ptx, log, world = module(body, ["u64 mine"]), Log(), make_world(1)
+            world.space.events.add(log)
+
+            def program(fabric: SimulatorFabric, ptx: str = ptx) -> None:
+                start(fabric, executable(ptx), 1, 1, [fabric.allocate(1024, 256, "mine").address])
+                fabric.synchronize()
+
+            assert "DeviceFault" in repr(run(world, program).error())
+            assert len(log.of("access")) == told
+
+
+def test_fences() -> None:
+    forms = {
+        "fence.acq_rel.sys": ("thread", "acq_rel", "sys", ""),
+        "fence.sc.cta": ("thread", "sc", "cta", ""),
+        "fence.gpu": ("thread", "acq_rel", "gpu", ""),
+        "membar.gl": ("thread", "sc", "gpu", ""),
+        "fence.proxy.alias": ("proxy", "", "", "alias"),
+        "fence.proxy.async": ("proxy", "", "", "async"),
+        "fence.proxy.async.global": ("proxy", "", "", "async.global"),
+        "fence.proxy.async.shared::cta": ("proxy", "", "", "async.shared::cta"),
+        "fence.mbarrier_init.release.cluster": ("mbarrier_init", "release", "cluster", ""),
+    }
+    log, _, _ = logged("".join(f"{one};\n" for one in forms), block=2)
+    found = [(one.instruction.mnemonic, (one.kind, one.order, one.scope, one.proxy)) for one in log.of("fence")]
+    assert found == list(forms.items())
+    assert {tuple(who(one)) for one in log.of("fence")} == {((0, 0, 0, 0), (0, 0, 0, 1))}
+
+
+class TestBarriers:
+    def test_arrivals_and_completions_of_blocks(self) -> None:
+        """Threads 0 and 1 of each block come later than the others; thread 3 returns before."""
+        body = """
+        setp.eq.u32 %p1, %r0, 3; @%p1 ret;
+        setp.gt.u32 %p2, %r0, 1; @%p2 bra MEET;
+        mov.u32 %r2, 1;
+        MEET: bar.sync 0;
+        """
+        log, _, _ = logged(body, grid=2, block=4)
+        arrived, completed = log.of("barrier_arrived"), log.of("barrier_completed")
+        lanes = sorted(lane for one in arrived for lane in who(one))
+        expected = [(0, 0, block, thread) for block in range(2) for thread in range(3)]
+        assert lanes == expected
+        assert {one.unit for one in (*arrived, *completed)} == {"block"}
+        assert {one.instruction.mnemonic for one in arrived} == {"bar.sync"}
+        assert [who(one) for one in completed] == [expected]
+        kinds = [kind for kind, _ in log.told if kind.startswith("barrier")]
+        assert kinds[-1] == "barrier_completed"
+        assert completed[0].step == arrived[-1].step
+
+    def test_a_return_completes_what_the_others_wait_at(self) -> None:
+        body = "setp.eq.u32 %p1, %r0, 0; @%p1 bra OUT; bar.sync 0; ret; OUT: st.global.b32 [%mine], %r0;"
+        log, _, _ = logged(body, block=4)
+        (completed,) = log.of("barrier_completed")
+        assert who(completed) == [(0, 0, 0, thread) for thread in (1, 2, 3)]
+        (store,) = log.of("access")
+        assert store.step == completed.step, "thread 0's last step"
+
+    def test_warps(self) -> None:
+        """The second of three warps, of which the last has 6 threads, meets; the others don't."""
+        body = "shr.u32 %r1, %r0, 5; setp.ne.u32 %p1, %r1, 1; @%p1 ret; bar.warp.sync -1;"
+        log, _, _ = logged(body, block=70)
+        (arrived,), (completed,) = log.of("barrier_arrived"), log.of("barrier_completed")
+        assert (arrived.unit, completed.unit) == ("warp", "warp")
+        assert completed.threads.tolist() == list(range(32, 64))
+
+
+class TestCopies:
+    SHARED = ".shared .align 16 .b8 stage[64];\n.shared .align 8 .b8 bar[16];\n"
+    LOAD = """
+    mbarrier.init.shared::cta.b64 [bar+8], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+8], 32;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [stage+16], [%peer+48], 32, [bar+8];
+    WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar+8], 0; @!%p1 bra WAIT;
+    mbarrier.inval.shared::cta.b64 [bar+8];
+    """
+
+    def test_a_load_and_its_mbarrier(self) -> None:
+        log, world, regions = logged(self.LOAD, world_size=2, registers=self.SHARED)
+        moments = [one for one in log.of("copy") if one.ranks.tolist() == [1]]
+        assert [(one.moment, one.is_load, one.size_bytes) for one in moments] == [
+            ("issued", True, 32),
+            ("read", True, 32),
+            ("written", True, 32),
+        ]
+        address = world.space.base(1) - world.space.base(0) + regions[0]["mine"].address + 48
+        for one in moments:
+            assert (one.source, one.destination) == (("global", address), ("shared", 16))
+            assert (one.target, one.mbarrier, one.group) == (0, 64 + 8, -1)
+            assert who(one) == [(1, 0, 0, 0)]
+        assert moments[0].step < moments[1].step <= moments[2].step
+        assert len({one.number for one in log.of("copy")}) == 2
+        found = [
+            (one.operation, one.addresses.tolist(), one.phases.tolist(), one.counts.tolist())
+            for one in log.of("mbarrier")
+            if one.operation not in ("try_wait", "complete_tx")
+        ]
+        assert found == [
+            ("init", [72, 72], [0, 0], [1, 1]),
+            ("expect_tx", [72, 72], [0, 0], [32, 32]),
+            ("arrive", [72, 72], [0, 0], [1, 1]),
+            ("inval", [72, 72], [1, 1], [0, 0]),
+        ]
+        completed = [one for one in log.of("mbarrier") if one.operation == "complete_tx"]
+        assert [(one.phases.tolist(), one.counts.tolist()) for one in completed] == [([0], [32])] * 2
+        assert sorted(one.ranks.tolist() for one in completed) == [[0], [1]]
+        waits = [one for one in log.of("mbarrier") if one.operation == "try_wait"]
+        assert {(tuple(one.phases.tolist()), tuple(one.passed.tolist())) for one in waits} == {
+            ((0, 0), (False, False)),
+            ((1, 1), (True, True)),
+        }
+        assert waits[-1].passed.all()
+        order = [one for kind, one in log.told if kind in ("copy", "mbarrier")]
+        assert order.index(moments[2]) < order.index(completed[-1]) < order.index(waits[-1])
+
+    def test_stores_and_their_groups(self) -> None:
+        store = "cp.async.bulk.global.shared::cta.bulk_group"
+        body = f"""
+        st.shared.v4.b32 [stage], {{%r0, %r0, %r0, %r0}}; fence.proxy.async;
+        setp.ne.u32 %p1, %r0, 1; @%p1 bra OUT;
+        {store} [%mine], [stage], 16; {store} [%mine+16], [stage], 16; cp.async.bulk.commit_group;
+        {store} [%peer+32], [stage], 16; cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group.read 1; cp.async.bulk.wait_group 0;
+        OUT: cp.async.bulk.commit_group;
+        """
+        log, world, regions = logged(body, block=2, registers=self.SHARED)
+        issued = [one for one in log.of("copy") if one.moment == "issued"]
+        start = regions[0]["mine"].address
+        assert [(one.destination, one.source, one.group, one.mbarrier) for one in issued] == [
+            (("global", start), ("shared", 0), 0, -1),
+            (("global", start + 16), ("shared", 0), 0, -1),
+            (("global", start + 32), ("shared", 0), 1, -1),
+        ]
+        assert {tuple(who(one)) for one in issued} == {((0, 0, 0, 1),)}
+        committed = [
+            (group, *lane)
+            for one in log.of("copies_committed")
+            for group, lane in zip(one.groups, who(one), strict=True)
+        ]
+        assert sorted(committed) == [(-1, 0, 0, 0, 0), (0, 0, 0, 0, 1), (1, 0, 0, 0, 1), (2, 0, 0, 0, 1)]
+        awaited = log.of("copies_awaited")
+        assert [(one.allowed, one.reads_only, who(one)) for one in awaited] == [
+            (1, True, [(0, 0, 0, 1)]),
+            (0, False, [(0, 0, 0, 1)]),
+        ]
+        place = {id(one): number for number, (_, one) in enumerate(log.told)}
+        reads = [place[id(one)] for one in log.of("copy") if one.moment == "read" and one.group == 0]
+        written = [place[id(one)] for one in log.of("copy") if one.moment == "written"]
+        assert max(reads) < place[id(awaited[0])]
+        assert max(written) < place[id(awaited[1])]
+        assert len(written) == 3
+        assert world.counters()["accesses"]["own_write"] == {"count": 3, "bytes": 48}
+
+
+def test_steps_count_instructions() -> None:
+    log, world, _ = logged("setp.eq.u32 %p1, %lane, 1; @%p1 bra OUT; mov.u32 %r1, 1; OUT: mov.u32 %r2, 2;", block=3)
+    steps = log.of("stepped")
+    assert [one.step for one in steps] == list(range(len(steps)))
+    assert len(steps) == world.counters()["steps"]
+    assert sum(one.instructions * one.count for one in steps) == world.counters()["instructions"]
+    assert [(one.basic_block, one.count) for one in steps] == [(0, 3), (1, 2), (2, 3)]
+    assert [one.instructions for one in steps[1:]] == [1, 2]
+
+
+def test_launches_and_hosts() -> None:
+    """Rank 0 launches one kernel more: the second launch of both is its third."""
+    first, second = executable(module("mov.u32 %r1, 1;")), executable(module("mov.u32 %r1, 2;"))
+    log, world = Log(), make_world(2)
+    world.space.events.add(log)
+
+    def program(fabric: SimulatorFabric) -> None:
+        if fabric.rank == 0:
+            start(fabric, first, 1, 1, [])
+            fabric.synchronize()
+        fabric.barrier()
+        start(fabric, second, 2, 1, [])
+        start(fabric, second, 2, 1, [])
+        fabric.synchronize()
+        fabric.barrier()
+
+    succeed(world, program)
+    began = [(one.launched.ranks, one.launched.numbers, one.launched.lanes) for one in log.of("launch_began")]
+    assert began == [((0,), (0,), 1), ((0, 1), (1, 0), 4), ((0, 1), (2, 1), 4)]
+    assert [(one.rank, one.number) for one in log.of("launch_ended")] == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1)]
+    step = log.of("stepped")[-1]
+    assert who(step) == [(0, 2, 0, 0), (0, 2, 1, 0), (1, 1, 0, 0), (1, 1, 1, 0)]
+    by_rank = {rank: [(one.action, one.launch) for one in log.of("host") if rank in one.ranks] for rank in range(2)}
+    assert by_rank[0] == [
+        ("enqueued", 0),
+        ("synchronized", 1),
+        ("barrier", -1),
+        ("enqueued", 1),
+        ("enqueued", 2),
+        ("synchronized", 3),
+        ("barrier", -1),
+    ]
+    assert by_rank[1] == [("barrier", -1), ("enqueued", 0), ("enqueued", 1), ("synchronized", 2), ("barrier", -1)]
+    assert {one.ranks for one in log.of("host") if one.action == "barrier"} == {(0, 1)}
+    order = [(kind, one) for kind, one in log.told if kind in HOST]
+    assert [kind for kind, _ in order[:4]] == ["host", "launch_began", "launch_ended", "host"]
+    log.told.clear()
+    succeed(world, program)
+    assert log.of("launch_began")[0].launched.numbers == (0,), "launches are counted anew when ranks come in again"
+
+
+def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same() -> None:
+    """The kernels run while the hosts meet; then none has anything left to wait for."""
+    log, world, code = Log(), make_world(2), executable(module(""))
+    world.space.events.add(log)
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, 1, [])
+        fabric.barrier()
+        fabric.synchronize()
+
+    succeed(world, program)
+    kinds = [event.action if kind == "host" else kind for kind, event in log.told if kind in HOST]
+    assert kinds == [
+        *("enqueued", "enqueued", "launch_began", "launch_ended", "launch_ended", "barrier"),
+        *("synchronized", "synchronized"),
+    ]
+    assert [one.launch for one in log.of("host")] == [0, 0, -1, 1, 1]
+
+
+def test_a_launch_ends_with_its_last_copy() -> None:
+    """The thread returns before the copy of its shared memory has been written, which is legal once it was read."""
+    body = """
+    st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0}; fence.proxy.async;
+    cp.async.bulk.global.shared::cta.bulk_group [%mine], [stage], 16; cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 0;
+    """
+    log, _, _ = logged(body, registers=TestCopies.SHARED)
+    kinds = [one.moment if kind == "copy" else kind for kind, one in log.told if kind in ("copy", "launch_ended")]
+    assert kinds == ["issued", "read", "written", "launch_ended"]
+
+
+class TestListeners:
+    BODY = (
+        TestCopies.LOAD
+        + TestAccesses.BODY
+        + """
+    fence.acq_rel.sys; bar.sync 0; bar.warp.sync -1;
+    st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0}; ld.shared.b32 %r1, [stage]; fence.proxy.async;
+    cp.async.bulk.global.shared::cta.bulk_group [%peer+256], [stage], 16; cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    """
+    )
+
+    def _run(self, listener: Listener | None) -> Any:
+        """All kinds of events, with this listener alone."""
+        world = make_world(2)
+        world.space.events.remove(world.tally)
+        if listener is not None:
+            world.space.events.add(listener)
+        ptx = module(self.BODY, ["u64 mine", "u64 peer", "u64 all"], registers=TestCopies.SHARED)
+
+        def program(fabric: SimulatorFabric) -> None:
+            regions = {name: put(fabric, name, np.zeros(256, np.uint32)) for name in ("mine", "all")}
+            fabric.barrier()
+            peer = fabric.peer_address(regions["mine"], 1 - fabric.rank)
+            arguments = [regions["mine"].address, peer, fabric.multicast_address(regions["all"])]
+            start(fabric, executable(ptx), 1, 1, arguments)
+            fabric.synchronize()
+            fabric.barrier()
+
+        return run(world, program)
+
+    def test_the_program_has_events_of_every_kind(self) -> None:
+        log = Log()
+        assert not any(self._run(log).errors)
+        assert {kind for kind, _ in log.told} == set(KINDS)
+
+    def test_no_event_is_made_without_a_listener(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        classes = [
+            one for one in vars(observed).values() if isinstance(one, type) and one.__module__ == observed.__name__
+        ]
+        names = {one.__name__ for one in classes if hasattr(one, "__dataclass_fields__")} - {"LaneEvent"}
+        assert len(names) == len(KINDS) - 1, "an Access is told to two methods"
+
+        def forbidden(*args: Any, **named: Any) -> None:
+            raise AssertionError("an event was made")
+
+        patched = set()
+        for place in ("memory.space", "isa.memory", "isa.bulk", "run.copies", "run.machine", "world"):
+            where = importlib.import_module(f"simulator.{place}")
+            for name in names & set(vars(where)):
+                monkeypatch.setattr(where, name, forbidden)
+                patched.add(name)
+        assert patched == names, "the modules that make events are these"
+        assert not any(self._run(None).errors)
+        for kind in KINDS:  # the same, where one listens: the constructors are those that are called
+            listener = type("One", (Listener,), {kind: lambda self, event: None})()
+            assert "an event was made" in str(self._run(listener).error()), kind
+
+    def test_a_listener_is_told_what_it_overrides(self) -> None:
+        class Fences(Listener):
+            def __init__(self) -> None:
+                self.count = 0
+
+            def fence(self, event: observed.Fence) -> None:
+                self.count += 1
+
+        events, fences, log = Events(), Fences(), Log()
+        events.add(fences)
+        assert [kind for kind in KINDS if getattr(events, kind)] == ["fence"]
+        events.add(log)
+        tell(events.fence, "a fence")
+        with events.only(log):
+            tell(events.fence, "another")
+        events.remove(log)
+        tell(events.fence, "a third")
+        assert (fences.count, log.of("fence")) == (2, ["a fence", "another"])
+        with pytest.raises(ValueError, match="Log is not among the listeners"):
+            events.remove(log)
+
+    def test_the_report_of_a_deadlock_is_not_told(self) -> None:
+        """Its turns of the spin are not the program's."""
+        log, world = Log(), make_world(1)
+        world.space.events.add(log)
+        ptx = module(
+            "SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;", ["u64 flag"]
+        )
+
+        def program(fabric: SimulatorFabric) -> None:
+            start(fabric, executable(ptx), 1, 1, [put(fabric, "flag", np.array([5], np.uint32)).address])
+            fabric.synchronize()
+
+        outcome = run(world, program)
+        assert isinstance(outcome.error(), Deadlock)
+        assert "sees 5 at" in str(outcome.error())
+        assert len(log.of("stepped")) == world.counters()["steps"]
+        assert len(log.of("access")) == world.counters()["steps"] - 1, "a step before the loop"
+
+
+def test_lanes_and_what_is_behind_them() -> None:
+    launched = Launched("a kernel", (1, 3), (0, 4), grid=2, block=3)
+    assert (launched.threads, launched.lanes) == (6, 12)
+    lanes = np.array([0, 4, 7, 11])
+    assert launched.ranks_of(lanes).tolist() == [1, 1, 3, 3]
+    assert launched.numbers_of(lanes).tolist() == [0, 0, 4, 4]
+    assert launched.blocks_of(lanes).tolist() == [0, 1, 0, 1]
+    assert launched.threads_of(lanes).tolist() == [0, 1, 1, 2]
+    assert [launched.place(int(lane)) for lane in lanes] == [(1, 0, 0), (1, 1, 1), (3, 0, 1), (3, 1, 2)]
+    assert launched.threads_of(range(2, 5)).tolist() == [2, 0, 1]
+    assert ids_of(range(2, 5)).tolist() == [2, 3, 4]
