@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-all check audit bench clean
+.PHONY: demo test test-all check codes audit bench clean
 
 demo: $(INSTALLED)
 	@$(RUN) runner +exp=allreduce_bf16
@@ -22,6 +22,10 @@ check: $(INSTALLED)
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
+
+# Whether kernels compile to the code that kernels/matrix/codes.json says, which the matrix judges proofs by: some minutes.
+codes: $(INSTALLED)
+	@$(RUN) kernels --verify
 
 # All that is published: the seal, tables and figures as the records make them, and each machine's records audited.
 audit: $(INSTALLED)

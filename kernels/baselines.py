@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Literal
 
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import ALL, INTEGERS, NONE
-from kernels.spec import Case, Fold
+from kernels.refusal import Refusal
+from kernels.spec import (
+    Case,
+    Fold,
+    refuses_chunks,
+    refuses_elements,
+    refuses_no_multicast,
+    refuses_unmapped,
+    refuses_value,
+    refuses_world_size,
+)
 from memory.fabric import Traits
 
 if TYPE_CHECKING:
@@ -192,53 +202,53 @@ def names_for(op: str) -> tuple[str, ...]:
     return tuple(baseline.algorithm for baseline in BASELINES if op in baseline.ops)
 
 
-def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> str | None:
-    """Why the library can't run the case on a fabric with these traits; None when it can."""
+def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal | None:
+    """Return why the library can't run the case on a fabric with these traits; None if it can."""
     if traits.simulated:
-        return f"{baseline.name} needs GPUs: the fabric {traits.name} has none"
+        return Refusal("fabric", f"{baseline.name} needs GPUs", f"the fabric {traits.name} has none")
     if case.op not in baseline.ops:
-        return f"{baseline.name} does not do {case.op}: it does {', '.join(baseline.ops)}"
+        return Refusal("op", f"{baseline.name} does not do {case.op}", f"it does {', '.join(baseline.ops)}")
     offer = baseline.offer(case.op)
-    for what, value, allowed in (
+    for key, value, known in (
         ("dtype", case.dtype, offer.dtypes),
         ("reduction", case.reduction, offer.reductions),
         ("placement", case.placement, offer.placements),
     ):
-        if value not in allowed:
-            return f"{baseline.name} has no {what} {value!r} for {case.op}: it has {', '.join(allowed)}"
+        if unknown := refuses_value(baseline.name, key, value, known, f" for {case.op}"):
+            return unknown
     return _refuses_size(baseline, offer, case) or _refuses_world(baseline, offer, case, traits)
 
 
-def _refuses_size(baseline: Baseline, offer: Offer, case: Case) -> str | None:
-    if case.size_bytes < case.itemsize or case.size_bytes % case.itemsize:
-        return f"{case.size_bytes} bytes are no whole number of {case.dtype} elements of {case.itemsize} bytes"
+def _refuses_size(baseline: Baseline, offer: Offer, case: Case) -> Refusal | None:
+    if unfit := refuses_elements(case, least_bytes=case.itemsize):
+        return unfit
     if case.size_bytes % offer.size_multiple_bytes:
-        return f"{baseline.name} takes multiples of {offer.size_multiple_bytes} bytes, not {case.size_bytes}"
-    if collective(case.op).chunked:
-        chunk_bytes, rest = divmod(case.size_bytes, case.world_size)
-        if rest or chunk_bytes % case.itemsize:
-            return f"{case.op} divides its elements evenly: {case.numel} are no multiple of {case.world_size} ranks"
-        if chunk_bytes % offer.chunk_multiple_bytes:
-            return f"{baseline.name} takes chunks of whole {offer.chunk_multiple_bytes} bytes, not of {chunk_bytes}"
+        wanted = f"multiples of {offer.size_multiple_bytes} bytes"
+        return Refusal("sizes", f"{baseline.name} takes {wanted}, not {case.size_bytes}")
+    meaning = collective(case.op)
+    if unfit := refuses_chunks(meaning, case):
+        return unfit
+    chunk_bytes = case.size_bytes // case.world_size
+    if meaning.chunked and chunk_bytes % offer.chunk_multiple_bytes:
+        wanted = f"chunks of whole {offer.chunk_multiple_bytes} bytes"
+        return Refusal("sizes", f"{baseline.name} takes {wanted}, not of {chunk_bytes}")
     if case.offset and not baseline.uses_heap:
-        return f"{baseline.name} is run on buffers of its own, which begin at a boundary: give offset=0"
+        reason = f"{baseline.name} is run on buffers of its own, which begin at a boundary"
+        return Refusal("offset", reason, "give offset=0")
     return None
 
 
-def _refuses_world(baseline: Baseline, offer: Offer, case: Case, traits: Traits) -> str | None:
-    if traits.world_size != case.world_size:
-        return f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
+def _refuses_world(baseline: Baseline, offer: Offer, case: Case, traits: Traits) -> Refusal | None:
+    if unfit := refuses_world_size(case, traits):
+        return unfit
     if not 2 <= case.world_size <= baseline.max_world_size:
-        return f"{baseline.name} is compared on 2 to {baseline.max_world_size} ranks, not on {case.world_size}"
+        reason = f"{baseline.name} is compared on 2 to {baseline.max_world_size} ranks, not on {case.world_size}"
+        return Refusal("world_size", reason)
     if offer.world_sizes and case.world_size not in offer.world_sizes:
         sizes = ", ".join(map(str, offer.world_sizes))
-        return f"{baseline.name} does {case.op} on {sizes} ranks, not on {case.world_size}"
-    if baseline.algorithm.startswith("torch/") and traits.unmapped:
-        return f"{baseline.name} needs every rank's memory mapped on every other: {traits.unmapped}"
-    if offer.needs_multicast and not traits.multicast:
-        reason = traits.multicast_reason or "no reason given"
-        return f"{baseline.name} needs multicast addresses, and the fabric {traits.name} has none: {reason}"
-    return None
+        return Refusal("world_size", f"{baseline.name} does {case.op} on {sizes} ranks, not on {case.world_size}")
+    unmapped = refuses_unmapped(baseline.name, traits) if baseline.algorithm.startswith("torch/") else None
+    return unmapped or (refuses_no_multicast(baseline.name, traits) if offer.needs_multicast else None)
 
 
 def library_of(algorithm: str, traits: Traits) -> str:

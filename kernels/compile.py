@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from kernels.sources import ROOT, digest_of, name_of, sources_of
-from kernels.spec import Case, KernelSpec
+from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
+from memory.atomic_file import replacing
 from memory.fabric import Executable
 
 log = logging.getLogger(__name__)
@@ -124,10 +125,9 @@ def _arguments(spec: KernelSpec) -> list[Any]:
 
     pointers, others = [], []
     for parameter in spec.parameters:
-        if parameter.kind in ("numel", "patience"):
-            others.append(cutlass.Int64(1))
-        elif parameter.kind in ("rank", "root"):
-            others.append(cutlass.Int32(0))
+        kind = ARGUMENT_KINDS[parameter.kind]
+        if kind != "address":
+            others.append(cutlass.Int64(1) if kind == "u64" else cutlass.Int32(0))
         else:
             # Any address: what the compiler is told of alignment it uses, and buffers may begin at any element.
             pointers.append(cute.runtime.make_ptr(cutlass.Int8, 0, cute.AddressSpace.gmem, assumed_align=1))
@@ -182,17 +182,12 @@ def _store(path: Path, compiled: Executable) -> None:
         "cubin": base64.b64encode(compiled.cubin).decode(),
     }
     text = json.dumps({"checksum": _checksum(body), "executable": body})
-    scratch = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(text)
-        scratch.replace(path)
+        with replacing(path) as beside:
+            beside.write_text(text)
     except OSError as error:
         log.warning("the compile cache %s can't be written (%s): going on without it", path.parent, error)
-        try:
-            scratch.unlink(missing_ok=True)
-        except OSError:
-            return
 
 
 def _checksum(body: dict[str, str]) -> str:

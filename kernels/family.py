@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.numeric.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
-from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
+from kernels.spec import Case, KernelSpec, Parameter, Workspace
 from kernels.tuning import Tuning
+from memory.fabric import Launch
 
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame

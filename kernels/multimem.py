@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from kernels.numeric.dtypes import FLOAT8, NONE, refuses_types
+from kernels.refusal import Refusal
 from kernels.spec import Case
 
 ACTIONS = ("ld_reduce", "red", "st")
@@ -188,8 +189,8 @@ def instructions(case: Case, *, stores: bool) -> frozenset[str]:
     return frozenset(found)
 
 
-def refuses_multimem(case: Case, arch: str) -> str | None:
-    """Why multimem can't reduce what the case wants on an architecture, and what would; None when it can.
+def refuses_multimem(case: Case, arch: str) -> Refusal | None:
+    """Return why multimem can't reduce what the case wants on an architecture, and what would; None if it can.
 
     Moving data takes raw stores, which have every data type.
     """
@@ -201,13 +202,13 @@ def refuses_multimem(case: Case, arch: str) -> str | None:
     form = reduce_form(case.dtype, case.accumulator, case.reduction)
     if form is None:
         if reduce_form(case.dtype, "native", case.reduction) is None:
-            return f"multimem has no {case.reduction} of {case.dtype}: {instead}"
+            return Refusal("reduction", f"multimem has no {case.reduction} of {case.dtype}", instead)
         known = [one for one in ("native", "float16", "float32") if reduce_form(case.dtype, one, case.reduction)]
-        return (
-            f"multimem adds {case.dtype} in no {case.accumulator}: give accumulator {' or '.join(known)}, or {instead}"
-        )
+        hint = f"give accumulator {' or '.join(known)}, or {instead}"
+        return Refusal("accumulator", f"multimem adds {case.dtype} in no {case.accumulator}", hint)
     if not form.runs_on(arch):
         if form.is_float8:
-            return f"multimem has {case.dtype} on {', '.join(FLOAT8_ARCHS)}, and this is {arch}: {instead}"
-        return f"multimem begins with sm_{LEAST_ARCH}, and this is {arch}: {instead}"
+            reason = f"multimem has {case.dtype} on {', '.join(FLOAT8_ARCHS)}, and this is {arch}"
+            return Refusal("fabric.arch", reason, instead)
+        return Refusal("fabric.arch", f"multimem begins with sm_{LEAST_ARCH}, and this is {arch}", instead)
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernels.refusal import Refusal
 from kernels.spec import Case
 
 if TYPE_CHECKING:
@@ -35,16 +36,20 @@ def groups(case: Case) -> int:
     return case.world_size if case.world_size <= MOST_GROUPS else FEW_GROUPS
 
 
-def refuses_bulk(case: Case) -> str | None:
-    """Why bulk copies can't take the chunks of a case. They take 16-byte boundaries only, which a chunk's place in the
-    input and its place in the output must have in common."""
+def refuses_bulk(case: Case) -> Refusal | None:
+    """Return why bulk copies can't take the chunks of a case; None if they can.
+
+    They take 16-byte boundaries only, which a chunk's place in the input and its place in the output must have in
+    common.
+    """
     chunk_bytes = case.size_bytes // case.world_size
     if case.world_size == 1 or chunk_bytes % VECTOR_BYTES == 0:
         return None
     whole = VECTOR_BYTES * case.world_size
-    return (
-        f"{case.name} copies 16 bytes at a time, and chunks of {chunk_bytes} bytes don't begin at 16-byte boundaries: "
-        f"give a size that is a multiple of {whole} bytes, or take {case.op}/push"
+    return Refusal(
+        "sizes",
+        f"{case.name} copies 16 bytes at a time, and chunks of {chunk_bytes} bytes don't begin at 16-byte boundaries",
+        f"give a size that is a multiple of {whole} bytes, or take {case.op}/push",
     )
 
 

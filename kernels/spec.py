@@ -5,13 +5,14 @@ Kernels are data: the runner binds memory and arguments from a spec's declaratio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kernels.numeric.dtypes import ITEMSIZES, refuses_types
-from memory.fabric import Traits
+from kernels.refusal import Refusal
+from memory.fabric import Argument, ArgumentKind, Launch, Traits
 
 if TYPE_CHECKING:
     import torch
@@ -127,6 +128,22 @@ class Parameter:
     kind: Literal["address", "peers", "multicast", "numel", "rank", "root", "patience"]
     of: str = ""
 
+    def argument(self, value: int) -> Argument:
+        """Return the value as the argument that the compiled kernel takes."""
+        return Argument(ARGUMENT_KINDS[self.kind], value)
+
+
+ARGUMENT_KINDS: Mapping[str, ArgumentKind] = {
+    "address": "address",
+    "peers": "address",
+    "multicast": "address",
+    "numel": "u64",
+    "rank": "u32",
+    "root": "u32",
+    "patience": "u64",
+}
+"""The kind of argument of each kind of parameter. Kernels read numbers as signed (two's complement)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -160,14 +177,6 @@ class Workspace:
         return pattern * (size_bytes // len(pattern))
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How a case is launched: grid blocks of block threads."""
-
-    grid: int
-    block: int
-
-
 class Origin(Protocol):
     """The place that a spec was loaded from, by which another process loads it: kernels.brought.Place."""
 
@@ -193,9 +202,9 @@ class KernelSpec:
     the exact set of multimem instructions in its PTX, without operands.
 
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
-    kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes. refusal
-    is what else the algorithm can't do: a reason, or None. why_not gives the reason for what "dtype" or "placement" it
-    lacks.
+    kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
+    refusal(case, arch) is what else the algorithm can't do, or None. why_not gives the reason for what "dtype" or
+    "placement" it lacks.
 
     origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
     dataclasses.replace has none.
@@ -224,7 +233,7 @@ class KernelSpec:
     choices: Callable[[Case], Mapping[str, Any]] = lambda case: {}
     positive_zero: Literal["", "inputs", "results"] = ""
     max_size_bytes: int | None = None
-    refusal: Callable[[Case, str], str | None] = lambda case, arch: None
+    refusal: Callable[[Case, str], Refusal | None] = lambda case, arch: None
     why_not: Mapping[str, str] = field(default_factory=dict)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -250,8 +259,8 @@ def _from_origin(origin: Origin) -> KernelSpec:
     return origin.load()
 
 
-def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> str | None:
-    """Why the kernel can't run the case on a fabric with these traits, in words a user can act on; None when it can."""
+def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> Refusal | None:
+    """Return why the kernel can't run the case on a fabric with these traits; None if it can."""
     return (
         _refuses_values(spec, case)
         or _refuses_size(spec, collective, case)
@@ -260,57 +269,104 @@ def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits
     )
 
 
-def _refuses_values(spec: KernelSpec, case: Case) -> str | None:
+def _refuses_values(spec: KernelSpec, case: Case) -> Refusal | None:
     if case.name != spec.name:
-        return f"{spec.name} does not do {case.name}"
+        return Refusal("algorithms", f"{spec.name} does not do {case.name}")
     if unfit := refuses_types(case.dtype, case.accumulator, case.reduction):
         return unfit
-    for what, value, allowed in (
+    for key, value, known in (
         ("dtype", case.dtype, spec.dtypes),
         ("accumulator", case.accumulator, spec.accumulators),
         ("reduction", case.reduction, spec.reductions),
         ("placement", case.placement, spec.placements),
     ):
-        if value not in allowed:
-            why = f" ({spec.why_not[what]})" if what in spec.why_not else ""
-            return f"{spec.name} has no {what} {value!r}{why}: it has {', '.join(allowed)}"
+        why = f" ({spec.why_not[key]})" if key in spec.why_not else ""
+        if unknown := refuses_value(spec.name, key, value, known, why):
+            return unknown
     if not 1 <= case.world_size <= spec.max_world_size:
-        return f"{spec.name} runs on 1 to {spec.max_world_size} ranks, not on {case.world_size}"
+        reason = f"{spec.name} runs on 1 to {spec.max_world_size} ranks, not on {case.world_size}"
+        return Refusal("world_size", reason)
     return None
 
 
-def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> str | None:
-    if case.size_bytes < 0 or case.size_bytes % case.itemsize:
-        return f"{case.size_bytes} bytes are no whole number of {case.dtype} elements of {case.itemsize} bytes"
-    if collective.chunked and case.numel % case.world_size:
-        return f"{case.op} divides its elements evenly: {case.numel} are no multiple of {case.world_size} ranks"
+def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> Refusal | None:
+    if unfit := refuses_elements(case) or refuses_chunks(collective, case):
+        return unfit
     if spec.max_size_bytes is not None and case.size_bytes > spec.max_size_bytes:
-        return (
-            f"{spec.name} is for small messages: up to {spec.max_size_bytes} bytes, not {case.size_bytes}; "
-            f"take {case.op}/two_shot"
-        )
+        hint = f"up to {spec.max_size_bytes} bytes, not {case.size_bytes}; take {case.op}/two_shot"
+        return Refusal("sizes", f"{spec.name} is for small messages", hint)
     if not 0 <= case.root < (case.world_size if collective.rooted else 1):
         ranks = f"0 to {case.world_size - 1}" if collective.rooted else "0: it has no root"
-        return f"{case.op} has no root {case.root}: give {ranks}"
+        return Refusal("root", f"{case.op} has no root {case.root}", f"give {ranks}")
     if case.offset < 0:
-        return f"buffers can't begin {case.offset} elements after a 16-byte boundary: give 0 or more"
+        reason = f"buffers can't begin {case.offset} elements after a 16-byte boundary"
+        return Refusal("offset", reason, "give 0 or more")
     return None
 
 
-def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
-    if traits.world_size != case.world_size:
-        return f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
+def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | None:
+    if unfit := refuses_world_size(case, traits):
+        return unfit
     if traits.arch not in spec.archs:
-        return f"{spec.name} is not built for {traits.arch}: it is for {', '.join(spec.archs)}"
-    if traits.unmapped:
-        return f"{spec.name} needs every rank's memory mapped on every other: {traits.unmapped}"
-    blocks = spec.launch(case).grid
+        reason = f"{spec.name} is not built for {traits.arch}"
+        return Refusal("fabric.arch", reason, f"it is for {', '.join(spec.archs)}")
+    if unmapped := refuses_unmapped(spec.name, traits):
+        return unmapped
+    blocks = spec.launch(case).blocks
     if 0 < traits.multiprocessors < blocks:
-        return (
+        reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "
-            f"{traits.multiprocessors} multiprocessors to run them on: take a smaller size"
+            f"{traits.multiprocessors} multiprocessors to run them on"
         )
-    if spec.needs_multicast and not traits.multicast:
-        reason = traits.multicast_reason or "no reason given"
-        return f"{spec.name} needs multicast addresses, and the fabric {traits.name} has none: {reason}"
-    return None
+        return Refusal("sizes", reason, "take a smaller size")
+    return refuses_no_multicast(spec.name, traits) if spec.needs_multicast else None
+
+
+# What kernels and libraries (kernels/baselines.py) both refuse
+
+
+def refuses_value(name: str, key: str, value: str, known: Sequence[str], addition: str = "") -> Refusal | None:
+    """Return the refusal of a value that the kernel or library called name does not have. addition goes on with the
+    reason."""
+    if value in known:
+        return None
+    return Refusal(key, f"{name} has no {key} {value!r}{addition}", f"it has {', '.join(known)}")
+
+
+def refuses_elements(case: Case, least_bytes: int = 0) -> Refusal | None:
+    """Return the refusal of a size that is not a whole number of elements, or less than least_bytes."""
+    if case.size_bytes >= least_bytes and case.size_bytes % case.itemsize == 0:
+        return None
+    elements = f"{case.dtype} elements of {case.itemsize} bytes"
+    return Refusal("sizes", f"{case.size_bytes} bytes are no whole number of {elements}")
+
+
+def refuses_chunks(collective: Collective, case: Case) -> Refusal | None:
+    """Return the refusal of elements that the op can't divide evenly among the ranks."""
+    if not collective.chunked or case.numel % case.world_size == 0:
+        return None
+    hint = f"{case.numel} are no multiple of {case.world_size} ranks"
+    return Refusal("sizes", f"{case.op} divides its elements evenly", hint)
+
+
+def refuses_world_size(case: Case, traits: Traits) -> Refusal | None:
+    """Return the refusal of a fabric of another number of ranks than the case's."""
+    if traits.world_size == case.world_size:
+        return None
+    reason = f"the case wants {case.world_size} ranks, and the fabric {traits.name} has {traits.world_size}"
+    return Refusal("world_size", reason)
+
+
+def refuses_unmapped(name: str, traits: Traits) -> Refusal | None:
+    """Return the refusal of a fabric on which some ranks can't address others' memory."""
+    if not traits.unmapped:
+        return None
+    return Refusal("fabric", f"{name} needs every rank's memory mapped on every other", traits.unmapped)
+
+
+def refuses_no_multicast(name: str, traits: Traits) -> Refusal | None:
+    """Return the refusal of a fabric without multicast addresses."""
+    if traits.multicast:
+        return None
+    reason = f"{name} needs multicast addresses, and the fabric {traits.name} has none"
+    return Refusal("fabric.multicast", reason, traits.multicast_reason or "no reason given")

@@ -8,7 +8,8 @@ from typing import Any
 from kernels.dsl.status import STATUS_WORDS
 from kernels.numeric.dtypes import NONE
 from kernels.shares import BATCH
-from kernels.spec import Case, Launch, Workspace
+from kernels.spec import Case, Workspace
+from memory.fabric import Launch
 
 ANY_SIZE = 1 << 62
 MAX_WORLD_SIZE = 72

@@ -10,9 +10,20 @@ import ctypes
 import time
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from memory.fabric import DeadlineExceeded, DeviceFault, Executable, FabricError
+from memory.fabric import (
+    PACKINGS,
+    Argument,
+    DeadlineExceeded,
+    DeviceFault,
+    Executable,
+    FabricError,
+    Launch,
+    check_shared_bytes,
+    packed,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -50,8 +61,8 @@ class Driver(Protocol):
         """The memory as a flat uint8 tensor, and a reference that dies with the last tensor that shares it."""
         ...
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        """Queue a kernel. ValueError for a wrong number of arguments or one that does not fit its parameter."""
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Queue a kernel. ValueError for wrong arguments, and for more shared memory than a block can have."""
         ...
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
@@ -67,21 +78,46 @@ class Driver(Protocol):
         ...
 
 
-KEPT_TABLES = 1024
-"""Packed arguments of launches that are kept. Packing eleven took 22 us of a 2.5 GHz Xeon on 2026-11-21, and
-a loop makes the same launch again and again."""
+KEPT_LAUNCHES = 1024
+"""Number of prepared launches to keep. Packing eleven arguments took 22 us of a 2.5 GHz Xeon on 2026-11-21, and a loop
+makes the same launch again and again."""
 
 
-def _table(name: str, sizes: Sequence[int], arguments: Sequence[int]) -> tuple[Any, list[Any]]:
-    """A kernel's arguments as cuLaunchKernel takes them: addresses of values, and the values that have to stay."""
-    if len(arguments) != len(sizes):
-        raise ValueError(f"{name} has {len(sizes)} parameters, and was given {len(arguments)}")
-    values = [
-        packed(value, size, f"{name}, parameter {index}")
-        for index, (value, size) in enumerate(zip(arguments, sizes, strict=True))
-    ]
-    cells = [ctypes.create_string_buffer(value, len(value)) for value in values]
-    return (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells)), cells
+@dataclass(slots=True, eq=False)
+class _Function:
+    """A loaded kernel: the sizes of its parameters, its static shared memory, and the dynamic that it may have now."""
+
+    handle: Any
+    sizes_bytes: tuple[int, ...]
+    static_bytes: int
+    dynamic_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """A launch that was checked. values: the packed arguments; table: the addresses of them, as cuLaunchKernel takes
+    them. launch and arguments are kept because their identity is the key.
+    """
+
+    launch: Launch
+    arguments: tuple[Argument, ...]
+    handle: Any
+    values: Any
+    table: Any
+
+
+def _table(contents: Sequence[bytes], arguments: Sequence[Argument]) -> tuple[Any, Any]:
+    """Packed values one after another, each aligned as its kind wants, and the table of their addresses."""
+    offsets, end = [], 0
+    for content, argument in zip(contents, arguments, strict=True):
+        alignment = PACKINGS[argument.kind].alignment_bytes
+        offsets.append(-(-end // alignment) * alignment)
+        end = offsets[-1] + len(content)
+    values = (ctypes.c_uint64 * (2 * (end // 16 + 2)))()
+    start = -(-ctypes.addressof(values) // 16) * 16
+    for offset, content in zip(offsets, contents, strict=True):
+        ctypes.memmove(start + offset, content, len(content))
+    return values, (ctypes.c_void_p * max(len(offsets), 1))(*(start + offset for offset in offsets))
 
 
 class _Lent:
@@ -115,17 +151,15 @@ class CudaDriver:
         self._torch = torch
         self._rank = rank
         self._device = torch.device("cuda", device_index)
-        self._functions: dict[tuple[str, str], tuple[Any, tuple[int, ...]]] = {}
-        self._tables: dict[tuple[str, tuple[int, ...]], tuple[Any, list[Any]]] = {}
+        self._functions: dict[tuple[str, str], _Function] = {}
+        self._prepared: dict[tuple[str, str, int, int], _Prepared] = {}
         self._streams: set[int] = set()
         self._last = ""
         properties = torch.cuda.get_device_properties(device_index)
         self._name = str(properties.name)
         self._arch = f"sm_{properties.major}{properties.minor}a"
-        size = self._call(
-            "cuDeviceGetAttribute", driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, self._cu()
-        )
-        self._l2_bytes = int(size)
+        self._l2_bytes = self._attribute("L2_CACHE_SIZE")
+        self._block_shared_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         self._multiprocessors = int(properties.multi_processor_count)
 
     @property
@@ -158,11 +192,12 @@ class CudaDriver:
         lent = _Lent(address, size_bytes)
         tensor = self._torch.as_tensor(lent, device=self._device)
         if tensor.data_ptr() != address:
-            raise FabricError(f"rank {self._rank}: torch copied memory at {address:#x} instead of sharing it")
+            message = f"rank {self._rank}: torch copied memory at {address:#x} instead of sharing it"
+            raise FabricError(message, rank=self._rank)
         return tensor, weakref.ref(lent)
 
-    def load(self, executable: Executable) -> tuple[Any, tuple[int, ...]]:
-        """The kernel's function and the sizes in bytes of its parameters, loaded now if it was not before."""
+    def load(self, executable: Executable) -> _Function:
+        """Return the kernel's function, loaded now if it was not before."""
         key = (executable.digest, executable.entry)
         if key not in self._functions:
             if not executable.cubin:
@@ -170,23 +205,59 @@ class CudaDriver:
             module = self._call("cuModuleLoadData", executable.cubin)
             function = self._call("cuModuleGetFunction", module, executable.entry.encode())
             self._call("cuFuncLoad", function)
-            self._functions[key] = (function, self._parameter_sizes(function))
+            wanted = self._driver.CUfunction_attribute
+            static = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
+            most = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function)
+            self._functions[key] = _Function(function, self._parameter_sizes(function), int(static), int(most))
         return self._functions[key]
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        if executable.arch not in (self.arch, self.arch.rstrip("a")):
-            raise ValueError(f"{executable.name} was compiled for {executable.arch}, this GPU is {self.arch}")
-        function, sizes = self.load(executable)
-        key = (executable.digest, tuple(arguments))
-        if key not in self._tables:
-            if len(self._tables) >= KEPT_TABLES:
-                self._tables.clear()
-            self._tables[key] = _table(executable.name, sizes, arguments)
-        table, _ = self._tables[key]
-        stream = self.stream()
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        given = tuple(arguments)  # the same object if it is a tuple
+        key = (executable.digest, executable.entry, id(launch), id(given))
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._prepare(executable, launch, given)
+            if len(self._prepared) >= KEPT_LAUNCHES:
+                self._prepared.clear()
+            self._prepared[key] = prepared
+        stream = self.stream() if launch.stream is None else launch.stream
         self._last = executable.name
         self._streams.add(stream)
-        self._call("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(table), 0)
+        table = ctypes.addressof(prepared.table)
+        if launch.cluster == (1, 1, 1):
+            shape = (*launch.grid, *launch.block, launch.shared_bytes)
+            self._call("cuLaunchKernel", prepared.handle, *shape, stream, table, 0)
+        else:
+            self._call("cuLaunchKernelEx", self._configuration(launch, stream), prepared.handle, table, 0)
+
+    def _prepare(self, executable: Executable, launch: Launch, arguments: tuple[Argument, ...]) -> _Prepared:
+        """Check a launch and pack its arguments."""
+        if executable.arch not in (self.arch, self.arch.rstrip("a")):
+            raise ValueError(f"{executable.name} was compiled for {executable.arch}, this GPU is {self.arch}")
+        function = self.load(executable)
+        values, table = _table(packed(executable.name, function.sizes_bytes, arguments), arguments)
+        check_shared_bytes(executable.name, launch, function.static_bytes, self._block_shared_bytes)
+        if launch.shared_bytes > function.dynamic_bytes:
+            attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._call("cuFuncSetAttribute", function.handle, attribute, launch.shared_bytes)
+            function.dynamic_bytes = launch.shared_bytes
+        return _Prepared(launch, arguments, function.handle, values, table)
+
+    def _configuration(self, launch: Launch, stream: int) -> Any:
+        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters."""
+        driver = self._driver
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        cluster = attribute.value.clusterDim
+        cluster.x, cluster.y, cluster.z = launch.cluster
+        configuration = driver.CUlaunchConfig()
+        configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = launch.grid
+        configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = launch.block
+        configuration.sharedMemBytes = launch.shared_bytes
+        configuration.hStream = driver.CUstream(stream)
+        configuration.attrs = [attribute]
+        configuration.numAttrs = 1
+        return configuration
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         stream = self.stream()
@@ -210,10 +281,11 @@ class CudaDriver:
                 return
             if status != driver.CUresult.CUDA_ERROR_NOT_READY:
                 after = f" (last launched: {self._last})" if self._last else ""
-                raise DeviceFault(f"rank {self._rank}: {self._described(status)}{after}")
+                raise DeviceFault(f"rank {self._rank}: {self._described(status)}{after}", rank=self._rank)
             if deadline is not None and time.monotonic() >= deadline:
                 what = f": {self._last} was launched last" if self._last else ""
-                raise DeadlineExceeded(f"work launched on rank {self._rank} is still running at the deadline{what}")
+                message = f"work launched on rank {self._rank} is still running at the deadline{what}"
+                raise DeadlineExceeded(message, rank=self._rank)
             looks += 1
             if looks > EAGER_LOOKS:
                 time.sleep(sleep_s)
@@ -228,17 +300,20 @@ class CudaDriver:
             if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
                 return tuple(sizes)
             if status != driver.CUresult.CUDA_SUCCESS:
-                raise FabricError(f"rank {self._rank}: cuFuncGetParamInfo: {self._described(status)}")
+                message = f"rank {self._rank}: cuFuncGetParamInfo: {self._described(status)}"
+                raise FabricError(message, rank=self._rank)
             sizes.append(int(size))
 
-    def _cu(self) -> Any:
-        return self._call("cuDeviceGet", self._device.index)
+    def _attribute(self, name: str) -> int:
+        """An attribute of the GPU, by its name after CU_DEVICE_ATTRIBUTE_."""
+        attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._call("cuDeviceGetAttribute", attribute, self._call("cuDeviceGet", self._device.index)))
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """Call the driver; what it returns beside its status. DeviceFault for errors that kernels leave behind."""
         status, *results = getattr(self._driver, name)(*arguments)
         if status != self._driver.CUresult.CUDA_SUCCESS:
-            raise DeviceFault(f"rank {self._rank}: {name}: {self._described(status)}")
+            raise DeviceFault(f"rank {self._rank}: {name}: {self._described(status)}", rank=self._rank)
         return results[0] if len(results) == 1 else results
 
     def _described(self, status: Any) -> str:
@@ -249,11 +324,3 @@ class CudaDriver:
             if answer == self._driver.CUresult.CUDA_SUCCESS and text:
                 texts.append(text.decode() if isinstance(text, bytes) else str(text))
         return ": ".join(texts) or f"CUDA error {int(status)}"
-
-
-def packed(value: int, size_bytes: int, what: str) -> bytes:
-    """An integer as a kernel's parameter takes it: signed or unsigned, little-endian. ValueError if it does not fit."""
-    bits = 8 * size_bytes
-    if not -(1 << (bits - 1)) <= value < 1 << bits:
-        raise ValueError(f"{what}: {value} does not fit in its {size_bytes} bytes")
-    return (value % (1 << bits)).to_bytes(size_bytes, "little")

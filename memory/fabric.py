@@ -6,16 +6,28 @@ Two fabrics keep it: NVSHMEM on GPUs, and the simulator, which interprets the ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import torch
 
 
 class FabricError(RuntimeError):
-    """Something the machine or a kernel did; the world it happened in is not to be used again."""
+    """Something the machine or a kernel did; the world it happened in is not to be used again.
+
+    rank is the rank that the error is about, which the message names; None if the message names no single rank.
+    """
+
+    def __init__(self, message: str = "", rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 class DeviceFault(FabricError):
@@ -34,16 +46,29 @@ class PeerLost(FabricError):
     """Another rank failed or left, so that what this rank waits for can't happen any more."""
 
 
-class Disagreement(ValueError):
+class WrongCall(ValueError):
+    """A call that the fabric can't do as asked; the caller corrects it. rank: as FabricError's."""
+
+    def __init__(self, message: str = "", rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class Disagreement(WrongCall):
     """The ranks called different collective operations, or the same one with different arguments."""
 
 
-class HeapFull(ValueError):
+class HeapFull(WrongCall):
     """The symmetric heap has no room for an allocation; the message says what would fit."""
 
 
-class NoMulticast(ValueError):
+class NoMulticast(WrongCall):
     """This fabric can't give a multicast address; the message says why."""
+
+
+def rank_of(error: BaseException) -> int | None:
+    """Return the rank that an error of this contract names in its message; None for any other error."""
+    return error.rank if isinstance(error, (FabricError, WrongCall)) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +111,175 @@ class Executable:
     ptx: str
     digest: str
     cubin: bytes = field(default=b"", repr=False)
+
+
+Dimensions = tuple[int, int, int]
+"""Numbers of blocks or of threads in x, y and z."""
+
+MAX_GRID: Dimensions = ((1 << 31) - 1, 65_535, 65_535)
+MAX_BLOCK: Dimensions = (1024, 1024, 64)
+MAX_THREADS_PER_BLOCK = 1024
+MAX_CLUSTER_BLOCKS = 8
+"""Blocks of a cluster on every GPU that has clusters (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Launch:
+    """How a kernel is launched; a launch that no GPU can do raises ValueError when it is built.
+
+    grid: blocks in x, y and z; block: threads of a block in x, y and z; cluster: blocks of a cluster in x, y and z,
+    (1, 1, 1) for none. A number alone means that many in x. shared_bytes: dynamic shared memory of each block, beside
+    what the kernel declares itself. stream: handle of the CUDA stream to launch on; None: torch's current stream.
+    """
+
+    grid: Dimensions
+    block: Dimensions
+    shared_bytes: int
+    cluster: Dimensions
+    stream: int | None
+
+    def __init__(
+        self,
+        grid: int | Dimensions,
+        block: int | Dimensions,
+        shared_bytes: int = 0,
+        cluster: int | Dimensions = 1,
+        stream: int | None = None,
+    ) -> None:
+        for name, value in (("grid", grid), ("block", block), ("cluster", cluster)):
+            object.__setattr__(self, name, _dimensions(name, value))
+        object.__setattr__(self, "shared_bytes", shared_bytes)
+        object.__setattr__(self, "stream", stream)
+        self._check()
+
+    def _check(self) -> None:
+        if not all(1 <= count <= most for count, most in zip(self.grid, MAX_GRID, strict=True)):
+            raise ValueError(
+                f"grid is {self.grid}: give 1 to {MAX_GRID[0]:,} blocks in x, 1 to {MAX_GRID[1]:,} in y, z"
+            )
+        within = all(1 <= count <= most for count, most in zip(self.block, MAX_BLOCK, strict=True))
+        if not within or self.threads > MAX_THREADS_PER_BLOCK:
+            raise ValueError(
+                f"block is {self.block}: blocks have 1 to {MAX_THREADS_PER_BLOCK} threads, at most {MAX_BLOCK[2]} in z"
+            )
+        if min(self.cluster) < 1 or math.prod(self.cluster) > MAX_CLUSTER_BLOCKS:
+            raise ValueError(f"cluster is {self.cluster}: clusters have 1 to {MAX_CLUSTER_BLOCKS} blocks")
+        if any(blocks % size for blocks, size in zip(self.grid, self.cluster, strict=True)):
+            raise ValueError(f"grid is {self.grid}, not a multiple of the cluster {self.cluster} in x, y and z")
+        if self.shared_bytes < 0:
+            raise ValueError(f"shared_bytes is {self.shared_bytes}: give 0 or more")
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks in the grid."""
+        return math.prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Number of threads in a block."""
+        return math.prod(self.block)
+
+
+def _dimensions(name: str, value: int | Sequence[int]) -> Dimensions:
+    """x, y and z; a number alone is x."""
+    given = (value,) if isinstance(value, int) else tuple(value)
+    if len(given) not in (1, 3) or not all(isinstance(one, int) for one in given):
+        raise ValueError(f"{name} is {value!r}: give x, or (x, y, z), as whole numbers")
+    x, y, z = given if len(given) == 3 else (*given, 1, 1)
+    return x, y, z
+
+
+def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes: int) -> None:
+    """Raise ValueError if a block of the kernel called name needs more shared memory than a block can have.
+
+    static_bytes is what the kernel declares itself, most_bytes what the GPU gives a block at most.
+    """
+    if static_bytes + launch.shared_bytes > most_bytes:
+        raise ValueError(
+            f"{name}: shared_bytes is {launch.shared_bytes:,}; beside the kernel's own {static_bytes:,} bytes "
+            f"a block can have {max(most_bytes - static_bytes, 0):,}"
+        )
+
+
+ArgumentKind = Literal["u32", "u64", "f32", "f64", "address", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """How values of a kind are packed. size_bytes None: as many as the value has. alignment_bytes: where they may lie.
+    pack returns the bytes, little-endian; it raises ValueError, OverflowError, TypeError or struct.error for a value
+    that is not of the kind. values: the values that are, for messages.
+    """
+
+    size_bytes: int | None
+    alignment_bytes: int
+    pack: Callable[[Any], bytes]
+    values: str
+
+
+def _packed_integer(size_bytes: int, lowest: int, value: Any) -> bytes:
+    whole = operator.index(value)
+    if not lowest <= whole < 1 << 8 * size_bytes:
+        raise ValueError(value)
+    return (whole % (1 << 8 * size_bytes)).to_bytes(size_bytes, "little")
+
+
+PACKINGS: Mapping[str, _Packing] = MappingProxyType(
+    {
+        "u32": _Packing(4, 4, partial(_packed_integer, 4, -(1 << 31)), "-2^31 to 2^32 - 1"),
+        "u64": _Packing(8, 8, partial(_packed_integer, 8, -(1 << 63)), "-2^63 to 2^64 - 1"),
+        "f32": _Packing(4, 4, struct.Struct("<f").pack, "numbers in the range of float32"),
+        "f64": _Packing(8, 8, struct.Struct("<d").pack, "numbers"),
+        "address": _Packing(8, 8, partial(_packed_integer, 8, 0), "0 to 2^64 - 1"),
+        "bytes": _Packing(None, 16, lambda value: bytes(memoryview(value)), "bytes"),
+    }
+)
+"""All that there is to know of a kind of argument: a new kind is one line here, and its name in ArgumentKind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The value of one kernel parameter.
+
+    kind: "u32" and "u64" (negative values as two's complement: a register has no sign, the instructions have one),
+    "f32", "f64", "address" (8 bytes, never negative), or "bytes" (a struct by value: `.param .align N .b8 name[M]`).
+    """
+
+    kind: ArgumentKind
+    value: int | float | bytes
+
+    def __post_init__(self) -> None:
+        if self.kind not in PACKINGS:
+            raise ValueError(f"an argument of kind {self.kind!r}: give {', '.join(PACKINGS)}")
+
+
+def packed(name: str, sizes_bytes: Sequence[int], arguments: Sequence[Argument]) -> tuple[bytes, ...]:
+    """Return the arguments as the parameters of the kernel called name take them, little-endian.
+
+    sizes_bytes are the sizes of its parameters. Raises ValueError for a wrong number of arguments, for a value outside
+    its kind's range, and for one that is not as long as its parameter.
+    """
+    if len(arguments) != len(sizes_bytes):
+        raise ValueError(f"{name} has {len(sizes_bytes)} parameters, and was given {len(arguments)} arguments")
+    contents = []
+    for index, (argument, size_bytes) in enumerate(zip(arguments, sizes_bytes, strict=True)):
+        if not isinstance(argument, Argument):
+            raise ValueError(
+                f"{name}, parameter {index}: {argument!r} has no type: give an Argument of a kind and a value"
+            )
+        packing = PACKINGS[argument.kind]
+        try:
+            content = packing.pack(argument.value)
+        except (ValueError, OverflowError, TypeError, struct.error):
+            raise ValueError(
+                f"{name}, parameter {index}: {argument.value!r} is no {argument.kind}: give {packing.values}"
+            ) from None
+        if len(content) != size_bytes:
+            raise ValueError(
+                f"{name}, parameter {index} has {size_bytes} bytes, and was given {argument.kind} of {len(content)}"
+            )
+        contents.append(content)
+    return tuple(contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +362,12 @@ class Fabric(Protocol):
         """
         ...
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        """Queue a kernel with grid blocks of block threads; one integer for each of its parameters. Returns at once."""
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Queue a kernel, with one argument for each of its parameters. Returns at once.
+
+        Raises ValueError for a launch that the kernel or this fabric can't do, and for wrong arguments (see packed).
+        A GPU repeats a launch fastest when it gets the same Launch and the same tuple of arguments again.
+        """
         ...
 
     def synchronize(self) -> None:
@@ -196,8 +394,9 @@ class LibraryCall:
 class DeviceFabric(Fabric, Protocol):
     """A Fabric on a real GPU: what timing and baselines need beside the contract.
 
-    All work is queued on torch's current stream of the device (torch.cuda.current_stream()), so that it can be captured
-    in a CUDA graph. Addresses are this rank's own, or its peers' as peer_address gives them.
+    All work but launches with a stream of their own is queued on torch's current stream of the device
+    (torch.cuda.current_stream()), so that it can be captured in a CUDA graph. Addresses are this rank's own, or its
+    peers' as peer_address gives them.
     """
 
     @property

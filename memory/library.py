@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from memory.driver import Driver
 from memory.fabric import FabricError, LibraryCall, Traits
-from memory.meeting import Meeting, named
+from memory.meeting import Meeting
 from memory.placing import NVSHMEM
+from memory.ranks import named
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +57,8 @@ def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -
     try:
         tensor = library.tensor(GRANULE_BYTES)
     except Exception as error:
-        raise FabricError(f"rank {meeting.rank}: NVSHMEM's first allocation failed: {described(error)}") from error
+        message = f"rank {meeting.rank}: NVSHMEM's first allocation failed: {described(error)}"
+        raise FabricError(message, rank=meeting.rank) from error
     children: list[torch.Tensor] = []
     unmapped: list[int] = []
     for peer in range(meeting.world_size):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
+from memory.ranks import attributed, named
 
 FIRST_SLEEP_S = 50e-6
 """A rank that is almost there is met soon after."""
@@ -112,7 +113,7 @@ class Meeting:
             self._store.delete_key(key)
         self._stale = [keys[self._rank]]
         if any(call[0] != kind for call in calls):
-            raise Disagreement(f"the ranks called different things: {_by_ranks([call[0] for call in calls])}")
+            raise Disagreement(f"the ranks called different things: {attributed([call[0] for call in calls])}")
         return tuple(call[1] for call in calls)
 
     def leave(self, text: str) -> None:
@@ -134,7 +135,8 @@ class Meeting:
                 if missing:
                     raise DeadlineExceeded(
                         f"{named(missing)} did not come to {kind!r}, where rank {self._rank} waited for all, "
-                        "before the deadline"
+                        "before the deadline",
+                        rank=self._rank,
                     )
             time.sleep(sleep_s)
             sleep_s = min(sleep_s * SLEEP_GROWTH, LONGEST_SLEEP_S)
@@ -154,8 +156,8 @@ class Meeting:
         first = min(others, key=lambda line: line["text"] == "")
         who = "the world was ended" if first["rank"] is None else f"rank {first['rank']} failed"
         if first["text"]:
-            raise PeerLost(f"{who}: {first['text']}")
-        raise PeerLost(f"rank {first['rank']} left, and rank {self._rank} waits for all in {kind!r}")
+            raise PeerLost(f"{who}: {first['text']}", rank=first["rank"])
+        raise PeerLost(f"rank {first['rank']} left, and {kind!r} needs all ranks", rank=first["rank"])
 
     def _log_lines(self) -> list[dict[str, Any]]:
         """Who failed or left in this run, in that order."""
@@ -176,11 +178,6 @@ def lost(store: Store, run: int, rank: int | None, text: str) -> None:
     _write_down(store, run, rank, text or "its process ended")
 
 
-def named(ranks: Sequence[int]) -> str:
-    """ "rank 3", "ranks 0, 2"."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-
-
 def _write_down(store: Store, run: int, rank: int | None, text: str) -> None:
     """Add a line to the run's log."""
     cast(Any, store).append(_log(run), json.dumps({"rank": rank, "text": text}) + "\n")
@@ -192,11 +189,3 @@ def _log(run: int) -> str:
 
 def _is_failure(line: dict[str, Any]) -> bool:
     return bool(line["text"])
-
-
-def _by_ranks(kinds: Sequence[str]) -> str:
-    """ "rank 1: barrier; ranks 0, 2: allocate ..."."""
-    ranks_of: dict[str, list[int]] = {}
-    for rank, kind in enumerate(kinds):
-        ranks_of.setdefault(kind, []).append(rank)
-    return "; ".join(f"{named(ranks)}: {kind}" for kind, ranks in ranks_of.items())

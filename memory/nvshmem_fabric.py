@@ -19,9 +19,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memory.driver import Driver
-from memory.fabric import Executable, FabricError, HeapFull, LibraryCall, NoMulticast, Region, Traits
+from memory.fabric import (
+    Argument,
+    Executable,
+    FabricError,
+    HeapFull,
+    Launch,
+    LibraryCall,
+    NoMulticast,
+    Region,
+    Traits,
+    WrongCall,
+)
 from memory.library import GRANULE_BYTES, Library, described, probe
-from memory.meeting import Meeting, named
+from memory.meeting import Meeting
+from memory.ranks import named
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +46,6 @@ MARGIN_BYTES = 256 << 20
 
 CLOSING_S = 5.0
 """How long close() waits for the others and for kernels: whoever is not done by then is ended by force anyway."""
-
-MAX_THREADS_PER_BLOCK = 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +164,7 @@ class NvshmemFabric:
 
     def _together(self, kind: str, note: str = "") -> tuple[str, ...]:
         if self._closed:
-            raise FabricError(f"rank {self.rank} has closed its fabric")
+            raise FabricError(f"rank {self.rank} has closed its fabric", rank=self.rank)
         return self._meeting.exchange(kind, note)
 
     @contextlib.contextmanager
@@ -165,7 +175,8 @@ class NvshmemFabric:
         except (FabricError, ValueError):
             raise
         except Exception as error:
-            raise FabricError(f"rank {self.rank}: NVSHMEM's {what} failed: {described(error)}") from error
+            message = f"rank {self.rank}: NVSHMEM's {what} failed: {described(error)}"
+            raise FabricError(message, rank=self.rank) from error
 
     # Memory
 
@@ -215,7 +226,8 @@ class NvshmemFabric:
         if fewest < size_bytes:
             _, why, remedy = room[rank]
             raise HeapFull(
-                f"rank {rank}: {name} needs {size_bytes:,} bytes, and {why}; {fewest:,} bytes would fit ({remedy})"
+                f"rank {rank}: {name} needs {size_bytes:,} bytes, and {why}; {fewest:,} bytes would fit ({remedy})",
+                rank=rank,
             )
 
     def _placed(self, tensor: torch.Tensor, size_bytes: int, alignment_bytes: int, name: str) -> _Held:
@@ -224,7 +236,8 @@ class NvshmemFabric:
         if address + size_bytes > start + tensor.numel():
             self._dropped.append(_Held(Region(name, start, size_bytes), tensor, 0, tensor.numel()))
             raise FabricError(
-                f"rank {self.rank}: NVSHMEM gave {name} memory at {start:#x}, not aligned to {alignment_bytes} bytes"
+                f"rank {self.rank}: NVSHMEM gave {name} memory at {start:#x}, not aligned to {alignment_bytes} bytes",
+                rank=self.rank,
             )
         granules = -(-tensor.numel() // GRANULE_BYTES) * GRANULE_BYTES
         return _Held(Region(name, address, size_bytes), tensor, address - start, granules)
@@ -278,8 +291,9 @@ class NvshmemFabric:
     def _found(self, region: Region) -> _Held:
         held = self._held.get(region.address)
         if held is None or held.region != region:
-            raise ValueError(
-                f"rank {self.rank}: {region.name} is not allocated here (freed already, or another rank's)"
+            raise WrongCall(
+                f"rank {self.rank}: {region.name} is not allocated here (freed already, or another rank's)",
+                rank=self.rank,
             )
         return held
 
@@ -292,7 +306,8 @@ class NvshmemFabric:
                 f"{region.name}: rank {peer} does not exist; the world has ranks 0 to {self.world_size - 1}"
             )
         if peer in self._unmapped:
-            raise ValueError(f"{region.name}: rank {self.rank} can't reach the memory of rank {peer} directly")
+            message = f"{region.name}: rank {self.rank} can't reach the memory of rank {peer} directly"
+            raise WrongCall(message, rank=self.rank)
         return held.peers[peer].data_ptr() + held.offset_bytes
 
     def multicast_address(self, region: Region) -> int:
@@ -341,12 +356,8 @@ class NvshmemFabric:
 
     # Work
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        if grid < 1 or not 1 <= block <= MAX_THREADS_PER_BLOCK:
-            raise ValueError(
-                f"{executable.name}: {grid} blocks of {block} threads; blocks have 1 to {MAX_THREADS_PER_BLOCK} threads"
-            )
-        self._driver.launch(executable, grid, block, tuple(int(one) for one in arguments))
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        self._driver.launch(executable, launch, arguments)
 
     def synchronize(self) -> None:
         self._driver.wait(self._meeting.deadline)
@@ -372,6 +383,7 @@ def connect(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int)
     try:
         library.init(bytes.fromhex(first), meeting.rank, meeting.world_size)
     except Exception as error:
-        raise FabricError(f"rank {meeting.rank}: NVSHMEM did not start: {described(error)}") from error
+        message = f"rank {meeting.rank}: NVSHMEM did not start: {described(error)}"
+        raise FabricError(message, rank=meeting.rank) from error
     traits, unmapped = probe(library, driver, meeting, heap_bytes)
     return NvshmemFabric(library, driver, meeting, traits, unmapped)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from memory.fabric import Disagreement, Fabric, FabricError
+from memory.ranks import named, ranks_of
 from memory.tensor import Released, SymmetricTensor
 
 if TYPE_CHECKING:
@@ -130,7 +131,11 @@ class SymmetricPool:
     def _agree(self, note: str, subject: str) -> None:
         notes = self._fabric.exchange(note)
         if any(other != note for other in notes):
-            raise Disagreement(f"the ranks disagree about {subject}: {_by_ranks(notes)}")
+            wants = "; ".join(
+                f"{named(ranks)} want{'s' if len(ranks) == 1 else ''} to {one}"
+                for one, ranks in ranks_of(notes).items()
+            )
+            raise Disagreement(f"the ranks disagree about {subject}: {wants}")
 
     def _open_scope(self) -> int:
         self._scopes.append([])
@@ -167,18 +172,3 @@ class SymmetricPool:
             # What led here matters more than a second failure; what stays held, the world's leak check names.
             with contextlib.suppress(Exception):
                 self._fabric.drop(tensor.expire())
-
-
-def _by_ranks(notes: Sequence[str]) -> str:
-    """Who wants what: "ranks 0, 1 want to allocate ...; rank 2 wants to ..."."""
-    ranks_of: dict[str, list[int]] = {}
-    for rank, note in enumerate(notes):
-        ranks_of.setdefault(note, []).append(rank)
-    return "; ".join(
-        f"rank {ranks[0]} wants to {note}" if len(ranks) == 1 else f"ranks {_listed(ranks)} want to {note}"
-        for note, ranks in ranks_of.items()
-    )
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks))

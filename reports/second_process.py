@@ -1,16 +1,34 @@
-"""Work that a second process does while this one goes on: what it finds comes back when it is asked for."""
+"""Second processes: a copy of this one that works while it goes on, or a module of this project by itself."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 Found = TypeVar("Found")
+
+PROJECT = Path(__file__).resolve().parent.parent
+"""The folder that this project's packages lie in."""
+
+_PROGRAM = (
+    "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
+)
+
+
+def module_command(module: str) -> list[str]:
+    """Return the command line that runs a module's main() in a new interpreter, from whatever folder.
+
+    The interpreter is this one, and the module comes from the tree that this one's packages come from.
+    """
+    return [sys.executable, "-P", "-c", _PROGRAM, str(PROJECT), module]
 
 
 def started(work: Callable[[], Found], is_alone: bool) -> Callable[[], Found]:

@@ -144,28 +144,24 @@ def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, lea
 
 def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
+    from reports.table.text import counted
     from runner.case.cases import names_of, sizes_of
 
     request = command.jobs[0].request
     algorithms = names_of(request)
     sweep = f"{len(command.jobs)} jobs, " if len(command.jobs) > 1 else ""
     if sweep:
-        what = f"symlab: {command.label}: {sweep}{_counted(command.case_count, 'case')}"
+        what = f"symlab: {command.label}: {sweep}{counted(command.case_count, 'case')}"
     else:
         arithmetic = f"{request.dtype}/{request.accumulator} {request.reduction}"
         does = f"{request.dtype}, moves data" if request.reduction == "none" else arithmetic
         what = (
             f"symlab: {request.op} {does}, "
-            f"{_counted(request.world_size, 'rank')}, {_counted(len(sizes_of(request)), 'size')} x "
-            f"{_counted(len(algorithms), 'algorithm')} = {_counted(command.case_count, 'case')}"
+            f"{counted(request.world_size, 'rank')}, {counted(len(sizes_of(request)), 'size')} x "
+            f"{counted(len(algorithms), 'algorithm')} = {counted(command.case_count, 'case')}"
         )
     rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
     return [what, *([ROUNDED] if rounded else []), *command.fabric_lines]
-
-
-def _counted(count: int, noun: str) -> str:
-    """ "1 rank", "2 ranks"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _show_configuration(options: argparse.Namespace) -> None:

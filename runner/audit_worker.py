@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
 from reports.record.codec import decoded
+from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
@@ -30,6 +31,9 @@ from runner.request.compose import composed, hydra_over
 from runner.request.schema import Schema
 from runner.request.validate import CONF, Request, validate
 from runner.request_error import RequestError, first_line
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -72,7 +76,7 @@ def main() -> int:
         "configurations": found,
         "cases": cases(jobs, recomposed),
         "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
-        "sources": sources(records),
+        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say),
         "secrets": secrets(records),
         "malformed": strange,
     }
@@ -200,7 +204,7 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
-    differs = _differing(_flat(recorded), _flat(again))
+    differs = _differing(by_dotted_path(recorded), by_dotted_path(again))
     if not differs:
         recomposed[job] = again
         return "verified", ""
@@ -248,19 +252,10 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
         yield Path(folder) / CONF.name, ""
 
 
-def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """A configuration with one key for each value: {"timing.mode": "graph"}."""
-    if not isinstance(values, dict) or not values:
-        return {prefix: values}
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
-    return found
-
-
 def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
     """Which values are not the same, in words; "" when all are."""
-    defaults = _flat(OmegaConf.to_container(OmegaConf.structured(Schema)))
+    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema))
+    defaults = by_dotted_path(schema)
     missing = object()
     lines = []
     for key in dict.fromkeys([*recorded, *again]):
@@ -354,31 +349,74 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
 def _input_digests(record: Record) -> list[str]:
     """The digests of what all ranks of a case put in."""
     from kernels.catalogue import collective
-    from kernels.spec import Case
     from runner.case.inputs import digest_of, make_input
 
-    known = {member.name for member in dataclasses.fields(Case)}
-    case = Case(**{key: value for key, value in record.case.items() if key in known})
+    case = _case_of(record)
     count = collective(case.op).counts(case.numel, case.world_size)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
 
 
-def sources(records: Iterable[Record]) -> dict[str, list[str]]:
-    """The recorded kernels by whether their sources are today's: {"same": names, "changed": names, "gone": names}."""
+def _case_of(record: Record) -> Case:
+    """The case of a record, without what it holds besides."""
+    from kernels.spec import Case
+
+    known = {member.name for member in dataclasses.fields(Case)}
+    return Case(**{key: value for key, value in record.case.items() if key in known})
+
+
+def sources(records: Iterable[Record], cache_dir: Path, say: Say) -> dict[str, list[Any]]:
+    """Return the recorded kernels' names by how their sources and their code compare with today's.
+
+    "same": the sources are today's. Where they are not, what the recorded cases compile to here decides: "same_code",
+    or "changed". "older": the records have no code digests to compare. "gone": not in the catalogue any more.
+    "not_comparable": [[name, reason], ..], for what can't be compiled here.
+    """
     from kernels.catalogue import NAMES, find
     from kernels.compile import source_digest
 
-    found: dict[str, list[str]] = {"same": [], "changed": [], "gone": []}
-    recorded: dict[str, set[str]] = {}
+    found: dict[str, list[Any]] = {
+        "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
+    }  # fmt: skip
+    recorded: dict[str, list[Record]] = {}
     for record in records:
         if record.kernel is not None:
-            recorded.setdefault(record.kernel.name, set()).add(record.kernel.source_digest)
-    for name, digests in sorted(recorded.items()):
+            recorded.setdefault(record.kernel.name, []).append(record)
+    for name, members in sorted(recorded.items()):
+        kernels = [one.kernel for one in members if one.kernel is not None]
         if name not in NAMES:
             found["gone"].append(name)
+        elif {one.source_digest for one in kernels} == {f"sha256:{source_digest(find(name))}"}:
+            found["same"].append(name)
+        elif any(one.code_digest is None for one in kernels):
+            found["older"].append(name)
         else:
-            found["same" if digests == {f"sha256:{source_digest(find(name))}"} else "changed"].append(name)
+            say(f"compiling {name}, to compare its code")
+            try:
+                is_same = _have_todays_code(members, cache_dir)
+            except (RuntimeError, *_MALFORMED) as error:
+                found["not_comparable"].append([name, first_line(error)])
+            else:
+                found["same_code" if is_same else "changed"].append(name)
     return found
+
+
+def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
+    """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
+    from kernels.catalogue import find
+    from kernels.code import code_digest
+    from kernels.compile import executable
+
+    here: dict[tuple[str, str], str] = {}
+    for record in records:
+        assert record.kernel is not None
+        case, arch = _case_of(record), record.kernel.arch
+        spec = find(case.name)
+        variant = spec.variant(case), arch
+        if variant not in here:
+            here[variant] = code_digest(executable(spec, case, arch, cache_dir).ptx)
+        if here[variant] != record.kernel.code_digest:
+            return False
+    return True
 
 
 if __name__ == "__main__":

@@ -2,33 +2,35 @@
 
 Only kernels count, not baselines. A case that was neither PASSED nor REFUSED, or passed unchecked, is no proof: it is
 named, and nothing is written.
+
+Records that have code digests are held to this checkout: each kernel is compiled here for each of its cases, and a
+record of other code is refused. So the proof can have the digest of the kernel's whole code. Older records only have
+the digests of their sources.
 """
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from kernels.catalogue import SPECS
+from kernels.catalogue import SPECS, find
+from kernels.code import code_digest
+from kernels.compile import executable
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
+from kernels.matrix.variants import code_of
+from kernels.spec import Case
 from reports.record.bundle import read, write_file
 from reports.record.record import Record, Status
 from reports.table.compare import device_text
-
-
-class _Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see {self.prog} --help")
+from runner.request.options import Parser
+from runner.request.schema import Schema
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Gives the exit code: 0 written, 2 the request is wrong or the records prove nothing, in one line on stderr."""
-    parser = _Parser(
+    """Return the exit code: 0 written, 2 the request is wrong or the records prove nothing, in one line on stderr."""
+    parser = Parser(
         prog="python -m runner.prove",
         description="Say in kernels/proven/ where kernels ran and gave what they should: python -m kernels shows it.",
         epilog="exit codes: 0 written; 2 the request is wrong, or the records prove nothing",
@@ -37,12 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "records", nargs="+", type=Path, metavar="RECORDS", help="files, folders or bundles, one machine's"
     )
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="kernels/proven/MACHINE.json")
+    parser.add_argument(
+        "--cache", type=Path, default=Schema().cache_dir, metavar="DIR", help="compiled kernels (%(default)s)"
+    )
     try:
         options = parser.parse_args(arguments)
-        proof = proof_of(read(options.records))
+        proof = proof_of(read(options.records), options.cache.expanduser())
         options.output.parent.mkdir(parents=True, exist_ok=True)
         write_file(options.output, written(proof).encode())
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         print(f"symlab: error: {error}", file=sys.stderr)
         return 2
     passed, refused = (sum(getattr(one, name) for one in proof.specs.values()) for name in ("passed", "refused"))
@@ -50,8 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def proof_of(records: Sequence[Record]) -> Proof:
-    """What one machine's records prove of our kernels, each case once. ValueError where they prove nothing."""
+def proof_of(records: Sequence[Record], cache_dir: Path) -> Proof:
+    """Return what one machine's records prove of our kernels, each case once.
+
+    Raises ValueError if they prove nothing, or not of the code that this checkout compiles to; RuntimeError if a kernel
+    can't be compiled here.
+    """
     names = {spec.name for spec in SPECS}
     ours = [record for record in records if _name(record) in names]
     if not ours:
@@ -66,7 +75,10 @@ def proof_of(records: Sequence[Record]) -> Proof:
         machine=_machine(ours),
         date=latest.ended[:10],
         commit=_commit(latest),
-        specs={name: _tally([one for one in ours if _name(one) == name]) for name in sorted(map(_name, ours))},
+        specs={
+            name: _tally([one for one in ours if _name(one) == name], cache_dir)
+            for name in sorted(set(map(_name, ours)))
+        },
     )
 
 
@@ -74,7 +86,8 @@ def _name(record: Record) -> str:
     return f"{record.case['op']}/{record.case['algorithm']}"
 
 
-def _tally(records: Sequence[Record]) -> Tally:
+def _tally(records: Sequence[Record], cache_dir: Path) -> Tally:
+    """Return the tally of one kernel's records."""
     passed = {record.id: record for record in records if record.status is Status.PASSED}
     refused = {record.id for record in records} - set(passed)
     digests = {record.kernel.source_digest for record in passed.values() if record.kernel is not None}
@@ -85,7 +98,33 @@ def _tally(records: Sequence[Record]) -> Tally:
         refused=len(refused),
         world_sizes=tuple(sorted({int(record.case["world_size"]) for record in passed.values()})),
         sources=next(iter(digests)).removeprefix("sha256:") if digests else "-",
+        code=_code(list(passed.values()), cache_dir),
     )
+
+
+def _code(records: Sequence[Record], cache_dir: Path) -> str | None:
+    """Return the code of the kernel that ran these cases, or None if a record does not say.
+
+    Raises ValueError if a case ran code that this checkout does not compile to.
+    """
+    if not records or any(one.kernel is None or one.kernel.code_digest is None for one in records):
+        return None
+    spec = find(_name(records[0]))
+    names = {one.name for one in dataclasses.fields(Case)}
+    here: dict[tuple[str, str], str] = {}
+    for record in records:
+        assert record.kernel is not None
+        ran, arch = str(record.kernel.code_digest), record.kernel.arch
+        case = Case(**{name: value for name, value in record.case.items() if name in names})
+        key = spec.variant(case), arch
+        if key not in here:
+            here[key] = code_digest(executable(spec, case, arch, cache_dir).ptx)
+        if ran != here[key]:
+            raise ValueError(
+                f"{record.id} ran other code ({ran[:19]}) than this checkout compiles to ({here[key][:19]}): prove it "
+                f"in a checkout of its commit, {_commit(record)}, with its compiler, {record.kernel.compiler}"
+            )
+    return code_of(spec, cache_dir).code
 
 
 def _machine(records: Sequence[Record]) -> str:

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
-from memory.fabric import Disagreement, Executable, NoMulticast, Region, Traits
+from memory.fabric import (
+    Argument,
+    Disagreement,
+    Executable,
+    Launch,
+    NoMulticast,
+    Region,
+    Traits,
+    WrongCall,
+    check_shared_bytes,
+    packed,
+)
+from memory.ranks import attributed
 from simulator.memory.heaps import Allocation
+from simulator.memory.space import Space
+from simulator.run.decode import decode
 
-if TYPE_CHECKING:
-    from simulator.world import SimulatedWorld
+BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
+"""Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability"); 227 KiB on the others that are simulated."""
+MAX_SHARED_BYTES = 227 << 10
 
-MAX_THREADS_PER_BLOCK = 1024
+
+class World(Protocol):
+    """What a fabric needs of its world: simulator.world.SimulatedWorld has it."""
+
+    world_size: int
+    space: Space
+    turn: threading.Condition
+    regions: list[dict[int, Allocation]]
+
+    @property
+    def traits(self) -> Traits: ...
+    def check(self, rank: int) -> None: ...
+    def wait(self, rank: int, state: str, note: str) -> tuple[str, ...] | None: ...
+    def has_work(self, rank: int) -> bool: ...
+    def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None: ...
 
 
 class SimulatorFabric:
     """One rank's Fabric in a SimulatedWorld (see memory.fabric.Fabric for what each method promises)."""
 
-    def __init__(self, world: SimulatedWorld, rank: int) -> None:
+    def __init__(self, world: World, rank: int) -> None:
         self._world = world
         self._rank = rank
 
@@ -34,19 +65,7 @@ class SimulatorFabric:
 
     @property
     def traits(self) -> Traits:
-        options = self._world.options
-        return Traits(
-            name="simulator",
-            arch=options.arch,
-            world_size=self.world_size,
-            heap_bytes=options.heap_bytes,
-            multicast=options.multicast,
-            multicast_reason=""
-            if options.multicast
-            else "the simulated switch was made without multicast (fabric.multicast=false)",
-            simulated=True,
-            description=f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}",
-        )
+        return self._world.traits
 
     def exchange(self, note: str) -> tuple[str, ...]:
         answer = self._world.wait(self._rank, "exchange", note)
@@ -56,11 +75,7 @@ class SimulatorFabric:
     def _together(self, note: str) -> None:
         notes = self.exchange(note)
         if any(one != notes[0] for one in notes):
-            by_note: dict[str, list[int]] = {}
-            for rank, one in enumerate(notes):
-                by_note.setdefault(one, []).append(rank)
-            wants = "; ".join(f"{named(ranks)}: {one}" for one, ranks in by_note.items())
-            raise Disagreement(f"the ranks called different things: {wants}")
+            raise Disagreement(f"the ranks called different things: {attributed(notes)}")
 
     def barrier(self) -> None:
         self._together("barrier")
@@ -87,8 +102,9 @@ class SimulatorFabric:
     def _allocation(self, region: Region) -> Allocation:
         found = self._world.regions[self._rank].get(region.address)
         if found is None:
-            raise ValueError(
-                f"rank {self._rank}: {region.name} is not allocated here (freed already, or another rank's)"
+            raise WrongCall(
+                f"rank {self._rank}: {region.name} is not allocated here (freed already, or another rank's)",
+                rank=self._rank,
             )
         return found
 
@@ -98,9 +114,10 @@ class SimulatorFabric:
         self._together(f"free {region.name}: {region.size_bytes} bytes")
         self._release(region, found)
         if any(view() is not None for view in found.views):
-            raise ValueError(
+            raise WrongCall(
                 f'rank {self._rank}: a view of "{region.name}" outlives it: '
-                "del what was made from its memory (slices of .local) before its release"
+                "del what was made from its memory (slices of .local) before its release",
+                rank=self._rank,
             )
 
     def drop(self, region: Region) -> None:
@@ -122,7 +139,7 @@ class SimulatorFabric:
         return region.address + (peer - self._rank) * space.capacity if self._allocation(region) else 0
 
     def multicast_address(self, region: Region) -> int:
-        if not self._world.options.multicast:
+        if not self._world.space.multicast:
             raise NoMulticast(self.traits.multicast_reason)
         return self._world.space.multicast_address(self._rank, self._allocation(region))
 
@@ -158,25 +175,31 @@ class SimulatorFabric:
             )
         return found
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        if grid < 1 or not 1 <= block <= MAX_THREADS_PER_BLOCK:
-            raise ValueError(
-                f"{executable.name}: {grid} blocks of {block} threads; blocks have 1 to {MAX_THREADS_PER_BLOCK} threads"
-            )
-        arch = self._world.options.arch
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        name, arch = executable.name, self.traits.arch
         if executable.arch not in (arch, arch.rstrip("a")):
-            raise ValueError(f"{executable.name} was compiled for {executable.arch}, this world simulates {arch}")
-        self._world.enqueue(self._rank, executable, grid, block, tuple(int(one) for one in arguments))
+            raise ValueError(f"{name} was compiled for {executable.arch}, this world simulates {arch}")
+        with self._world.turn:  # so that one rank decodes a kernel, and the others find it decoded
+            self._world.check(self._rank)
+            kernel = decode(executable.ptx, executable.entry).kernel
+        clusters = [one for one in (launch.cluster, kernel.required_cluster) if one not in (None, (1, 1, 1))]
+        if clusters:
+            raise ValueError(f"{name}: the simulator has no clusters: give a cluster of (1, 1, 1), not {clusters[0]}")
+        if launch.stream is not None:
+            raise ValueError(f"{name}: the simulator has no streams: give stream None, not {launch.stream}")
+        if kernel.required_block not in (None, launch.block):
+            raise ValueError(
+                f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"
+            )
+        most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
+        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
+        sizes = [parameter.size_bytes for parameter in kernel.parameters]
+        self._world.enqueue(self._rank, executable, launch, packed(name, sizes, arguments))
 
     def synchronize(self) -> None:
         world = self._world
         with world.turn:
             world.check(self._rank)
-            if not world.queues[self._rank] and not any(batch.rank_alive.get(self._rank) for batch in world.batches):
+            if not world.has_work(self._rank):
                 return
         world.wait(self._rank, "synchronize", "synchronize")
-
-
-def named(ranks: list[int]) -> str:
-    """ "rank 3", "ranks 0, 2"."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -11,8 +11,20 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from memory.fabric import DeadlineExceeded, Deadlock, Disagreement, Executable, FabricError, PeerLost, Region
-from simulator.fabric import SimulatorFabric, named
+from memory.fabric import (
+    DeadlineExceeded,
+    Deadlock,
+    Disagreement,
+    Executable,
+    FabricError,
+    Launch,
+    PeerLost,
+    Region,
+    Traits,
+    rank_of,
+)
+from memory.ranks import named
+from simulator.fabric import SimulatorFabric
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
@@ -49,13 +61,12 @@ class SimulatorOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """A kernel in a rank's queue."""
+class _Queued:
+    """A kernel in a rank's queue, with its packed arguments."""
 
     executable: Executable
-    grid: int
-    block: int
-    arguments: tuple[int, ...]
+    launch: Launch
+    arguments: tuple[bytes, ...]
 
 
 class SimulatedWorld:
@@ -76,13 +87,30 @@ class SimulatedWorld:
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
         self.notes = [""] * world_size
         self.answers: list[tuple[str, ...] | None] = [None] * world_size
-        self.queues: list[list[Launch]] = [[] for _ in range(world_size)]
+        self.queues: list[list[_Queued]] = [[] for _ in range(world_size)]
         self.batches: list[Batch] = []
         self.regions: list[dict[int, Allocation]] = [{} for _ in range(world_size)]
         self.broken: BaseException | None = None
         self.culprit: int | None = None
 
     # For the world's owner
+
+    @property
+    def traits(self) -> Traits:
+        """What the fabrics of all ranks can do."""
+        options = self.options
+        return Traits(
+            name="simulator",
+            arch=options.arch,
+            world_size=self.world_size,
+            heap_bytes=options.heap_bytes,
+            multicast=options.multicast,
+            multicast_reason=""
+            if options.multicast
+            else "the simulated switch was made without multicast (fabric.multicast=false)",
+            simulated=True,
+            description=f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}",
+        )
 
     def fabric(self, rank: int) -> SimulatorFabric:
         """The rank's fabric; the rank counts as running from now on, until leave(rank)."""
@@ -106,12 +134,12 @@ class SimulatedWorld:
         """
         with self.turn:
             self.states[rank] = "left"
-            if error is None and self.broken is None and self._has_work(rank):
+            if error is None and self.broken is None and self.has_work(rank):
                 error = FabricError("it ended with launched kernels that it never waited for (synchronize)")
-                self._break(PeerLost(f"rank {rank} failed: {type(error).__name__}: {error}"), rank)
+                self._break(_lost(rank, error), rank)
                 raise error
             if error is not None and self.broken is None:
-                self._break(PeerLost(f"rank {rank} failed: {type(error).__name__}: {error}"), rank)
+                self._break(_lost(rank, error), rank)
             self._drive()
 
     def abort(self, error: BaseException) -> None:
@@ -138,13 +166,14 @@ class SimulatedWorld:
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())
 
-    def enqueue(self, rank: int, executable: Executable, grid: int, block: int, arguments: tuple[int, ...]) -> None:
-        """Put a launch at the end of the rank's queue."""
+    def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None:
+        """Put a launch with its packed arguments at the end of the rank's queue."""
         with self.turn:
             self.check(rank)
-            self.queues[rank].append(Launch(executable, grid, block, arguments))
+            self.queues[rank].append(_Queued(executable, launch, arguments))
 
-    def _has_work(self, rank: int) -> bool:
+    def has_work(self, rank: int) -> bool:
+        """Return whether the rank has launches that are not done."""
         return bool(self.queues[rank]) or any(batch.rank_alive.get(rank) for batch in self.batches)
 
     # Blocking and driving
@@ -161,7 +190,7 @@ class SimulatedWorld:
             raise self.broken
         if self.culprit is None:
             raise PeerLost(f"the world was ended: {type(self.broken).__name__}: {self.broken}")
-        raise PeerLost(f"rank {self.culprit} failed: {type(self.broken).__name__}: {self.broken}")
+        raise _lost(self.culprit, self.broken)
 
     def wait(self, rank: int, state: str, note: str) -> tuple[str, ...] | None:
         """Block the rank until the others let it go on; the last one to block runs the world."""
@@ -191,7 +220,8 @@ class SimulatedWorld:
                 if quiet and not self._start():
                     self._stuck()
         except BaseException as error:
-            self._break(error, getattr(error, "rank", None))
+            if self.broken is None:
+                self._break(error, rank_of(error))
 
     def _run_kernels(self) -> bool:
         """Run what is launched. False: stopped early, with work left that can go on."""
@@ -212,21 +242,20 @@ class SimulatedWorld:
     def _start(self) -> bool:
         """Make batches of the launches that are first in line, of ranks that run nothing. One batch for equal ones."""
         busy = {rank for batch in self.batches for rank, alive in batch.rank_alive.items() if alive}
-        first: dict[tuple[str, str, int, int], list[int]] = {}
+        first: dict[tuple[str, str, Launch], list[int]] = {}
         for rank, queue in enumerate(self.queues):
             if queue and rank not in busy:
-                launch = queue[0]
-                key = (launch.executable.digest, launch.executable.entry, launch.grid, launch.block)
-                first.setdefault(key, []).append(rank)
+                executable = queue[0].executable
+                first.setdefault((executable.digest, executable.entry, queue[0].launch), []).append(rank)
         for ranks in first.values():
-            launches = [self.queues[rank].pop(0) for rank in ranks]
-            one = launches[0]
-            arguments = [launch.arguments for launch in launches]
+            queued = [self.queues[rank].pop(0) for rank in ranks]
+            one = queued[0]
+            arguments = [other.arguments for other in queued]
             multimem = self.options.multimem
             try:
-                batch = Batch(self.space, self.scratch, one.executable, ranks, one.grid, one.block, arguments, multimem)
+                batch = Batch(self.space, self.scratch, one.executable, ranks, one.launch, arguments, multimem)
             except Exception as error:
-                error.rank = ranks[0]  # type: ignore[attr-defined]
+                self._break(error, ranks[0])
                 raise
             self.batches.append(batch)
         return bool(first)
@@ -262,3 +291,8 @@ class SimulatedWorld:
         raise PeerLost(
             f"{named(waiting)} wait for all in {self.notes[waiting[0]]!r}, but {'; '.join(hosts[len(waiting) :])}"
         )
+
+
+def _lost(rank: int, error: BaseException) -> PeerLost:
+    """What the other ranks are told of a rank's failure."""
+    return PeerLost(f"rank {rank} failed: {type(error).__name__}: {error}", rank=rank)

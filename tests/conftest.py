@@ -14,11 +14,13 @@ import torch
 
 from kernels.spec import KernelSpec
 from memory.fabric import (
+    Argument,
     DeviceFault,
     Disagreement,
     Executable,
     FabricError,
     HeapFull,
+    Launch,
     NoMulticast,
     PeerLost,
     Region,
@@ -208,8 +210,8 @@ class DictionaryFabric:
     def inspect(self, region: Region) -> torch.Tensor:
         return self.read(region, 0, region.size_bytes)
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        self.queue.append((self.world.kernels[executable.entry], tuple(arguments)))
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        self.queue.append((self.world.kernels[executable.entry], tuple(one.value for one in arguments)))
 
     def synchronize(self) -> None:
         while self.queue:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernels.family import address, peers, spec_with
+from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
 
@@ -47,11 +48,12 @@ def workspaces(case: Case) -> tuple[Workspace, ...]:
     return (Workspace("inbox", 2 * case.world_size, zeroed=False),)
 
 
-def refuses(case: Case, arch: str) -> str | None:
-    """A barrier has no other size than a token."""
+def refuses(case: Case, arch: str) -> Refusal | None:
+    """Return the refusal of any size but a token's."""
     if case.size_bytes == case.itemsize:
         return None
-    return f"a barrier hands round a token of {case.itemsize} bytes a rank, not {case.size_bytes} bytes: give sizes=[4]"
+    reason = f"a barrier hands round a token of {case.itemsize} bytes a rank, not {case.size_bytes} bytes"
+    return Refusal("sizes", reason, "give sizes=[4]")
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:

@@ -25,10 +25,10 @@ ALL_RANKS = -1
 """As the peer waited for: a barrier through the switch counts arrivals, and can't tell whose are missing."""
 
 
-def describe(words: Sequence[int]) -> str:
-    """A sentence about a wait that gave up; "" when none did.
+def describe(words: Sequence[int], of_rank: int) -> str:
+    """Return a sentence about a wait that gave up, which names the rank; "" if none did.
 
-    words: STATUS_WORDS integers as the kernel left them. Raises ValueError when they are no report of ours.
+    words: STATUS_WORDS integers as the kernel left them on rank of_rank. Raises ValueError if they are not a report.
     """
     if len(words) != STATUS_WORDS:
         raise ValueError(f"a status has {STATUS_WORDS} words, not {len(words)}")
@@ -36,7 +36,7 @@ def describe(words: Sequence[int]) -> str:
     if state == NOTHING:
         return ""
     if state == CLAIMED:
-        return "a wait for another rank gave up, and the kernel had not finished its report"
+        return f"rank {of_rank}: a wait for another rank gave up, and the kernel had not finished its report"
     if state != COMPLETE or not 0 <= phase < len(PHASES):
         raise ValueError(f"the status words are overwritten: {', '.join(map(str, words))}")
     waited_ms = (upper << 32 | lower & 0xFFFFFFFF) // 1_000_000

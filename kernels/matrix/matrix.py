@@ -7,13 +7,14 @@ architecture, so a row says what would run. Cells are short; what they leave out
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from kernels.catalogue import SPECS, collective
 from kernels.compile import source_digest
+from kernels.matrix.codes import Code
 from kernels.matrix.proofs import Proof, Tally
 from kernels.numeric.dtypes import (
     ALL,
@@ -41,7 +42,8 @@ LEGEND = (
     "accumulators, of sum and avg: native (the dtype itself) for every dtype; float32 for floats of 32, 16 and 8 bits; "
     "float16 for fp8",
     "placement: either: in place (as NCCL has it) and out of place; ranks: the world sizes that it takes",
-    f"simulator, GPU: cases that passed there, on how many ranks; {BEFORE_A_CHANGE}: before a change of its sources",
+    f"simulator, GPU: cases that passed there, on how many ranks; {BEFORE_A_CHANGE}: with older code, not today's (by "
+    "what it compiles to; by its sources where the proof holds nothing else)",
 )
 """What the words in cells mean."""
 
@@ -53,10 +55,14 @@ Cell = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel: what it takes on each architecture that it is built for, and the proofs of it."""
+    """One kernel: what it takes on each architecture that it is built for, and the proofs of it.
+
+    code is the digest of today's code (kernels/matrix/codes.py), None if it is unknown.
+    """
 
     spec: KernelSpec
     proofs: tuple[Proof, ...]
+    code: str | None = None
 
     @cached_property
     def taken(self) -> dict[Cell, tuple[str, ...]]:
@@ -91,6 +97,9 @@ class Row:
         return [(one, one.specs[name]) for one in self.proofs if one.simulated == simulated and name in one.specs]
 
     def is_before_a_change(self, tally: Tally) -> bool:
+        """Return whether a proof is of other code than today's: by code if both are known, else by sources."""
+        if tally.code is not None and self.code is not None:
+            return tally.code != self.code
         return tally.sources != source_digest(self.spec)
 
     def _takes(self, arch: str, dtype: str, accumulator: str, reduction: str, **changes: Any) -> bool:
@@ -114,9 +123,10 @@ class Row:
         )
 
 
-def rows(proven: Sequence[Proof], op: str = "") -> tuple[Row, ...]:
-    """A row for each kernel in the catalogue's order, of one op or of all."""
-    return tuple(Row(spec, tuple(proven)) for spec in SPECS if op in ("", spec.op))
+def rows(proven: Sequence[Proof], op: str = "", known: Mapping[str, Code] | None = None) -> tuple[Row, ...]:
+    """Return a row for each kernel in the catalogue's order, of one op or of all. known has today's code by name."""
+    codes = {name: one.code for name, one in (known or {}).items()}
+    return tuple(Row(spec, tuple(proven), codes.get(spec.name)) for spec in SPECS if op in ("", spec.op))
 
 
 def _cells(spec: KernelSpec) -> list[Cell]:

@@ -1,6 +1,7 @@
 """Where kernels have run and given what they should: kernels/proven/<machine>.json, one a machine, made from records.
 
-`python -m runner.prove` writes them. Each says what ran, where and when, and the digest of the sources it was then.
+`python -m runner.prove` writes them. Each says what ran, where and when, and which code that was: the digest of the
+sources, and the digest of what they compile to (kernels/matrix/codes.py), which outlives moved files and comments.
 """
 
 from __future__ import annotations
@@ -14,30 +15,37 @@ from typing import Any
 PLACE = Path(__file__).resolve().parents[1] / "proven"
 
 SIMULATOR = "simulator"
-"""The machine that is none; all others are GPUs, such as "4 x NVIDIA H200"."""
+"""The simulator's key; every other key names a GPU machine, such as "4 x NVIDIA H200"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of one kernel's cases on a machine: so many passed and were refused, on so many ranks each.
+    """What became of one kernel's cases on a machine: numbers of cases, and the world sizes of those that passed.
 
-    sources is the digest of the kernel's sources (kernels.compile.source_digest) at that time.
+    sources is the digest of the kernel's sources (kernels.compile.source_digest) at that time, code the digest over its
+    compiled variants (kernels.matrix.codes.code_over), None in proofs of before there was one.
     """
 
     passed: int
     refused: int
     world_sizes: tuple[int, ...]
     sources: str
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One file: the machine, the day (2026-11-21), the commit, and a tally for each kernel by its name."""
+    """One file: the machine, the day (2026-11-21), the commit, and a tally for each kernel by its name.
+
+    code_from says where the tallies' code digests come from if they were added later ("compiled later from
+    git, commit eaba1e3ee557"); "" if the proof was written with them.
+    """
 
     machine: str
     date: str
     commit: str
     specs: Mapping[str, Tally]
+    code_from: str = ""
 
     @property
     def simulated(self) -> bool:
@@ -45,13 +53,16 @@ class Proof:
 
 
 def proofs(folder: Path = PLACE) -> tuple[Proof, ...]:
-    """All files' contents, the simulator's first, then by machine. ValueError naming the file for what is none."""
+    """Return all proofs in a folder, the simulator's first, then by machine.
+
+    Raises ValueError, naming the file, if one is not a valid proof.
+    """
     found = [read(path) for path in sorted(folder.glob("*.json"))]
     return tuple(sorted(found, key=lambda proof: (not proof.simulated, proof.machine)))
 
 
 def read(path: Path) -> Proof:
-    """One file's content; ValueError naming the file for what is none."""
+    """Return one file's proof. Raises ValueError, naming the file, if it is not a valid proof."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         proof = Proof(
@@ -59,6 +70,7 @@ def read(path: Path) -> Proof:
             date=_text(content, "date"),
             commit=_text(content, "commit"),
             specs={name: _tally(one) for name, one in content["specs"].items()},
+            code_from=_text(content, "code_from") if "code_from" in content else "",
         )
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
@@ -68,16 +80,21 @@ def read(path: Path) -> Proof:
 
 
 def written(proof: Proof) -> str:
-    """The file's text; the same proof gives the same bytes."""
-    specs = {name: asdict(tally) for name, tally in sorted(proof.specs.items())}
-    content = {"machine": proof.machine, "date": proof.date, "commit": proof.commit, "specs": specs}
-    return json.dumps(content, indent=1) + "\n"
+    """Return the file's text; the same proof gives the same bytes. What a proof does not have is not written."""
+    content = {"machine": proof.machine, "date": proof.date, "commit": proof.commit}
+    if proof.code_from:
+        content["code_from"] = proof.code_from
+    specs = {
+        name: {key: value for key, value in asdict(tally).items() if value is not None}
+        for name, tally in sorted(proof.specs.items())
+    }
+    return json.dumps({**content, "specs": specs}, indent=1) + "\n"
 
 
 def _text(content: Mapping[str, Any], key: str) -> str:
     value = content[key]
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} is no text")
+        raise ValueError(f"{key} is {value!r}: give text")
     return value
 
 
@@ -86,4 +103,5 @@ def _tally(content: Mapping[str, Any]) -> Tally:
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise ValueError("counts and world sizes are whole numbers")
     sizes = tuple(sorted(set(content["world_sizes"])))
-    return Tally(content["passed"], content["refused"], sizes, _text(content, "sources"))
+    code = _text(content, "code") if "code" in content else None
+    return Tally(content["passed"], content["refused"], sizes, _text(content, "sources"), code)

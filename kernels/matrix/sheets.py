@@ -53,8 +53,11 @@ def _tables(rows: Sequence[Row]) -> tuple[dict[str, list[Mapping[str, str]]], li
 
 
 def _sources(proven: Sequence[Proof]) -> list[str]:
-    """When and with which sources each machine was asked."""
-    return [f"proven: {one.machine}, {one.date}, commit {one.commit[:12]}" for one in proven]
+    """When each machine ran the cases, from which commit, and where the code digests come from if added later."""
+    return [
+        f"proven: {one.machine}, {one.date}, commit {one.commit[:12]}{one.code_from and f'; code {one.code_from}'}"
+        for one in proven
+    ]
 
 
 def _escaped(text: str) -> str:
@@ -87,6 +90,7 @@ def _object(row: Row) -> dict[str, Any]:
                 "refused": tally.refused,
                 "world_sizes": list(tally.world_sizes),
                 "before_a_change": row.is_before_a_change(tally),
+                "code": tally.code,
             }
             for simulated in (True, False)
             for proof, tally in row.tallies(simulated)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kernels.refusal import Refusal
+
 if TYPE_CHECKING:
     import torch
 
@@ -90,17 +92,20 @@ def accumulators_of(dtype: str, reduction: str) -> tuple[str, ...]:
     return ACCUMULATORS[dtype] if reduction in SUMS else ("native",)
 
 
-def refuses_types(dtype: str, accumulator: str, reduction: str) -> str | None:
-    """Why the three don't belong together, in words that say what would; None when they do."""
+def refuses_types(dtype: str, accumulator: str, reduction: str) -> Refusal | None:
+    """Return why the three don't belong together; None if they do."""
     if reduction == NONE and accumulator == NONE:
         return None
     if dtype not in ARITHMETIC:
-        return f"{dtype} is for moving data, and nothing is reduced in it: take one of {', '.join(ARITHMETIC)}"
+        reason = f"{dtype} is for moving data, and nothing is reduced in it"
+        return Refusal("dtype", reason, f"take one of {', '.join(ARITHMETIC)}")
     if reduction not in reductions_of(dtype):
-        return f"{dtype} has no reduction {reduction!r}: it has {', '.join(reductions_of(dtype))}"
+        known = reductions_of(dtype)
+        return Refusal("reduction", f"{dtype} has no reduction {reduction!r}", f"it has {', '.join(known)}")
     known = accumulators_of(dtype, reduction)
     if accumulator not in known:
         if reduction not in SUMS:
-            return f"{reduction} adds nothing, so it has no accumulator {accumulator!r}: give native"
-        return f"{dtype} has no accumulator {accumulator!r}: it has {', '.join(known)}"
+            reason = f"{reduction} adds nothing, so it has no accumulator {accumulator!r}"
+            return Refusal("accumulator", reason, "give native")
+        return Refusal("accumulator", f"{dtype} has no accumulator {accumulator!r}", f"it has {', '.join(known)}")
     return None

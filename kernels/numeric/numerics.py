@@ -62,7 +62,7 @@ Step = Callable[[torch.Tensor], torch.Tensor]
 def accumulator_dtype(dtype: torch.dtype, accumulator: str, reduction: str = "sum") -> torch.dtype:
     """The type that a reduction is kept in. ValueError where the three don't belong together."""
     if unfit := refuses_types(name_of(dtype), accumulator, reduction):
-        raise ValueError(unfit)
+        raise ValueError(str(unfit))
     return {"float32": torch.float32, "float16": torch.float16}.get(accumulator, dtype)
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from reports.audit import completeness, measurements, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
-from reports.audit.items import Item, Outcome, counted
+from reports.audit.items import Item, Outcome
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted
 
 CHECKS: tuple[Callable[[Material], Item], ...] = (
     origin.configuration,

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.comparison import FINDING, VERIFIED
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
-from reports.table.text import reason_of
+from reports.table.text import counted, reason_of
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
 _INTERRUPTED = 128

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from reports.record.record import Record
+from reports.record.leaves import leaves
+from reports.record.record import KernelInfo, Record
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted
 
 PASSING = re.compile(
     r"environment\.(capture_s|not_captured|.*\.not_captured|.*\.load|.*\.process|variables\.withheld|git\.kept_diff)(\.|$)"
@@ -33,6 +35,9 @@ _MOST_SHOWN, _MOST_CHARACTERS = 3, 60
 
 _PINNED = re.compile(r"configuration\.(op|algorithms|baselines|dtype|accumulator|reduction|sizes|fabric\.name)(\.|$)")
 """What a replay writes out that a configuration may have left open: its cases are the same all the same."""
+
+OLDER = " with line information (recorded before code digests; sources moved since)"
+"""What is said of PTX that differs, and of cubins, where code can't be compared."""
 
 HEADING = "what differs"
 
@@ -88,7 +93,7 @@ def _values(records: Iterable[Record]) -> dict[str, set[str]]:
             if key in seen:
                 continue
             seen.add(key)
-            for name, text in _flat(part, value):
+            for name, text in _texts(part, value):
                 if not PASSING.match(name):
                     found.setdefault(_short(name), set()).add(text)
     return found
@@ -122,44 +127,69 @@ def _parts(record: Record) -> Iterator[tuple[str, Any]]:
 
 
 def _compiled(before: Sequence[Record], after: Sequence[Record]) -> list[Difference]:
-    """What the kernels of cases that both sets have were compiled to; cases that changed alike are one difference. A
-    kernel is compiled for a type, an accumulator, a number of ranks, so that its digests belong to the case."""
+    """Return how the kernels of cases that both sets have differ in what they were compiled to.
+
+    A kernel is compiled for a type, an accumulator, a number of ranks, so its digests belong to the case. Cases that
+    changed alike are one difference.
+    """
     sides = [_of_cases(records) for records in (before, after)]
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], int] = {}
-    for case, ours in sides[0].items():
-        theirs = sides[1].get(case, {})
-        for name in sorted(set(ours) & set(theirs)):
-            if ours[name] != theirs[name]:
-                key = name, tuple(sorted(ours[name])), tuple(sorted(theirs[name]))
-                alike[key] = alike.get(key, 0) + 1
-    return [
-        Difference(f"{name} ({count} case{'' if count == 1 else 's'})", one, other)
-        for (name, one, other), count in alike.items()
-    ]
+    for key in sides[0]:
+        for what, ours, theirs in _digests(sides[0][key], sides[1].get(key, ())):
+            if ours != theirs:
+                name = f"kernel {key[1]}.{what}"
+                found = name, tuple(sorted(ours)), tuple(sorted(theirs))
+                alike[found] = alike.get(found, 0) + 1
+    return [Difference(f"{name} ({counted(count, 'case')})", one, other) for (name, one, other), count in alike.items()]
 
 
-def _of_cases(records: Iterable[Record]) -> dict[str, dict[str, set[str]]]:
-    """By case and name, what a kernel was compiled to."""
-    found: dict[str, dict[str, set[str]]] = {}
+def _of_cases(records: Iterable[Record]) -> dict[tuple[str, str], list[KernelInfo]]:
+    """Return what was compiled, by case id and kernel name."""
+    found: dict[tuple[str, str], list[KernelInfo]] = {}
     for record in records:
-        if (kernel := record.kernel) is not None:
-            values = {"PTX": kernel.ptx_digest, "cubin": kernel.cubin_digest}
-            values |= {"launch": f"{kernel.grid} blocks of {kernel.block} threads"}
-            for name, value in values.items():
-                found.setdefault(record.id, {}).setdefault(f"kernel {kernel.name}.{name}", set()).add(value)
+        if record.kernel is not None:
+            found.setdefault((record.id, record.kernel.name), []).append(record.kernel)
     return found
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Names with dots and the values as text. Items of a list of objects share a name: a set of like parts."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _flat(f"{name}.{key}", item)
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        for item in value:
-            yield from _flat(name, item)
-    elif value is not None:
-        yield name, value if isinstance(value, str) else json.dumps(value)
+def _digests(ours: Sequence[KernelInfo], theirs: Sequence[KernelInfo]) -> Iterator[tuple[str, Set[str], Set[str]]]:
+    """Yield what to compare of a case's kernel on both sides: what it is, and the values of each side.
+
+    Code is compared where every record has its digest: PTX and cubin of equal code differ in line information alone.
+    Where some record is older than code digests PTX is compared, which says nothing of code once sources have moved.
+    """
+    if not theirs:
+        return
+    sides = ours, theirs
+    every = (*ours, *theirs)
+    ptx, cubin = ([{getattr(one, name) for one in side} for side in sides] for name in ("ptx_digest", "cubin_digest"))
+    code = [{one.code_digest or "" for one in side} for side in sides]
+    launch = [{f"{one.grid} blocks of {one.block} threads" for one in side} for side in sides]
+    if any("" in side for side in code):
+        note = OLDER if older_than_code_digests(every) else ""
+        yield f"PTX{note}", ptx[0], ptx[1]
+        yield f"cubin{note}", cubin[0], cubin[1]
+    else:
+        yield "code", code[0], code[1]
+        if code[0] != code[1] or ptx[0] == ptx[1]:
+            yield "cubin", cubin[0], cubin[1]
+    yield "launch", launch[0], launch[1]
+
+
+def older_than_code_digests(kernels: Sequence[KernelInfo]) -> bool:
+    """Return whether PTX digests of a kernel can't tell if its code is the same: some records have no code digest, and
+    their sources are not the same, so that line information differs in any case."""
+    has_code = {one.code_digest is not None for one in kernels}
+    is_compiled = all(one.ptx_digest for one in kernels)
+    return has_code == {True, False} and is_compiled and len({one.source_digest for one in kernels}) > 1
+
+
+def _texts(part: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Names with dots and the values as text. Members of a list of objects share a name: a set of like parts."""
+    for path, leaf in leaves(value, into_lists=True):
+        if leaf is not None and leaf != {}:
+            name = ".".join([part, *(key for key in path if isinstance(key, str))])
+            yield name, leaf if isinstance(leaf, str) else json.dumps(leaf)
 
 
 def _short(name: str) -> str:

@@ -61,8 +61,3 @@ def listed(texts: Iterable[str], most: int = 3) -> str:
     known = list(dict.fromkeys(texts))
     more = f"; and {len(known) - most} more" if len(known) > most else ""
     return "; ".join(known[:most]) + more
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 case", "2,000 cases"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -12,13 +12,14 @@ from typing import Any
 
 from reports import publish
 from reports.audit.data import Data, data_of
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
+from reports.table.text import counted
 
 _PLACES = {1: "tenths", 2: "hundredths"}
 """Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""

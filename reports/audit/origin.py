@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reports.audit.completeness import exit_codes
-from reports.audit.differences import differences
-from reports.audit.items import Item, Outcome, Point, counted, listed, verified_or
+from reports.audit.differences import differences, older_than_code_digests
+from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
 from reports.audit.statistics import world_of
 from reports.record.record import Record
+from reports.table.text import counted
 
 SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")
 """Beginnings of names: what must be the same in all worlds of a case, or figures over them mean nothing."""
@@ -93,25 +94,51 @@ def kernels(material: Material) -> Item:
     points: list[Point] = []
     lacking = [one.id for one in with_kernel if one.kernel and not (one.kernel.ptx_digest and one.kernel.source_digest)]
     points += _presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
-    points.append(_one_ptx(material, with_kernel))
+    points += _one_code(with_kernel)
     points.append(_stored_ptx(material, with_kernel))
     points.append(_sources_today(material))
     return Item(3, "kernels' digests", tuple(points))
 
 
-def _one_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
-    """Whether every world ran a case with the same PTX. For another architecture it is another."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+def _one_code(with_kernel: Iterable[Record]) -> list[Point]:
+    """Whether every world ran a case with the same code; with the same PTX where a record is older than code digests.
+
+    For another architecture it is another.
+    """
+    found: dict[tuple[str, str], list[Record]] = {}
     for one in with_kernel:
         assert one.kernel is not None
         if one.kernel.ptx_digest:
-            found.setdefault((one.id, one.kernel.arch), []).append((world_of(one), one.kernel.ptx_digest))
-    compared = {key: {digest for _, digest in some} for key, some in found.items() if len(set(dict(some))) > 1}
-    if not compared:
-        return Point(Outcome.DOES_NOT_APPLY, "no case has the digest of its PTX from two worlds: nothing to compare")
-    several = [f"{case} ran {len(some)} PTX ({arch})" for (case, arch), some in compared.items() if len(some) > 1]
-    good = f"each of {counted(len(compared), 'case')} ran one PTX in all of its worlds"
-    return verified_or(several, good, len(compared), "cases ran several")
+            found.setdefault((one.id, one.kernel.arch), []).append(one)
+    compared: dict[str, int] = {}
+    several: dict[str, list[str]] = {}
+    older = []
+    for (case, arch), members in found.items():
+        if len({world_of(one) for one in members}) < 2:
+            continue
+        kernels = [one.kernel for one in members if one.kernel is not None]
+        by_code = all(one.code_digest is not None for one in kernels)
+        what = "code" if by_code else "PTX"
+        digests = {one.code_digest if by_code else one.ptx_digest for one in kernels}
+        if len(digests) > 1 and older_than_code_digests(kernels):
+            older.append(case)
+            continue
+        compared[what] = compared.get(what, 0) + 1
+        if len(digests) > 1:
+            several.setdefault(what, []).append(f"{case} ran {len(digests)} versions of its {what} ({arch})")
+    points = [_of_all_worlds(what, count, several.get(what, [])) for what, count in sorted(compared.items())]
+    if older:
+        says = "worlds recorded before code digests and after; sources moved since, so PTX differs in line information"
+        points.append(Point(Outcome.NOT_COMPARABLE, f"{counted(len(older), 'case')}: {says}: {listed(older)}"))
+    nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
+    return points or [Point(Outcome.DOES_NOT_APPLY, nothing)]
+
+
+def _of_all_worlds(what: str, count: int, several: list[str]) -> Point:
+    """What is said of cases that were compared by code, or by PTX."""
+    means = " (PTX without line information)" if what == "code" else ""
+    good = f"each of {counted(count, 'case')} ran one {what}{means} in all of its worlds"
+    return verified_or(several, good, count, f"cases ran several versions of their {what}")
 
 
 def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
@@ -137,15 +164,22 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
 
 
 def _sources_today(material: Material) -> Point:
-    """Information, not a finding: sources may change."""
+    """Information, not a finding: sources may change, and so may code."""
     if material.again is None:
         return Point(Outcome.NOT_COMPARABLE, f"not compared with today's sources: {material.problem}")
     found = material.again["sources"]
-    changed = [*found["changed"], *(f"{name} (gone)" for name in found["gone"])]
+    parts = {
+        "sources moved, code as today": found["same_code"],
+        "changed since": [*found["changed"], *(f"{name} (gone)" for name in found["gone"])],
+        "recorded before code digests, sources moved since": found["older"],
+        "not compiled here": [f"{name} ({why})" for name, why in found["not_comparable"]],
+    }
+    said = [f"{what}: {listed(names, 10)}" for what, names in parts.items() if names]
     same = counted(len(found["same"]), "kernel")
-    if changed:
-        return Point(Outcome.CAPTURED, f"sources: {same} as today; changed since: {listed(changed, 10)}")
-    return Point(Outcome.VERIFIED, f"sources of {same} are today's")
+    if not said:
+        return Point(Outcome.VERIFIED, f"sources of {same} are today's")
+    is_same = not any(names for what, names in parts.items() if what != "sources moved, code as today")
+    return Point(Outcome.VERIFIED if is_same else Outcome.CAPTURED, f"sources: {same} as today; {'; '.join(said)}")
 
 
 def software(material: Material) -> Item:

@@ -13,11 +13,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from reports.record.codec import encoded
 from reports.record.record import Record
+from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"
 
@@ -27,17 +27,18 @@ PATIENCE_S = 600.0
 INPUTS_UP_TO_BYTES = 1 << 20
 """Default maximum size of inputs to make again: 256 MiB on 8 ranks take half a minute a case."""
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
-
 
 def ask(
     records: Sequence[Record],
     up_to_bytes: int = INPUTS_UP_TO_BYTES,
     say: Callable[[str], None] = lambda text: None,
-    command: Sequence[str] = (sys.executable, "-m", MODULE),
+    command: Sequence[str] = (),
     patience_s: float = PATIENCE_S,
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the worker's answer and "", or None and the reason, which the caller must report."""
+    """Return the worker's answer and "", or None and the reason, which the caller must report.
+
+    command: what to run in place of the worker.
+    """
     documents = [encoded(replace(record, timing=None, counters={})) for record in records]
     question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes})
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
@@ -45,7 +46,12 @@ def ask(
         asked.seek(0)
         try:
             process = subprocess.Popen(
-                list(command), stdin=asked, stdout=subprocess.PIPE, stderr=complaints, cwd=PROJECT, encoding="utf-8"
+                list(command) or module_command(MODULE),
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                cwd=PROJECT,
+                encoding="utf-8",
             )
         except OSError as error:
             return None, f"the worker can't be started ({error.strerror or error})"

@@ -6,12 +6,15 @@ Commands with equal configurations are shown together, as worlds of one request.
 from __future__ import annotations
 
 import json
-import re
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
+from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 
@@ -20,10 +23,6 @@ _OWN = ("records", "cache_dir", "track", "deadline_s")
 
 MOST_OPEN = 12
 """Maximum number of jobs to list in an open table. Of more, the distinct values are shown, and the table is folded."""
-
-_PLAIN = re.compile(r"[A-Za-z_./+-][\w./+:@%-]*")
-"""Text that YAML reads as itself, unless it is a word that means something else."""
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "none", "~", "nan", "inf"})
 
 
 def part(records: Sequence[Record]) -> Part:
@@ -42,32 +41,39 @@ def part(records: Sequence[Record]) -> Part:
     return Part("asked", "What was asked", tuple(blocks))
 
 
-def yaml_text(value: Any, indent: int = 0) -> str:
-    """Plain JSON values as YAML, for people: mappings in lines, lists in one."""
-    pad = "  " * indent
-    if isinstance(value, Mapping):
-        lines = []
-        for key, item in value.items():
-            if isinstance(item, Mapping) and item:
-                lines.append(f"{pad}{_scalar(key)}:\n{yaml_text(item, indent + 1)}")
-            else:
-                lines.append(f"{pad}{_scalar(key)}: {_inline(item)}")
-        return "\n".join(lines)
-    return f"{pad}{_inline(value)}"
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Return plain JSON values as YAML, without a final line break: mappings in lines, each list in one line."""
+    return _dumped(values, is_flow=False)
 
 
-def _inline(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_inline, value))}]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {_inline(item)}" for key, item in value.items()) + "}"
-    return _scalar(value)
+def yaml_line(value: Any) -> str:
+    """Return a plain JSON value as YAML in one line."""
+    return _dumped([value], is_flow=True)[1:-1]
 
 
-def _scalar(value: Any) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return json.dumps(value, ensure_ascii=False)
+def _dumped(value: Any, is_flow: bool) -> str:
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=is_flow, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.removesuffix("\n")
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
+    """Writes lists in one line, line breaks within texts as \\n, and no references (&id001) to a value given twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_list(self, data: Any) -> Any:
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+
+    def represent_str(self, data: str) -> Any:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if "\n" in data else None)
+
+
+_Dumper.add_representer(list, _Dumper.represent_list)
+_Dumper.add_representer(tuple, _Dumper.represent_list)
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _asked(records: Sequence[Record]) -> str:
@@ -108,7 +114,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     for record in records:
         number = record.request.get("job", 0)
         jobs.setdefault(number if isinstance(number, int) else 0, record)
-    flats = {number: _flat(_configuration(record)) for number, record in sorted(jobs.items())}
+    flats = {number: by_dotted_path(_configuration(record)) for number, record in sorted(jobs.items())}
     keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
     missing = object()
     differing = [key for key in keys if len({repr(flat.get(key, missing)) for flat in flats.values()}) > 1]
@@ -119,7 +125,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     if differing:
         columns = ("job", *differing)
         lines = [
-            Line({"job": str(number)} | {key: _inline(flat.get(key)) if key in flat else "-" for key in differing})
+            Line({"job": str(number)} | {key: yaml_line(flat[key]) if key in flat else "-" for key in differing})
             for number, flat in flats.items()
         ]
         table = Table(Sheet("jobs", columns, (tuple(lines),), frozenset({"job"})), heading=False)
@@ -136,7 +142,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
         blocks.append(Facts((("overrides", " ".join(map(str, overrides))),)))
     left_open = next(iter(jobs.values())).request.get("resolved")
     if isinstance(left_open, dict) and left_open and not differing:
-        blocks.append(Facts((("left open, became", _inline(left_open)[1:-1]),)))
+        blocks.append(Facts((("left open, became", yaml_line(left_open)[1:-1]),)))
     title = "The configuration, resolved" if len(jobs) == 1 else "The configuration that all jobs share, resolved"
     return [*blocks, Fold(title, (Code(text),))]
 
@@ -144,17 +150,6 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
 def _configuration(record: Record) -> dict[str, Any]:
     found = record.request.get("configuration")
     return found if isinstance(found, dict) else {}
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping with paths as keys."""
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        if isinstance(item, Mapping) and item:
-            found |= _flat(item, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = item
-    return found
 
 
 def _without(value: Mapping[str, Any], paths: set[str], prefix: str = "") -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
 from reports.html.kernels import short, titles
 from reports.record import bundle
+from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
-from reports.table.text import size_text
+from reports.table.text import counted, size_text
 
 _VOLATILE = frozenset({"capture_s"})
 """Keys that differ between captures of one machine."""
@@ -105,6 +106,7 @@ def _code(records: Sequence[Record]) -> list[Block]:
         if (kernel := record.kernel) is not None:
             for what, digest in (
                 ("PTX", kernel.ptx_digest),
+                ("PTX without line information", kernel.code_digest),
                 ("cubin", kernel.cubin_digest),
                 ("sources", kernel.source_digest),
             ):
@@ -163,7 +165,7 @@ def _groups(environment: Mapping[str, Any]) -> list[Block]:
         elif rows:
             prefix = f"{key}."
             facts = Facts(tuple((name.removeprefix(prefix), text) for name, text in rows))
-            title = f"{key.replace('_', ' ')}: {len(rows)} value{'' if len(rows) == 1 else 's'}"
+            title = f"{key.replace('_', ' ')}: {counted(len(rows), 'value')}"
             blocks.append(Fold(title, (facts,), is_open=len(rows) <= MOST_OPEN))
         else:
             lone.append((key.replace("_", " "), "nothing"))
@@ -180,19 +182,10 @@ def _differences(first: Mapping[str, str], other: Mapping[str, str]) -> Block:
     return Table(sheet, heading=False)
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    """A nested value as texts with paths for keys."""
-    if isinstance(value, Mapping):
-        items: Iterable[tuple[str, Any]] = value.items()
-    elif isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
-        items = ((str(number), one) for number, one in enumerate(value))
-    else:
-        return {prefix.removesuffix("."): _text(value)}
-    found: dict[str, str] = {}
-    for key, item in items:
-        if prefix or key not in _VOLATILE:
-            found |= _flat(item, f"{prefix}{key}.")
-    return found
+def _flat(values: Mapping[str, Any]) -> dict[str, str]:
+    """Nested values as texts, by their paths; without what says nothing of a machine."""
+    steady = {key: item for key, item in values.items() if key not in _VOLATILE}
+    return {path: _text(leaf) for path, leaf in by_dotted_path(steady, into_lists=True).items() if leaf != {}}
 
 
 def _text(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
-from reports.html.commands import yaml_text
+from reports.html.commands import yaml_line
 from reports.record.record import FabricInfo, KernelInfo, Record
 from reports.table.compare import device_text
 from reports.table.sheet import Line, Sheet
@@ -50,7 +50,7 @@ def _fabrics(records: Sequence[Record]) -> list[Block]:
             ("multicast", "yes" if fabric.multicast else f"no: {fabric.multicast_reason or 'reason unknown'}"),
         ]
         if fabric.settings:
-            rows.append(("settings", yaml_text(fabric.settings).replace("\n", ", ")))
+            rows.append(("settings", yaml_line(fabric.settings)[1:-1]))
         rows.append(("cases", f"{len(own):,}"))
         if len(found) > 1:
             blocks.append(Heading(f"fabric-{number}", f"{fabric.name} of {fabric.world_size} ranks", listed=False))

@@ -13,7 +13,7 @@ from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, SUMS, Measure, Po
 from reports.record.record import Record
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
-from reports.table.text import number
+from reports.table.text import counted, number
 
 _COLUMNS = (
     *("accumulator", "algorithm", "sizes", "cases", "elements", "wrong", "max abs error", "max ulp", "rms ulp"),
@@ -77,7 +77,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
     for record in filter(_counts, records):
         case = record.case
         size = case["world_size"]
-        heading = f"{case['op']} {case['dtype']}, {case['reduction']}, {size} rank{'' if size == 1 else 's'}"
+        heading = f"{case['op']} {case['dtype']}, {case['reduction']}, {counted(size, 'rank')}"
         heading += f", {case['inputs']} inputs" if "inputs" in case else ""
         heading += (", simulated" if is_simulated(record) else ", on hardware") if are_mixed else ""
         key = (str(case["algorithm"]), str(case.get("accumulator", "")))

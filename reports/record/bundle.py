@@ -11,14 +11,14 @@ import hashlib
 import json
 import lzma
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memory.atomic_file import replacing
 from reports import second_process
 from reports.record.codec import encoded
 from reports.record.record import Record, from_json, load
@@ -109,15 +109,11 @@ def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -
 
 def write_file(path: Path, data: bytes) -> None:
     """Replace a file in one step: there in full or not at all. ValueError naming it when that can't be done."""
-    unfinished = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        unfinished.write_bytes(data)
-        os.replace(unfinished, path)
+        with replacing(path) as beside:
+            beside.write_bytes(data)
     except OSError as error:
         raise ValueError(f"{path}: can't be written ({error.strerror or error})") from None
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
 
 
 def can_be_written(path: Path) -> None:

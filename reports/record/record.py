@@ -192,7 +192,8 @@ class KernelInfo:
     """The code that ran: name is the catalogue's, digests are "sha256:<hex>" ("" where there is no such artefact).
 
     source_digest is over the kernel's source files, compiler the version of what compiled it. multimem lists the
-    multimem instructions in the PTX. grid and block are the launch.
+    multimem instructions in the PTX. grid and block are the launch. code_digest is of the PTX without line information
+    (kernels/code.py), so that it outlives moved files and comments; None in records of before schema 4.
     """
 
     name: str
@@ -205,6 +206,7 @@ class KernelInfo:
     grid: int
     block: int
     multimem: tuple[str, ...] = ()
+    code_digest: str | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

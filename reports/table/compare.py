@@ -13,6 +13,7 @@ from typing import Any
 
 from reports.record.record import Record, Status
 from reports.record.timing import LinkLimit, Timing
+from reports.table.text import counted
 
 LIMIT_LABEL = "limit of the link (peer copy, measured)"
 """What the line of the measured limit is called in legends."""
@@ -226,7 +227,7 @@ def heading(record: Record) -> str:
     else:
         parts += [f"accumulator {accumulator(record)}"] if accumulator(record) else []
         parts += [str(case["reduction"])] if "reduction" in case else []
-    parts += [f"{size} rank{'' if size == 1 else 's'}"]
+    parts += [counted(size, "rank")]
     parts += [f"{name} {case[name]}" for name in ("root", "offset") if case.get(name)]
     parts += [f"{case['inputs']} inputs"] if "inputs" in case else []
     return ", ".join(parts)

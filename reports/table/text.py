@@ -18,6 +18,11 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 case", "2,000 cases". The noun's plural ends in s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def number(value: float) -> str:
     """Three digits; NaN and infinity by their names."""
     return f"{value:.3g}" if math.isfinite(value) else str(value)

@@ -74,7 +74,7 @@ def flat(records: Sequence[Record], sections: Sequence[Section]) -> list[dict[st
     """A dict of raw values for each row of the sections, refused ones as well; then one for each other record."""
     known = [(section, row) for section in sections for row in rows(section)]
     lone = [(None, Row((record,))) for record in records]
-    return [_flat(section, row) for section, row in [*known, *lone]]
+    return [_values(section, row) for section, row in [*known, *lone]]
 
 
 def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
@@ -326,7 +326,7 @@ def time_text(time_us: float) -> str:
     return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.1f}" if time_us < 10000 else f"{time_us:.0f}"
 
 
-def _flat(section: Section | None, row: Row) -> dict[str, Any]:
+def _values(section: Section | None, row: Row) -> dict[str, Any]:
     record, times = row.records[0], row.times_us
     case, check, timing = record.case, record.check, record.timing
     values: dict[str, Any] = {key: case.get(key) for key in ("op", "dtype", "reduction", "world_size", "size_bytes")}

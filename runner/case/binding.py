@@ -9,7 +9,7 @@ import torch
 
 from kernels import catalogue
 from kernels.spec import Case, KernelSpec, Parameter
-from memory.fabric import Fabric
+from memory.fabric import Argument, Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import allocate_case
 from runner.case.buffers import Buffer, halves
@@ -33,7 +33,7 @@ class Binding:
     payloads: tuple[Buffer, ...]
     kept: tuple[tuple[Piece, ...], ...]
     workspaces: tuple[Buffer, ...]
-    arguments: tuple[int, ...]
+    arguments: tuple[Argument, ...]
 
     @property
     def in_place(self) -> bool:
@@ -78,9 +78,12 @@ def arguments_of(
     buffers: Mapping[str, Buffer],
     tables: Mapping[str, int],
     patience_s: float,
-) -> tuple[int, ...]:
+) -> tuple[Argument, ...]:
     """The kernel's arguments on this rank. tables: addresses of the tables of peers, by buffer."""
-    return tuple(_argument(parameter, fabric, case, buffers, tables, patience_s) for parameter in spec.parameters)
+    return tuple(
+        parameter.argument(_value(parameter, fabric, case, buffers, tables, patience_s))
+        for parameter in spec.parameters
+    )
 
 
 def device_of(fabric: Fabric) -> torch.device:
@@ -95,11 +98,11 @@ def status_report(fabric: Fabric, workspaces: Sequence[Buffer]) -> str:
             from kernels.dsl.status import describe
 
             words = workspace.inspect(fabric).cpu().clone().view(torch.int32).tolist()
-            return str(describe(words)) if any(words) else ""
+            return str(describe(words, fabric.rank)) if any(words) else ""
     return ""
 
 
-def _argument(
+def _value(
     parameter: Parameter,
     fabric: Fabric,
     case: Case,

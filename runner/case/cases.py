@@ -174,9 +174,7 @@ def _check_types(request: Request, specs: Sequence[KernelSpec]) -> None:
     _known(request.reduction, "reduction", (spec.reductions for spec in specs))
     unfit = refuses_types(request.dtype, request.accumulator, request.reduction)
     if unfit:
-        what, _, hint = unfit.partition(": ")
-        key = "accumulator" if "accumulator" in what else "reduction" if "reduction" in what else "dtype"
-        raise RequestError(f"{what} ({key}), {hint}")
+        raise RequestError(f"{unfit.reason} ({unfit.key}), {unfit.hint}")
     fitting = _union(spec.accumulators for spec in specs if request.dtype in spec.dtypes)
     if request.accumulator not in fitting:
         raise RequestError(

@@ -23,11 +23,11 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from cachetools import LRUCache
 from torch.utils.weak import WeakIdKeyDictionary
 
 from kernels.numeric.dtypes import DTYPES, NONE
@@ -49,8 +49,17 @@ CHUNK_ELEMENTS = 1 << 22
 CPU = torch.device("cpu")
 
 _Key = tuple[Stream, int, int, str]
-_kept: OrderedDict[_Key, dict[int, torch.Tensor]] = OrderedDict()
-"""By stream, the longest tensor of it and what was cut from that, by length."""
+_Cuts = dict[int, torch.Tensor]
+"""The longest tensor of a stream and what was cut from it, by length."""
+
+
+def _latest(most_bytes: int) -> LRUCache[_Key, _Cuts]:
+    """Return a cache of at most that many bytes; the latest stream is kept, however long."""
+    return LRUCache(most_bytes, lambda cuts: min(cuts[max(cuts)].nbytes, most_bytes))
+
+
+_kept_on_cpu = _latest(KEPT_BYTES)
+_kept_on_gpu = _latest(KEPT_DEVICE_BYTES)
 
 _digests: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
 """Digests of inputs that somebody still has: all algorithms of a case have the same."""
@@ -71,12 +80,12 @@ def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) ->
     stream = stream_of(case)
     key = (stream, case.seed, rank, str(device))
     with _lock:
-        found = _from_kept(key, numel)
+        found = _from_kept(key, device, numel)
     if found is not None:
         return found
     made = draw(stream, case.seed, rank, numel, CHUNK_ELEMENTS).to(device)
     with _lock:
-        return _from_kept(key, numel) or _keep(key, made)
+        return _from_kept(key, device, numel) or _keep(key, made)
 
 
 def digest_of(data: torch.Tensor) -> str:
@@ -101,7 +110,8 @@ def make_inputs(case: Case, ranks: Sequence[int], numel: int, device: torch.devi
 def forget_inputs() -> None:
     """Give all kept inputs up."""
     with _lock:
-        _kept.clear()
+        _kept_on_cpu.clear()
+        _kept_on_gpu.clear()
 
 
 def largest_exact(dtype: torch.dtype, world_size: int) -> int:
@@ -133,22 +143,21 @@ def stream_of(case: Case) -> Stream:
     return Stream("sparse", dtype, case.world_size, largest=largest_exact(dtype, 1))
 
 
-def _from_kept(key: _Key, numel: int) -> torch.Tensor | None:
+def _from_kept(key: _Key, device: torch.device, numel: int) -> torch.Tensor | None:
     """A kept stream's beginning, the same tensor each time; None if what is kept is too short. Under the lock."""
-    lengths = _kept.get(key)
-    if lengths is None or max(lengths) < numel:
+    cuts = _kept_on(device).get(key)
+    if cuts is None or max(cuts) < numel:
         return None
-    _kept.move_to_end(key)
-    if numel not in lengths:
-        lengths[numel] = lengths[max(lengths)][:numel]
-    return lengths[numel]
+    if numel not in cuts:
+        cuts[numel] = cuts[max(cuts)][:numel]
+    return cuts[numel]
 
 
 def _keep(key: _Key, made: torch.Tensor) -> torch.Tensor:
-    """Keep a stream instead of a shorter piece of it, and drop what was not asked for for longest. Under the lock."""
-    _kept[key] = {made.numel(): made}
-    _kept.move_to_end(key)
-    limit = KEPT_BYTES if made.device == CPU else KEPT_DEVICE_BYTES
-    while len(_kept) > 1 and sum(lengths[max(lengths)].nbytes for lengths in _kept.values()) > limit:
-        _kept.popitem(last=False)
+    """Keep a stream instead of a shorter piece of it. Under the lock."""
+    _kept_on(made.device)[key] = {made.numel(): made}
     return made
+
+
+def _kept_on(device: torch.device) -> LRUCache[_Key, _Cuts]:
+    return _kept_on_cpu if device == CPU else _kept_on_gpu

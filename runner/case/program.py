@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.spec import Case, KernelSpec, Launch
-from memory.fabric import Deadlock, Executable, Fabric
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import Binding, bind, device_of, status_report
@@ -87,10 +87,10 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
             fabric.synchronize()
             if not index:
                 fabric.barrier()  # no peer may reach this memory before it's ready; later the kernels see to that
-            fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+            fabric.launch(plan.executable, launch, binding.arguments)
             fabric.synchronize()
             if report := status_report(fabric, binding.workspaces):
-                raise Deadlock(report)
+                raise Deadlock(report, rank=fabric.rank)
             if plan.check:
                 outputs.append(binding.output.inspect(fabric).clone().view(data.dtype))
                 faults += _faults(fabric, binding, data, index)
@@ -126,7 +126,7 @@ def _launch_on_other_data(
     for _ in range(count):
         fill(fabric, binding.payloads, binding.input, other)
         fabric.synchronize()
-        fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+        fabric.launch(plan.executable, launch, binding.arguments)
         fabric.synchronize()
 
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import torch
+from cachetools import LRUCache
 
 from kernels.numeric.bounds import Bound, bound
 from kernels.numeric.dtypes import DTYPES, FLOATS, SUMS
@@ -32,11 +32,11 @@ from kernels.spec import Case, Collective, Fold
 from runner.case.inputs import CPU, make_inputs
 
 KEPT_REFERENCES = 16
-"""References of the latest cases that are kept: the algorithms of a job run one after another on the same data, and
-of some ops every rank of a simulated world has its own."""
+"""Maximum number of references to keep: the algorithms of a job run one after another on the same data, and of some
+ops every rank of a simulated world has its own."""
 
 KEPT_ELEMENTS = 8 * 1024 * 1024
-"""As many elements as kept references may have together, but for the latest: some 50 bytes each."""
+"""Maximum number of elements of all kept references, which take some 50 bytes each; the latest one may have more."""
 
 KEPT_DEVICE_ELEMENTS = 512 * 1024 * 1024
 """The same on a GPU: all references of one size of 256 MiB, which timing looks at again and again."""
@@ -174,14 +174,14 @@ def reference_of(
         return exact_sum(_parts(case, collective, owner, contributions()))
 
     def make() -> Reference:
-        sums = _totals.get(data_here, total) if case.dtype in FLOATS and case.reduction in SUMS else None
+        sums = _totals.get(data_here, device, total) if case.dtype in FLOATS and case.reduction in SUMS else None
         return make_reference(case, spec, collective, owner if spec.same_order else rank, contributions(), sums)
 
     # Where and how a buffer lies may decide who owns which element.
     order: tuple[Hashable, ...] = (spec.fold,)
     if spec.fold == "from_next_rank":
         order = (spec.fold, spec.owner, case.offset, case.placement, None if spec.same_order else rank)
-    return _references.get((*data_here, case.accumulator, spec.positive_zero, *order), make)
+    return _references.get((*data_here, case.accumulator, spec.positive_zero, *order), device, make)
 
 
 def make_reference(
@@ -284,30 +284,38 @@ def _scale(error: torch.Tensor, nearest: torch.Tensor) -> Scale:
 
 
 class _Kept(Generic[Made]):
-    """The latest few results by key. What several threads ask for at once is made once: the others wait."""
+    """The latest results by key, on the CPU and on GPUs. If several threads ask for one at once, the first makes it and
+    the others wait."""
 
     def __init__(self, weigh: Callable[[Made], torch.Tensor]) -> None:
-        self._weigh = weigh
+        """weigh gives a result's tensor whose elements count."""
         self._lock = threading.Lock()
-        self._results: OrderedDict[Hashable, Made] = OrderedDict()
+        self._on_cpu = _latest(weigh, KEPT_ELEMENTS)
+        self._on_gpu = _latest(weigh, KEPT_DEVICE_ELEMENTS)
 
-    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+    def get(self, key: Hashable, device: torch.device, make: Callable[[], Made]) -> Made:
+        """Return the kept result, or make it."""
+        results = self._on_cpu if device == CPU else self._on_gpu
         with self._lock:
-            if key not in self._results:
-                self._results[key] = make()
-            self._results.move_to_end(key)
-            while len(self._results) > 1 and (len(self._results) > KEPT_REFERENCES or self._is_full()):
-                self._results.popitem(last=False)
-            return self._results[key]
+            if key not in results:
+                results[key] = make()
+            return results[key]
 
     def forget(self) -> None:
+        """Give all kept results up."""
         with self._lock:
-            self._results.clear()
+            self._on_cpu.clear()
+            self._on_gpu.clear()
 
-    def _is_full(self) -> bool:
-        weights = [self._weigh(result) for result in self._results.values()]
-        most = KEPT_ELEMENTS if all(weight.device == CPU for weight in weights) else KEPT_DEVICE_ELEMENTS
-        return sum(weight.numel() for weight in weights) > most
+
+def _latest(weigh: Callable[[Made], torch.Tensor], most_elements: int) -> LRUCache[Hashable, Made]:
+    """Return a cache of at most KEPT_REFERENCES results, of at most that many elements together; the latest result is
+    kept, however large."""
+
+    def weight(result: Made) -> int:
+        return min(max(weigh(result).numel(), most_elements // KEPT_REFERENCES), most_elements)
+
+    return LRUCache(most_elements, weight)
 
 
 _totals: _Kept[ExactSum] = _Kept(lambda total: total.value)

@@ -110,7 +110,7 @@ class KernelSlots(_Arenas):
         ]
 
     def launch(self, slot: int) -> None:
-        self._fabric.launch(self._executable, self._launch.grid, self._launch.block, self._arguments[slot])
+        self._fabric.launch(self._executable, self._launch, self._arguments[slot])
 
     def trouble(self) -> str:
         return status_report(self._fabric, self._memory.workspaces)

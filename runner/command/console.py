@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from reports.table.text import counted
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -108,10 +109,10 @@ def summary(records: Sequence[Record], expected: int) -> str:
     """ "24 cases: 22 passed, 2 refused", and how many were not run."""
     parts = []
     for status in dict.fromkeys(map(_counted_as, sorted(records, key=lambda one: one.status != PASSED))):
-        parts.append(f"{sum(_counted_as(record) == status for record in records)} {status}")
+        parts.append(f"{sum(_counted_as(record) == status for record in records):,} {status}")
     if len(records) < expected:
-        parts.append(f"{expected - len(records)} not run")
-    return f"{expected} case{'s' if expected != 1 else ''}: {', '.join(parts) or 'none run'}"
+        parts.append(f"{expected - len(records):,} not run")
+    return f"{counted(expected, 'case')}: {', '.join(parts) or 'none run'}"
 
 
 def _counted_as(record: Record) -> str:

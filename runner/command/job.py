@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels.baselines import Baseline, library_of, refuses_baseline
 from kernels.catalogue import collective
+from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
@@ -64,7 +65,7 @@ class Means:
     it gives that back beside one TimedResult a contestant. Without it nothing is timed.
     """
 
-    refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
+    refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
     ran: Callable[[World, Contestant, Request], Check | None]
     measured: (
@@ -146,7 +147,7 @@ class _Run:
             attempt.traits = self._traits
             attempt.run(world, self._means)
         except WorldFailure as failure:
-            attempt.fail(Status(failure.status), _where(failure))
+            attempt.fail(Status(failure.status), failure.message)
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
         return attempt
@@ -166,7 +167,7 @@ class _Run:
             found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
         except WorldFailure as failure:
             for attempt in attempts:
-                attempt.fail(Status(failure.status), f"while timing: {_where(failure)}")
+                attempt.fail(Status(failure.status), f"while timing: {failure.message}")
         except Exception as error:
             for attempt in attempts:
                 attempt.fail(Status.FAILED, f"while timing: {_described(error)}")
@@ -225,7 +226,7 @@ class _Attempt:
         else:
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
-            self.fail(Status.REFUSED, refusal)
+            self.fail(Status.REFUSED, str(refusal))
             return
         if isinstance(spec, Baseline):
             self.library = library_of(spec.name, self.traits)
@@ -337,14 +338,6 @@ def _traits(world: World, deadline_s: float) -> Traits:
     return traits
 
 
-def _where(failure: WorldFailure) -> str:
-    """A failure's message with its rank, unless the message names it."""
-    message = str(failure.message)
-    if failure.rank is None or re.search(rf"\brank {failure.rank}\b", message):
-        return message
-    return f"rank {failure.rank}: {message}"
-
-
 def _described(error: Exception) -> str:
     """An error that is not a world's: its message; for a programming error its place, too."""
     text = str(error).strip() or "no message"
@@ -372,6 +365,7 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
 
 def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelInfo:
     """What a record says of the code that runs a case: executable is what was compiled of the spec."""
+    from kernels.code import code_digest
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
     launch = spec.launch(case)
@@ -383,9 +377,10 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
         cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
         source_digest=f"sha256:{source_digest(spec)}",
         compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
-        grid=launch.grid,
-        block=launch.block,
+        grid=launch.blocks,
+        block=launch.threads,
         multimem=_multimem(executable.ptx),
+        code_digest=code_digest(executable.ptx),
     )
 
 

@@ -12,11 +12,13 @@ import ctypes
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+from runner.environment.nvml import answers, reason, session
 
 DRIVER = Path("/proc/driver/nvidia")
 """Where the NVIDIA driver tells of itself."""
@@ -58,7 +60,7 @@ def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY)
     found["gpus"] = _listed(missing, driver) if has_driver else []
     missing["gpu_clocks"] = "read where something is timed: timing.devices"
     try:
-        with _nvml() as nvml:
+        with session() as nvml:
             _ask(nvml, found, missing)
     except Exception as error:
         for name in ("gpu_links", "gpu_pairs", "gpu_settings", "cuda_driver"):
@@ -68,21 +70,9 @@ def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY)
 
 def rank_facts(fabric: Any, _: object) -> dict[str, Any]:
     """A per-rank program that never fails: the rank's device, and the libraries as they are loaded in its process."""
-    found: dict[str, Any] = {"rank": getattr(fabric, "rank", None), "process": os.getpid()}
-    missing: dict[str, str] = {}
-    for name, read in _RANK_FACTS.items():
-        try:
-            found[name] = read()
-        except Exception as error:
-            missing[name] = reason(error)
+    facts, missing = answers(_RANK_FACTS)
+    found = {"rank": getattr(fabric, "rank", None), "process": os.getpid(), **facts}
     return {**found, "not_captured": missing} if missing else found
-
-
-def reason(error: Exception) -> str:
-    """Why something of NVML is missing, for people."""
-    if isinstance(error, ModuleNotFoundError):
-        return "nvidia-ml-py is not installed (it belongs to the gpu extra)"
-    return str(error) or type(error).__name__
 
 
 def _is_loadable(library: str) -> bool:
@@ -91,17 +81,6 @@ def _is_loadable(library: str) -> bool:
     except OSError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _nvml() -> Iterator[Any]:
-    import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def _listed(missing: dict[str, str], driver: Path) -> list[dict[str, Any]]:
@@ -125,7 +104,7 @@ def _listed(missing: dict[str, str], driver: Path) -> list[dict[str, Any]]:
 
 def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
     """Complete what the files say by what NVML says."""
-    version, why = _answers({"driver": nvml.nvmlSystemGetDriverVersion, "cuda": nvml.nvmlSystemGetCudaDriverVersion_v2})
+    version, why = answers({"driver": nvml.nvmlSystemGetDriverVersion, "cuda": nvml.nvmlSystemGetCudaDriverVersion_v2})
     missing.update({f"{name}_driver": text for name, text in why.items()})
     if "cuda" in version:
         found["cuda_driver"] = _cuda_version(version["cuda"])
@@ -133,8 +112,8 @@ def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
     known = {gpu["uuid"]: gpu for gpu in found["gpus"]}
     asked = []
     for handle in handles:
-        identity, why = _answers(_identity(nvml, handle))
-        settings, more = _answers(_settings(nvml, handle))
+        identity, why = answers(_identity(nvml, handle))
+        settings, more = answers(_settings(nvml, handle))
         gpu = identity | known.pop(identity.get("uuid", ""), {}) | settings
         gpu.setdefault("driver", version.get("driver", ""))
         gpu["numa_node"] = _numa_node(str(gpu.get("bus", "")))
@@ -142,17 +121,6 @@ def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
     # The driver's files list GPUs that NVML does not show to a container.
     found["gpus"] = asked + list(known.values())
     found["gpu_pairs"] = _pairs(nvml, handles)
-
-
-def _answers(questions: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What each question gives, and why those gave nothing that failed."""
-    found, missing = {}, {}
-    for name, ask in questions.items():
-        try:
-            found[name] = ask()
-        except Exception as error:
-            missing[name] = reason(error)
-    return found, missing
 
 
 def _identity(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
@@ -210,7 +178,7 @@ def _links(nvml: Any, handle: Any) -> dict[str, Any]:
         found["active"] += 1
         end = partial(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         version = partial(nvml.nvmlDeviceGetNvLinkVersion, handle, link)
-        more, _ = _answers({"version": version, "remote": partial(_asked, REMOTES, end)})
+        more, _ = answers({"version": version, "remote": partial(_asked, REMOTES, end)})
         versions |= {int(more["version"])} if "version" in more else set()
         remotes[more.get("remote", "unknown")] += 1
         if more.get("remote") == "GPU":
@@ -253,8 +221,8 @@ def _pairs(nvml: Any, handles: Iterable[Any]) -> dict[str, dict[str, Any]]:
         for index, name in enumerate(P2P):
             reaches = partial(nvml.nvmlDeviceGetP2PStatus, first, second, index)
             questions[name] = partial(_asked, P2P_STATES, reaches)
-        answers, missing = _answers(questions)
-        found[f"{one}-{other}"] = answers | ({"not_captured": missing} if missing else {})
+        told, missing = answers(questions)
+        found[f"{one}-{other}"] = told | ({"not_captured": missing} if missing else {})
     return found
 
 

@@ -1,17 +1,12 @@
-"""What is installed: every distribution with its version, and how torch was built. Nothing is imported for it.
-
-Versions are read off the names of the folders that installers leave, which takes a file system milliseconds; opening
-each distribution's metadata takes half a second.
-"""
+"""What is installed: every distribution with its version, and how torch was built, without importing any of them."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
-import os
 import re
-import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +35,20 @@ WATCHED = (
 )
 """Distributions whose version can change a result or how it is kept; null in a record says: not installed."""
 
-_FOLDER = re.compile(r"(?P<name>.+?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info")
+_FIELD = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
 _ASSIGNED = re.compile(r"^(?P<name>\w+)(?:\s*:[^=]*)?\s*=\s*(?P<value>.+)$", re.MULTILINE)
 
 
 def installed(paths: Sequence[str] | None = None) -> dict[str, str | None]:
-    """Versions by name: the watched ones first, None where one is not installed, then all others by name.
+    """Return versions by name: the watched distributions first (None if one is not installed), then all others, sorted.
 
-    Of a distribution that is there twice the first on the path counts, as for imports; paths is sys.path by default.
+    If a distribution is installed twice, the first one on the path counts, as for imports. paths: sys.path by default.
     """
     found: dict[str, str] = {}
-    for path in sys.path if paths is None else paths:
-        for name, version in _in_folder(path or "."):
-            found.setdefault(name, version)
+    for distribution in metadata.distributions() if paths is None else metadata.distributions(path=list(paths)):
+        fields = _fields(distribution)
+        if "Name" in fields and "Version" in fields:
+            found.setdefault(canonical(fields["Name"]), fields["Version"])
     watched = {name: found.pop(canonical(name), None) for name in WATCHED}
     return watched | dict(sorted(found.items()))
 
@@ -60,6 +56,19 @@ def installed(paths: Sequence[str] | None = None) -> dict[str, str | None]:
 def canonical(name: str) -> str:
     """A distribution's name as indexes compare it: in small letters, with dashes."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _fields(distribution: metadata.Distribution) -> dict[str, str]:
+    """Return the name and the version of a distribution; neither for a folder without readable metadata.
+
+    distribution.metadata would parse descriptions, too, and what it does without metadata depends on whether something
+    has imported the backport importlib_metadata.
+    """
+    try:
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    except UnicodeDecodeError:
+        return {}
+    return dict(_FIELD.findall(text.partition("\n\n")[0]))
 
 
 def torch_build(missing: dict[str, str]) -> dict[str, Any] | None:
@@ -84,34 +93,3 @@ def torch_build(missing: dict[str, str]) -> dict[str, Any] | None:
             continue
     found = {"version": values.get("__version__")}
     return found | {name: values.get(name) for name in ("git_version", "cuda", "hip", "debug")}
-
-
-def _in_folder(path: str) -> list[tuple[str, str]]:
-    """Name and version of what is installed in one folder; nothing of what is no folder."""
-    found = []
-    try:
-        with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith("-info"))
-    except OSError:
-        return []
-    for name in names:
-        match = _FOLDER.fullmatch(name)
-        if match is None:
-            continue
-        version = match["version"] or _version_within(Path(path) / name)
-        if version:
-            found.append((canonical(match["name"]), version))
-    return found
-
-
-def _version_within(folder: Path) -> str:
-    """The version that the metadata says, where the folder's name has none; "" where they don't."""
-    for name in ("METADATA", "PKG-INFO"):
-        try:
-            text = (folder / name).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        match = re.search(r"^Version:\s*(\S+)", text, re.MULTILINE)
-        if match:
-            return match[1]
-    return ""

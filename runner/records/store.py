@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from memory.atomic_file import replacing
 from reports.record.bundle import NOT_RECORDS
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
@@ -130,21 +131,15 @@ class Store:
 
     def _write(self, path: Path, text: str, what: str) -> None:
         """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
-        unfinished = path.with_name(f".{secrets.token_hex(8)}.tmp")
         try:
             path.parent.mkdir(exist_ok=True)
-            with open(unfinished, "w", encoding="utf-8", newline="\n") as file:
+            with replacing(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(unfinished, path)
             _flush_folder(path.parent)
-        except BaseException as error:
-            with suppress(OSError):
-                unfinished.unlink()
-            if isinstance(error, OSError):
-                raise StoreError(_sentence(what, path.parent, error)) from error
-            raise
+        except OSError as error:
+            raise StoreError(_sentence(what, path.parent, error)) from error
 
 
 def record_paths(places: list[Path]) -> list[Path]:

@@ -49,7 +49,7 @@ def as_here(
             if key not in kernels:
                 kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
             launch = find(case.name).launch(case)
-            kernel = replace(kernels[key], grid=launch.grid, block=launch.block)
+            kernel = replace(kernels[key], grid=launch.blocks, block=launch.threads)
         found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
     return found
 
@@ -63,4 +63,6 @@ def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compi
         return kernel_info(find(case.name), case, compiled(case, arch, job.request.cache_dir))
     except Exception as error:
         reason = f"can't be compiled here: {type(error).__name__}: {error}"
-        return replace(recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", compiler=reason)
+        return replace(
+            recorded, arch=arch, ptx_digest="", cubin_digest="", source_digest="", code_digest=None, compiler=reason
+        )

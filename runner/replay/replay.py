@@ -14,9 +14,11 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from reports.table.text import counted
 from runner.command.console import Console
+from runner.request.options import Parser
 from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
 
@@ -40,13 +42,6 @@ What can't be compared is named with the reason. Records of GPUs are run again i
 
 exit codes: 0 came out the same; 1 it did not; 2 the request is wrong, or nothing could be compared; 130 Ctrl-C
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (replay), see python -m runner replay --help")
 
 
 class _Quiet(Console):
@@ -77,7 +72,7 @@ def replay(arguments: Sequence[str], tools: Tools | None = None) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m runner replay",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -182,8 +177,8 @@ class _Replay:
 
     def _headline(self, commands: Sequence[str]) -> str:
         count = sum(len(job.cases) for job in self._again.command.jobs)
-        worlds = f"{len(commands)} recorded world{'' if len(commands) == 1 else 's'}"
-        return f"symlab replay: {count} cases of {worlds}, in {_counted(self._options.launches, 'new world')}"
+        worlds = counted(len(commands), "recorded world")
+        return f"symlab replay: {counted(count, 'case')} of {worlds}, in {counted(self._options.launches, 'new world')}"
 
     def _say_left_out(self) -> None:
         reasons: dict[str, list[str]] = {}
@@ -272,7 +267,7 @@ def _damage(what: str) -> list[str]:
             missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
             if missing:
                 found.append(
-                    f"{path.parent.name}: {_counted(len(missing), 'missing case')} of those that were asked for"
+                    f"{path.parent.name}: {counted(len(missing), 'missing case')} of those that were asked for"
                 )
     return found
 
@@ -284,7 +279,3 @@ def _compiler(tools: Tools) -> Compiler:
 
     means = tools.means or usual_means()
     return lambda case, arch, cache_dir: means.compiled(find(case.name), case, arch, cache_dir)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

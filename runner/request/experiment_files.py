@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import yaml  # type: ignore[import-untyped, unused-ignore]
+import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.config_source import ConfigResult

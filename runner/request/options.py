@@ -11,16 +11,16 @@ from runner.request_error import RequestError
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse with this project's way to say an error."""
+class Parser(argparse.ArgumentParser):
+    """Raises RequestError, which is one line, for a wrong command line. For all commands of the runner."""
 
     def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (command line), see symlab --help")
+        raise RequestError(f"{message} (command line), see {self.prog} --help")
 
 
 def parse_options(given: list[str]) -> argparse.Namespace:
     """Options by name, and the overrides. RequestError for an option that does not exist."""
-    parser = _Parser(prog="symlab", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="symlab", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")

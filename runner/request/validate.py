@@ -225,15 +225,7 @@ def _types(values: dict[str, Any]) -> tuple[str, str]:
 def _algorithms(value: object) -> tuple[str, ...] | Literal["auto", "all"]:
     if value == "auto" or value == "all":
         return value
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
-        raise RequestError(
-            f"no list of algorithms: {value} (algorithms), give auto, all or names: algorithms=[one_shot,two_shot]"
-        )
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise RequestError(f"{twice[0]} is listed twice (algorithms), name each algorithm once")
-    return tuple(names)
+    return _names(value, "algorithms", "auto, all or names: algorithms=[one_shot,two_shot]", least=1)
 
 
 def _baselines(value: object) -> tuple[str, ...] | Literal["auto"]:
@@ -241,12 +233,17 @@ def _baselines(value: object) -> tuple[str, ...] | Literal["auto"]:
         return "auto"
     if value in ("none", None, []):
         return ()
+    return _names(value, "baselines", "auto, none or names: baselines=[nccl]")
+
+
+def _names(value: object, key: str, right: str, least: int = 0) -> tuple[str, ...]:
+    """Return a name, or a list of different names, as a tuple. Raises RequestError, which says what would be right."""
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise RequestError(f"no list of baselines: {value} (baselines), give auto, none or names: baselines=[nccl]")
+    if not isinstance(names, list) or len(names) < least or not all(isinstance(name, str) and name for name in names):
+        raise RequestError(f"no list of {key}: {value} ({key}), give {right}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise RequestError(f"{twice[0]} is listed twice (baselines), name each baseline once")
+        raise RequestError(f"{twice[0]} is listed twice ({key}), name each {key.removesuffix('s')} once")
     return tuple(names)
 
 

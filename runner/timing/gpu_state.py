@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from runner.environment.nvml import answers, reason, session
 
 REASONS = {
     0x001: "idle",
@@ -29,11 +30,11 @@ def read_clocks(device: torch.device) -> dict[str, Any]:
     NVML doesn't tell is named under "not_captured", with the reason; nothing is raised.
     """
     try:
-        with _nvml() as nvml:
+        with session() as nvml:
             uuid = _uuid(device)
             return {"uuid": uuid, **_read(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))}
     except Exception as error:
-        return {"not_captured": _reason(error)}
+        return {"not_captured": reason(error)}
 
 
 def reason_names(bits: int) -> list[str]:
@@ -41,17 +42,6 @@ def reason_names(bits: int) -> list[str]:
     names = [name for bit, name in REASONS.items() if bits & bit]
     unknown = bits & ~sum(REASONS)
     return [*names, f"{unknown:#x}"] if unknown else names
-
-
-@contextlib.contextmanager
-def _nvml() -> Iterator[Any]:
-    import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def _uuid(device: torch.device) -> str:
@@ -68,17 +58,5 @@ def _read(nvml: Any, handle: Any) -> dict[str, Any]:
         "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         "throttle": lambda: reason_names(int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
     }
-    found: dict[str, Any] = {}
-    missing = []
-    for name, read in wanted.items():
-        try:
-            found[name] = read()
-        except Exception as error:
-            missing.append(f"{name}: {_reason(error)}")
-    return {**found, "not_captured": "; ".join(missing)} if missing else found
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return "nvidia-ml-py is not installed (it belongs to the gpu extra)"
-    return str(error) or type(error).__name__
+    found, missing = answers(wanted)
+    return {**found, "not_captured": "; ".join(f"{name}: {why}" for name, why in missing.items())} if missing else found

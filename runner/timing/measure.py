@@ -304,7 +304,7 @@ class _Measuring:
         self._fabric.synchronize()
         for measurement in self._live:
             if report := measurement.opened.trouble():
-                raise Deadlock(f"{measurement.contestant.case.name}: {report}")
+                raise Deadlock(f"{measurement.contestant.case.name}: {report}", rank=self._fabric.rank)
 
     def _meet(self) -> None:
         """Everything queued is done, on all ranks."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from reports.record.record import load
+from reports.second_process import module_command
 from runner.records.scrub import without_secrets
 from runner.request.validate import TrackRequest
 from runner.request_error import first_line
@@ -40,7 +41,6 @@ class Connection(NamedTuple):
 
 _UNNOTICED_S = 3.0
 _PARTING_S = 2.0
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.track.background import main; main()"
 
 
 class Mirror:
@@ -111,7 +111,7 @@ class Mirror:
 def in_process() -> Connection:
     """A follower in a new process of this interpreter, with this project's packages."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).resolve().parents[2])],
+        module_command(__name__),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

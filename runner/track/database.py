@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+
+from filelock import FileLock
+
+from memory.atomic_file import replacing
 
 _NEEDED = ("experiments", "runs", "metrics", "params", "tags")
 
@@ -18,15 +19,20 @@ class DatabaseError(RuntimeError):
 
 
 def make_ready(path: Path, make: Callable[[Path], None]) -> None:
-    """See that a whole database is at path; where there is none, make(beside) makes one that then takes the name.
+    """Make sure that a complete database is at path; if there is none, make(beside) creates one that takes the name.
 
-    Others that want the same meanwhile wait. DatabaseError for one that is damaged or was made by half; OSError, or
-    what make raises, when none can be made: then nothing is left.
+    Processes and threads that want the same database wait meanwhile. Raises DatabaseError for a damaged or incomplete
+    database; OSError, or what make raises, if none can be created: then no file is left behind.
     """
     if _is_missing(path):
-        with _alone(path.with_name(f".{path.name}.lock")):
-            if _is_missing(path):
-                _make(path, make)
+        lock = path.with_name(f".{path.name}.lock")
+        with FileLock(lock):
+            try:
+                if _is_missing(path):
+                    _make(path, make)
+            finally:
+                # While the lock is held: a waiter that then locks the removed file notices, and tries the new one.
+                lock.unlink(missing_ok=True)
     if problem := _problem(path):
         raise DatabaseError(f"{path.name} is damaged or half-made ({problem}): move it away ({path})")
 
@@ -40,15 +46,14 @@ def _is_missing(path: Path) -> bool:
 
 
 def _make(path: Path, make: Callable[[Path], None]) -> None:
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        make(beside)
-        if problem := _problem(beside):
-            raise OSError(f"a new database could not be made in full: {problem}")
-        os.replace(beside, path)
-    finally:
-        for ending in ("", "-journal", "-wal", "-shm"):
-            beside.with_name(beside.name + ending).unlink(missing_ok=True)
+    with replacing(path) as beside:
+        try:
+            make(beside)
+            if problem := _problem(beside):
+                raise OSError(f"a new database could not be made in full: {problem}")
+        finally:
+            for ending in ("-journal", "-wal", "-shm"):
+                beside.with_name(beside.name + ending).unlink(missing_ok=True)
 
 
 def _problem(path: Path) -> str:
@@ -67,22 +72,3 @@ def _problem(path: Path) -> str:
     except sqlite3.DatabaseError as error:
         return str(error)
     return ""
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold the lock file, which goes with the lock."""
-    while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Whoever had it before has taken the file away: then another one may hold the lock on a newer file.
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(lock).st_ino == os.fstat(descriptor).st_ino:
-                break
-        os.close(descriptor)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            lock.unlink()
-        os.close(descriptor)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, Series
+from reports.record.leaves import leaves
 from reports.record.record import Check, Record, Status, Timing
 from reports.table.compare import is_baseline
 
@@ -90,7 +91,7 @@ def metrics_of(record: Record) -> dict[str, float]:
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112
         counters["link_bytes_busiest"] = max(links.values())
-    found |= {f"simulator/{name}": value for name, value in _flat(counters, "")}
+    found |= {f"simulator/{name}": value for name, value in _numbers(counters)}
     return {key: float(value) for key, value in found.items() if math.isfinite(value)}
 
 
@@ -126,14 +127,11 @@ def _timing_metrics(timing: Timing, size_bytes: int) -> dict[str, float]:
     return found if share is None else found | {"bandwidth/of_limit": share}
 
 
-def _flat(counters: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+def _numbers(counters: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Counters by name, nested ones as a_b; in letters that MLflow takes."""
-    for key, value in counters.items():
-        name = prefix + re.sub(r"\W+", "_", key).strip("_")
-        if isinstance(value, dict):
-            yield from _flat(value, f"{name}_")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield name, value
+    for path, value in leaves(counters):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield "_".join(re.sub(r"\W+", "_", str(key)).strip("_") for key in path), value
 
 
 def command_metrics(records: Sequence[Record], cases_not_run: int) -> dict[str, float]:
@@ -227,8 +225,8 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     if reason:
         tags["reason"] = reason
     kernels = [record.kernel for record in records if record.kernel is not None]
-    for name in ("ptx_digest", "cubin_digest", "source_digest"):
-        if digests := sorted({getattr(kernel, name) for kernel in kernels} - {""}):
+    for name in ("ptx_digest", "code_digest", "cubin_digest", "source_digest"):
+        if digests := sorted({getattr(kernel, name) for kernel in kernels} - {"", None}):
             tags[name] = " ".join(digests)
     return tags
 

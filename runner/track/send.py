@@ -6,7 +6,6 @@ Everything comes from records, so that what could not be sent while the command 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import sys
@@ -15,13 +14,14 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from reports import tracked
 from reports.numerics.study import Series, studied
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import manifest_of
 from runner.records.scrub import without_secrets
+from runner.request.options import Parser
 from runner.request.validate import check_uri
 from runner.request_error import RequestError, first_line
 from runner.track import artifacts
@@ -332,16 +332,9 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             run.close("FAILED")
 
 
-class _Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message}; see python -m runner.track --help")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """python -m runner.track: send records to MLflow after the fact. Gives the exit code, see --help."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m runner.track",
         description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
         epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",

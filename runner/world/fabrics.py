@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from reports.table.text import counted
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
@@ -125,20 +126,16 @@ def resolve(
                 f"give {outer.world_size}"
             )
     elif world_size > found.gpu_count:
-        are = f"{_gpus(found.gpu_count)} {'is' if found.gpu_count == 1 else 'are'} here"
+        are = f"{counted(found.gpu_count, 'GPU')} {'is' if found.gpu_count == 1 else 'are'} here"
         if fabric.name == "auto":
             return replace(fabric, name="simulator"), f"world_size is {world_size}, and {are}"
         most = f"give 2 to {found.gpu_count}" if found.gpu_count > 2 else f"give {found.gpu_count}"
         raise RequestError(
             f"world_size is {world_size}, but {are} (world_size, fabric=nvshmem), {most} or start it with torchrun"
         )
-    why = f"{_gpus(found.gpu_count)} and the gpu extra found" if fabric.name == "auto" else "asked for"
+    why = f"{counted(found.gpu_count, 'GPU')} and the gpu extra found" if fabric.name == "auto" else "asked for"
     joined = f"; {outer.launcher} started {outer.world_size} ranks" if outer is not None else ""
     return replace(fabric, name="nvshmem"), why + joined
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def _missing(machine: HostOffer) -> tuple[str, str]:
@@ -146,7 +143,7 @@ def _missing(machine: HostOffer) -> tuple[str, str]:
     if machine.driver_problem or machine.gpu_count < 1:
         return machine.driver_problem or "no GPU found", "run it on a machine with NVIDIA GPUs and their driver"
     if not machine.gpu_extra:
-        return f"{_gpus(machine.gpu_count)} found, but not the gpu extra", "pip install 'symlab[gpu]'"
+        return f"{counted(machine.gpu_count, 'GPU')} found, but not the gpu extra", "pip install 'symlab[gpu]'"
     return machine.torch_problem, "install torch for CUDA" if machine.torch_problem else ""
 
 
@@ -182,8 +179,8 @@ def _joined_device() -> int:
     if count == 1:
         return 0
     raise RequestError(
-        f"rank {outer.rank} is number {outer.local_rank} on its machine, and {_gpus(count)} can be seen there, "
-        "start one process a GPU"
+        f"rank {outer.rank} is number {outer.local_rank} on its machine, and {counted(count, 'GPU')} can be seen "
+        "there, start one process a GPU"
     )
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import memory.fabric
-from memory.fabric import Fabric, FabricError, Region
+from memory.fabric import Fabric, FabricError, Region, rank_of
 from memory.process_group import join_world
 from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
@@ -63,7 +63,7 @@ FabricOpener = Callable[["Store", int, int], RankFabric]
 """opener(store, rank, world_size), run in the rank's process: it must be importable there, so that it can be sent."""
 
 Answer = tuple[Any, ...]
-"""How a program ended on a rank: ("result", pickled) or ("failure", kind, text, traceback)."""
+"""How a program ended on a rank: ("result", pickled) or ("failure", kind, text, traceback, the rank it names)."""
 
 
 def execute(fabric: RankFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
@@ -90,7 +90,7 @@ def failure_answer(error: BaseException) -> Answer:
     """An error as plain values: it may hold what can't be sent, or not be known on the other side."""
     kinds = [one.__name__ for one in type(error).__mro__ if one.__module__ == memory.fabric.__name__]
     trace = "".join(traceback.format_exception(error)[-20:])
-    return ("failure", kinds[0] if kinds else "", described(error), trace)
+    return ("failure", kinds[0] if kinds else "", described(error), trace, rank_of(error))
 
 
 def take_answer(run: Outcomes, rank: int, answer: Answer) -> None:
@@ -101,8 +101,8 @@ def take_answer(run: Outcomes, rank: int, answer: Answer) -> None:
         except Exception as raised:
             run.errors[rank] = FabricError(f"its result can't be read: {described(raised)}")
         return
-    _, kind, text, trace = answer
-    error = getattr(memory.fabric, kind, FabricError)(text)
+    _, kind, text, trace, named = answer
+    error = getattr(memory.fabric, kind, FabricError)(text, rank=named)
     error.add_note(f"On rank {rank}:\n{trace}")
     run.errors[rank] = error
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
-from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Region
+from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Region, rank_of
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
@@ -38,7 +38,8 @@ class WorldFailure(RuntimeError):
     """A program failed on some rank; the world is not to be used again.
 
     status is a record's: "FAILED", "DEADLOCK" or "TIMEOUT". rank is where it began; None if all ended with the same.
-    message is one line for people. errors holds what each rank ended with; __cause__ is the one it began with.
+    message is one line for people, which names that rank. errors holds what each rank ended with; __cause__ is the one
+    it began with.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ def failure_of(run: Outcomes, deadline_s: float | None) -> WorldFailure:
     error = found[rank]
     everywhere = run.world_size > 1 and [str(one) for one in run.errors.values()] == [str(error)] * run.world_size
     message = described(error)
-    if not everywhere and not message.startswith(f"rank {rank}"):
+    if not everywhere and rank_of(error) != rank:
         message = f"rank {rank}: {message}"
     failure = WorldFailure(status_of(error), None if everywhere else rank, message, run.errors)
     failure.__cause__ = error

@@ -34,7 +34,7 @@ def _values(operand: Operand, bind: Binder) -> Any:
 def _shared_place(frame: LaneFrame, address: int, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
     """Where a lane's shared address lies in the batch's shared memory (one row a block), checked."""
     batch = frame.batch
-    size = batch.program.kernel.shared_bytes
+    size = batch.shared_bytes
     if address % unit_bytes:
         raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
     if not 0 <= address <= size - size_bytes:

@@ -75,19 +75,24 @@ def check_order(instruction: Instruction) -> None:
         raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
 
 
-@operation(*(f"ld.param.{name}" for name in ("u16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64")))
+@operation(*(f"ld.param.{vector}{name}" for name in _TYPES for vector in _VECTORS))
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
-    target = bind.write(instruction.operands[0])
+    """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand."""
+    kind = DTYPES[element_type(instruction)]
+    targets = slots_of(instruction.operands[0], True, bind, kind)
     address = instruction.operands[1]
     assert isinstance(address, Address)
     assert isinstance(address.base, Symbol)
-    assert address.offset_bytes == 0
-    position = bind.parameter(address.base.name)
-    kind = DTYPES[element_type(instruction)]
+    position, size_bytes = bind.parameter(address.base.name)
+    item = np.dtype(kind).itemsize
+    first, width = address.offset_bytes, item * len(targets)
+    assert 0 <= first <= size_bytes - width
+    assert first % width == 0
+    places = [(slot, (position, first + item * number, kind)) for number, slot in enumerate(targets)]
 
     def run(frame: LaneFrame) -> None:
-        picked = np.atleast_1d(frame.batch.parameters[position][frame.view.rank])
-        extend(frame.regs[target], picked.astype(f"u{kind[1]}").view(kind), kind)
+        for slot, place in places:
+            extend(frame.regs[slot], np.atleast_1d(frame.batch.parameter(*place)[frame.view.rank]), kind)
 
     return run
 
@@ -153,7 +158,7 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
 
 def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
     """Positions in the batch's shared memory (one row a block). Bounds and alignment as for global memory."""
-    size = frame.batch.program.kernel.shared_bytes
+    size = frame.batch.shared_bytes
     index = addresses.astype(np.int64)
     wrong = (index < 0) | (index + width > size) | (index % width != 0)
     if wrong.any():

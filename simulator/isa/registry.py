@@ -66,8 +66,8 @@ class Binder(Protocol):
         """Whether anything but float arithmetic reads this register, so that a NaN's bits can be told apart."""
         ...
 
-    def parameter(self, name: str) -> int:
-        """The position of a kernel parameter."""
+    def parameter(self, name: str) -> tuple[int, int]:
+        """The position of a kernel parameter, and its size in bytes."""
         ...
 
 

@@ -72,7 +72,8 @@ class Heaps:
             raise HeapFull(
                 f"rank {rank}: {name} needs {size_bytes:,} bytes of a symmetric heap of {self.heap_bytes:,} bytes "
                 f"that holds {held:,} already; {largest:,} bytes would fit "
-                f"(make fabric.heap_bytes larger, or the sizes smaller)"
+                f"(make fabric.heap_bytes larger, or the sizes smaller)",
+                rank=rank,
             )
         insort(self.spans[rank], (position, position + size_bytes))
         base = rank * self.capacity + position

@@ -102,15 +102,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter: its PTX name and type ("u64", "u32", ..)."""
+    """A kernel parameter: its PTX name, type ("u64", "u32", .., an array's elements') and size."""
 
     name: str
     type: str
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class SharedVariable:
-    """A .shared array of the kernel: offset_bytes within the block's shared memory."""
+    """A .shared array of the kernel: offset_bytes within the block's shared memory. An .extern one has size 0: it goes
+    on to the end of what the launch gives."""
 
     name: str
     offset_bytes: int
@@ -119,7 +121,12 @@ class SharedVariable:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An entry of a PTX module. registers maps a name to its class: "pred", "b8", "b16", "b32", "b64"."""
+    """An entry of a PTX module.
+
+    registers maps a name to its class: "pred", "b8", "b16", "b32", "b64". shared_bytes are those of the variables that
+    the kernel declares itself; a launch's dynamic shared memory begins behind them, at dynamic_offset_bytes.
+    required_block and required_cluster are the block and the cluster (x, y, z) that a launch must have, None for any.
+    """
 
     entry: str
     target: str
@@ -129,4 +136,6 @@ class Kernel:
     shared_bytes: int
     blocks: tuple[Block, ...]
     labels: dict[str, int]
-    required_threads: int | None
+    dynamic_offset_bytes: int
+    required_block: tuple[int, int, int] | None
+    required_cluster: tuple[int, int, int] | None

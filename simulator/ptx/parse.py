@@ -40,11 +40,15 @@ _BLOCK_ENDS = frozenset({"bra", "ret", "exit", "bar", "barrier"})
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _ENTRY = re.compile(r"\.visible\s+\.entry\s+([\w$]+)\s*\((.*?)\)(.*?)\{", re.S)
 _PARAMETER = re.compile(
-    r"\.param\s+\.(\w+)(?:\s+\.ptr)?(?:\s+\.(?:global|const|shared))?(?:\s+\.align\s+\d+)?\s+([\w$]+)$"
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)(?:\s+\.ptr)?(?:\s+\.(?:global|const|shared))?(?:\s+\.align\s+\d+)?"
+    r"\s+([\w$]+)(?:\[(\d+)\])?$"
 )
+_WIDTH = re.compile(r"[busf](?:8|16|32|64)$")
+_DIRECTIVE = r"\.{}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?"
 _REG = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
-_SHARED = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?\.[bus](\d+)\s+([\w$]+)(?:\[(\d+)\])?$")
+_SHARED = re.compile(r"(\.extern\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.[busf](\d+)\s+([\w$]+)(?:\[(\d*)\])?$")
+_MODULE_SHARED = re.compile(r"[{}]|^\s*(?:\.(?:visible|weak)\s+)?((?:\.extern\s+)?\.shared\b[^;{}]*);", re.M)
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?")
 _REMARK = re.compile(r"\.(?:loc|pragma)\b")
@@ -67,23 +71,35 @@ def parse_kernel(ptx: str, entry: str) -> Kernel:
         names = ", ".join(one.group(1) for one in _ENTRY.finditer(clean))
         raise ValueError(f"no kernel {entry} in this PTX; it has {names or 'none'}")
     parameters = tuple(_parameter(text) for text in match.group(2).split(",") if text.strip())
-    required = re.search(r"\.(?:reqntid|maxntid)\s+(\d+)", match.group(3)) if ".reqntid" in match.group(3) else None
     files = {int(number): path for number, path in _FILE.findall(clean)}
     end = _closing(clean, match.end())
     body = _Body(files)
+    body.declare_module_shared(clean, match.end(), end)
     body.read(clean[match.end() : end], first_line=clean.count("\n", 0, match.end()) + 1)
     blocks, labels = _blocks(body.items)
+    dynamic_offset = -(-body.shared_bytes // body.dynamic_alignment) * body.dynamic_alignment
     return Kernel(
         entry=entry,
         target=target.group(1) if target else "",
         parameters=parameters,
         registers=body.registers,
-        shared=tuple(body.shared),
+        shared=(*body.shared, *(SharedVariable(name, dynamic_offset, 0) for name in body.dynamic)),
         shared_bytes=body.shared_bytes,
         blocks=blocks,
         labels=labels,
-        required_threads=int(required.group(1)) if required else None,
+        dynamic_offset_bytes=dynamic_offset,
+        required_block=_required(match.group(3), "reqntid"),
+        required_cluster=_required(match.group(3), "reqnctapercluster"),
     )
+
+
+def _required(directives: str, name: str) -> tuple[int, int, int] | None:
+    """The x, y and z of a directive between a kernel's parameters and its body; those it leaves out are 1."""
+    match = re.search(_DIRECTIVE.format(name), directives)
+    if match is None:
+        return None
+    x, y, z = (int(one or 1) for one in match.groups())
+    return x, y, z
 
 
 def _closing(text: str, start: int) -> int:
@@ -97,9 +113,10 @@ def _closing(text: str, start: int) -> int:
 
 def _parameter(text: str) -> Parameter:
     match = _PARAMETER.search(" ".join(text.split()))
-    if not match:
+    if not match or not _WIDTH.match(match.group(1)):
         raise PtxSyntaxError(f"a kernel parameter of a kind the simulator doesn't bind: {' '.join(text.split())}")
-    return Parameter(match.group(2), match.group(1))
+    kind, name, count = match.groups()
+    return Parameter(name, kind, _SIZE_BYTES[kind[1:]] * int(count or 1))
 
 
 class _Body:
@@ -111,6 +128,8 @@ class _Body:
         self.registers: dict[str, str] = {}
         self.shared: list[SharedVariable] = []
         self.shared_bytes = 0
+        self.dynamic: list[str] = []  # names of .extern .shared arrays: all begin at the same place
+        self.dynamic_alignment = 1
         self.scopes: list[dict[str, str]] = [{}]
         self.marks = [""]  # what makes a scope's names unique
         self.scope_count = 0
@@ -189,7 +208,7 @@ class _Body:
         text = " ".join(text.split())
         if text.startswith(".reg"):
             self.declare(text, line)
-        elif text.startswith(".shared"):
+        elif text.startswith((".shared", ".extern .shared")):
             self.declare_shared(text, line)
         elif text.startswith("."):
             raise PtxSyntaxError(f"PTX line {line}: a directive the simulator doesn't know: {text}")
@@ -208,12 +227,28 @@ class _Body:
                 self.scopes[-1][one] = one + self.marks[-1]
                 self.registers[one + self.marks[-1]] = kind
 
+    def declare_module_shared(self, module: str, start: int, end: int) -> None:
+        """Declare the module's shared variables that the kernel between start and end names."""
+        names = set(re.findall(r"[\w$]+", module[start:end]))
+        depth = 0
+        for match in _MODULE_SHARED.finditer(module):
+            depth += {"{": 1, "}": -1}.get(match.group(), 0)
+            if depth == 0 and match.group(1):
+                text = " ".join(match.group(1).split())
+                name = re.search(r"([\w$]+)(?:\[\w*\])*$", text)
+                if name and name.group(1) in names:
+                    self.declare_shared(text, module.count("\n", 0, match.start(1)) + 1)
+
     def declare_shared(self, text: str, line: int) -> None:
         match = _SHARED.match(text)
-        if not match:
+        if not match or (match.group(5) == "" and not match.group(1)):
             raise PtxSyntaxError(f"PTX line {line}: a shared variable of a form the simulator doesn't know: {text}")
-        align, bits, name, count = match.groups()
+        extern, align, bits, name, count = match.groups()
         alignment = int(align or _SIZE_BYTES[bits])
+        if extern:
+            self.dynamic.append(name)
+            self.dynamic_alignment = max(self.dynamic_alignment, alignment)
+            return
         offset = -(-self.shared_bytes // alignment) * alignment
         size = _SIZE_BYTES[bits] * int(count or 1)
         self.shared.append(SharedVariable(name, offset, size))

@@ -33,12 +33,8 @@ CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
-SPECIAL = {"%tid.x", "%ctaid.x", "%laneid", "%warpid", "%smid"}
+SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ctaid") for axis in "xyz"} | {"%laneid", "%warpid", "%smid"}
 _UNIFORM = {
-    "%tid.y",
-    "%tid.z",
-    "%ctaid.y",
-    "%ctaid.z",
     "%ntid.x",
     "%ntid.y",
     "%ntid.z",
@@ -47,6 +43,7 @@ _UNIFORM = {
     "%nctaid.z",
     "%nwarpid",
     "%nsmid",
+    "%dynamic_smem_size",
 }
 
 
@@ -127,7 +124,7 @@ class _Decoder:
         self.instruction: Instruction | None = None
         self.shared_symbols = {one.name: one.offset_bytes for one in kernel.shared}
         self.seen_as_bits = seen_as_bits(kernel)
-        self.parameters = {one.name: position for position, one in enumerate(kernel.parameters)}
+        self.parameters = {one.name: (position, one.size_bytes) for position, one in enumerate(kernel.parameters)}
 
     def _new(self) -> int:
         self.count += 1
@@ -173,7 +170,7 @@ class _Decoder:
         assert isinstance(operand, Register), operand
         return operand.name in self.seen_as_bits
 
-    def parameter(self, name: str) -> int:
+    def parameter(self, name: str) -> tuple[int, int]:
         return self.parameters[name]
 
     def program(self) -> Program:

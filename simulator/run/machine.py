@@ -7,16 +7,17 @@ or are done.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from memory.fabric import DeviceFault, Executable
+from memory.fabric import DeviceFault, Dimensions, Executable, Launch
 from simulator.isa.registry import LaneFrame, Lanes
 from simulator.memory.space import LaneFault, Space, View
-from simulator.ptx.ir import Immediate, Instruction
+from simulator.ptx.ir import Immediate, Instruction, Kernel
 from simulator.run.barriers import Barrier
 from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Program, decode
@@ -51,9 +52,10 @@ class Scratch:
 
 
 class Batch:
-    """One launch, on the ranks in `ranks` (ascending), of grid blocks of block threads.
+    """One launch, on the ranks in `ranks` (ascending).
 
-    arguments[i] are those of ranks[i].
+    arguments[i] are those of ranks[i], packed (memory.fabric.packed). Blocks and threads are numbered in order of x,
+    then y, then z.
     """
 
     def __init__(
@@ -62,21 +64,20 @@ class Batch:
         scratch: Scratch,
         executable: Executable,
         ranks: list[int],
-        grid: int,
-        block: int,
-        arguments: list[tuple[int, ...]],
+        launch: Launch,
+        arguments: list[tuple[bytes, ...]],
         multimem: str,
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry)
-        required = self.program.kernel.required_threads
-        if required not in (None, block):
-            raise ValueError(f"{executable.name} is compiled for blocks of {required} threads, not {block} (.reqntid)")
-        self.ranks, self.grid, self.block = ranks, grid, block
-        self.threads = grid * block  # of one rank
+        self.launch = launch
+        self.ranks, self.grid, self.block = ranks, launch.blocks, launch.threads
+        self.threads = self.grid * self.block  # of one rank
         self.lanes = len(ranks) * self.threads
-        self.parameters = self._bind(arguments)
-        self.shared = np.zeros((len(ranks) * grid, max(self.program.kernel.shared_bytes, 1) + 15 & ~15), np.uint8)
+        self._arguments = arguments
+        self._parameters: dict[tuple[int, int, str], Lanes] = {}
+        self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
+        self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.copies = Copies(self)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
@@ -85,7 +86,7 @@ class Batch:
         self.ready: dict[int, list[Group]] = {0: [range(self.lanes)]}
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
-        self.barriers = {unit: Barrier(unit, block, self.lanes) for unit in sorted(units)}
+        self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
@@ -94,42 +95,40 @@ class Batch:
         self._templates: dict[int, list[Any]] = {}
         self._single: dict[int, View] = {rank: View(space.base(rank), rank) for rank in ranks}
 
-    def _bind(self, arguments: list[tuple[int, ...]]) -> list[Lanes]:
-        """Values of each parameter by rank number, so that a rank picks its own."""
-        declared = self.program.kernel.parameters
-        for values in arguments:
-            if len(values) != len(declared):
-                raise ValueError(f"{self.executable.name} takes {len(declared)} arguments, not {len(values)}")
-        out = []
-        for position, parameter in enumerate(declared):
-            bits = int(parameter.type[1:])
-            by_rank = np.zeros(max(self.ranks) + 1, f"u{bits // 8}")
-            for rank, values in zip(self.ranks, arguments, strict=True):
-                by_rank[rank] = values[position] & ((1 << bits) - 1)
-            out.append(by_rank)
-        return out
+    def parameter(self, position: int, offset_bytes: int, dtype: str) -> Lanes:
+        """Return what of a parameter begins at an offset, as one value of dtype for each rank number."""
+        key = (position, offset_bytes, dtype)
+        found = self._parameters.get(key)
+        if found is None:
+            found = self._parameters[key] = np.zeros(max(self.ranks) + 1, dtype)
+            for rank, contents in zip(self.ranks, self._arguments, strict=True):
+                found[rank] = np.frombuffer(contents[position], dtype, 1, offset_bytes)[0]
+        return found
 
     def _specials(self) -> None:
         uniform = {
-            "%nctaid.x": self.grid,
-            "%ntid.x": self.block,
+            **{f"%nctaid.{axis}": count for axis, count in zip("xyz", self.launch.grid, strict=True)},
+            **{f"%ntid.{axis}": count for axis, count in zip("xyz", self.launch.block, strict=True)},
             "%nwarpid": MAX_WARPS,
             "%nsmid": self.grid,  # every block has a multiprocessor of its own
-            **dict.fromkeys(("%nctaid.y", "%nctaid.z", "%ntid.y", "%ntid.z"), 1),
+            "%dynamic_smem_size": self.launch.shared_bytes,
         }
-        thread = np.arange(self.threads, dtype=np.uint32)
-        values = {
-            "%tid.x": thread % np.uint32(self.block),
-            "%ctaid.x": thread // np.uint32(self.block),
-            "%smid": thread // np.uint32(self.block),
-            "%laneid": thread % np.uint32(self.block) % np.uint32(32),
-            "%warpid": thread % np.uint32(self.block) // np.uint32(32),
-        }
+        block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
         for slot, name in self.program.specials.items():
-            if name in values:
-                self.kept[slot] = np.tile(values[name], len(self.ranks))
+            if name in uniform:
+                self.constants.append((slot, np.array([uniform[name]], np.uint32)))
             else:
-                self.constants.append((slot, np.array([uniform.get(name, 0)], np.uint32)))
+                self.kept[slot] = np.tile(self._special(name, block, thread), len(self.ranks))
+
+    def _special(self, name: str, block: Lanes, thread: Lanes) -> Lanes:
+        """A special register that differs among the threads of a rank, from their numbers of block and thread."""
+        if name == "%smid":
+            return block
+        if name in ("%laneid", "%warpid"):
+            return thread % np.uint32(32) if name == "%laneid" else thread // np.uint32(32)
+        number, extent = (thread, self.launch.block) if name.startswith("%tid") else (block, self.launch.grid)
+        found: Lanes = coordinate(number, extent, "xyz".index(name[-1]))
+        return found
 
     # Lanes
 
@@ -147,6 +146,15 @@ class Batch:
         """Rank, block and thread of a lane."""
         rank, rest = divmod(lane, self.threads)
         return (self.ranks[rank], *divmod(rest, self.block))
+
+    def block_name(self, block: int) -> str:
+        """Return "block 5", and its x, y and z where the grid has more than x: "block 5 (1, 2, 0)"."""
+        return f"block {block}{_beyond_x(block, self.launch.grid)}"
+
+    def name(self, lane: int) -> str:
+        """Return "rank 1, block 5, thread 33", with x, y and z of what has more than x."""
+        rank, block, thread = self.place(lane)
+        return f"rank {rank}, {self.block_name(block)}, thread {thread}{_beyond_x(thread, self.launch.block)}"
 
     def narrow(self, frame: LaneFrame, some: Ids, slots: list[int]) -> LaneFrame:
         """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
@@ -264,12 +272,8 @@ class Batch:
 
     def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
         """The error that names a lane and what it did wrong in which instruction."""
-        rank, block, thread = self.place(lane)
-        error = DeviceFault(
-            f"{self.executable.name} on rank {rank}, block {block}, thread {thread}: {message}; {instruction.where()}"
-        )
-        error.rank = rank  # type: ignore[attr-defined]
-        return error
+        text = f"{self.executable.name} on {self.name(lane)}: {message}; {instruction.where()}"
+        return DeviceFault(text, rank=self.place(lane)[0])
 
     # Where lanes go
 
@@ -336,6 +340,21 @@ class Batch:
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
         return merge(self.ready.pop(index))
+
+
+def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
+    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
+    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
+
+
+def coordinate(number: Any, extent: Dimensions, axis: int) -> Any:
+    """Return x, y or z (axis 0, 1 or 2) of a linear number, x varying fastest, or of an array of them."""
+    return number // math.prod(extent[:axis]) % extent[axis]
+
+
+def _beyond_x(number: int, extent: Dimensions) -> str:
+    """ " (x, y, z)" of a linear number where there is more than x, else ""."""
+    return f" {tuple(coordinate(number, extent, axis) for axis in range(3))}" if extent[1:] != (1, 1) else ""
 
 
 def _waiting(following: int, group: Group, instruction: Instruction) -> Waiting:

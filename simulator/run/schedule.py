@@ -126,8 +126,8 @@ class Scheduler:
             "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
         )
         places = [
-            f"{batch.executable.name} on rank {{}}, block {{}}, thread {{}}".format(*batch.place(int(groups[0][0])))
-            + f" runs at {batch.program.kernel.blocks[index].instructions[0].where()}"
+            f"{batch.executable.name} on {batch.name(int(groups[0][0]))} "
+            f"runs at {batch.program.kernel.blocks[index].instructions[0].where()}"
             for batch in batches
             for index, groups in sorted(batch.ready.items())
             if batch.program.kernel.blocks[index].instructions
@@ -216,7 +216,7 @@ def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) ->
     lines = []
     for unit in np.unique(units)[:REPORTED_THREADS].tolist():
         rank, block, thread = batch.place(barrier.first_lane(unit))
-        who = f"rank {rank}, block {block}" + (f", warp {thread // 32}" if barrier.unit == "warp" else "")
+        who = f"rank {rank}, {batch.block_name(block)}" + (f", warp {thread // 32}" if barrier.unit == "warp" else "")
         count = f"{int((units == unit).sum())} of {int(barrier.alive[unit])} threads"
         lines.append(f"{who}: {count} wait at {found.where() if found else 'a barrier'}")
     return lines
@@ -249,8 +249,8 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     finally:
         space.observers.remove(listener)
         batch.ready = {}
-    rank, block, thread = batch.place(lane)
-    text = f"rank {rank}, block {block}, thread {thread} spins"
+    rank = batch.place(lane)[0]
+    text = f"{batch.name(lane)} spins"
     if not listener.seen:  # on shared memory or through the switch, where one value would say little
         loop = (one for step in batch.program.steps[index:] for one in step.instructions)
         read = next(one for one in loop if reads_memory(one)).where()

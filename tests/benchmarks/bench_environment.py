@@ -18,7 +18,7 @@ SAMPLES = 10
 
 FIRST = """
 import time
-from runner.environment import capture
+from runner.environment.capture import capture
 start = time.perf_counter()
 capture(".")
 print(time.perf_counter() - start)

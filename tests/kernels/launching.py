@@ -150,7 +150,7 @@ class Launches:
 
     def _rank(self, fabric: SimulatorFabric) -> Found:
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
-        arguments = [bound.argument(parameter, self.patience) for parameter in self.spec.parameters]
+        arguments = [one.argument(bound.argument(one, self.patience)) for one in self.spec.parameters]
         one = isinstance(self.executables, Executable)
         executable = self.executables if one else self.executables[fabric.rank]
         launch = self.spec.launch(self.case)
@@ -162,7 +162,7 @@ class Launches:
             data = made.view(torch.uint8)
             bound.prepare(data)
             if executable is not None:
-                fabric.launch(executable, launch.grid, launch.block, arguments)
+                fabric.launch(executable, launch, arguments)
             fabric.synchronize()
             outputs.append(bound.output())
             changed |= dict.fromkeys(bound.changed(data))

@@ -26,7 +26,7 @@ from kernels.family import address, spec_with
 from kernels.numeric.dtypes import ACCUMULATORS, ARITHMETIC, accumulators_of, reductions_of
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
-from memory.fabric import Executable
+from memory.fabric import Executable, Launch
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 THREADS = 96
@@ -110,7 +110,8 @@ def run(
         else:
             arguments.append(regions[parameter.of].address if parameter.of else plain[parameter.kind])
     world.space.observers.append(counts)
-    fabric.launch(executable, grid, THREADS, arguments)
+    given = [one.argument(value) for one, value in zip(spec.parameters, arguments, strict=True)]
+    fabric.launch(executable, Launch(grid, THREADS), given)
     output = fabric.read(regions["output"], 0, output_bytes)
     stores = {name: counts.of(0, regions[name]) for name in ("input", "table", "output")}
     total = int(counts.counts.sum()) - sum(int(one.sum()) for one in stores.values())

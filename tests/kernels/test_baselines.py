@@ -13,9 +13,9 @@ import torch
 
 from kernels import baselines
 from kernels.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline
-from kernels.catalogue import OPS, collective
+from kernels.catalogue import OPS, collective, find
 from kernels.numeric.dtypes import ALL, reductions_of
-from kernels.spec import Case
+from kernels.spec import Case, refuses
 from memory.fabric import Fabric, LibraryCall, Traits
 from memory.pool import SymmetricPool
 from runner.case.check import check_rank, merge
@@ -44,7 +44,8 @@ def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
 def reason(algorithm: str, traits: Traits = GPUS, **changes: Any) -> str | None:
     baseline = find_baseline(algorithm)
     assert baseline is not None
-    return refuses_baseline(baseline, case_of(algorithm, **changes), traits)
+    found = refuses_baseline(baseline, case_of(algorithm, **changes), traits)
+    return None if found is None else str(found)
 
 
 def test_the_names_are_these() -> None:
@@ -126,6 +127,46 @@ def test_offers_are_of_types_and_reductions_that_there_are(name: str, offer: Off
 def test_what_is_refused_and_why(name: str, changes: dict[str, Any], expected: str | None) -> None:
     found = reason(name, **changes)
     assert found == expected if expected is None else (found or "").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "key"),
+    [
+        ("nccl", {"dtype": "uint32"}, "dtype"),
+        ("nccl", {"reduction": "xor", "dtype": "int32"}, "reduction"),
+        ("nccl", {"placement": "out_of_place"}, "placement"),
+        ("nccl", {"size_bytes": 7}, "sizes"),
+        ("torch/one_shot", {"size_bytes": 6}, "sizes"),
+        ("nccl", {"op": "all_to_all", "size_bytes": 30}, "sizes"),
+        ("torch/two_shot", {"op": "reduce_scatter", "size_bytes": 8 * 24}, "sizes"),
+        ("nccl", {"offset": 1}, "offset"),
+        ("nccl", {"world_size": 4}, "world_size"),
+        ("nvshmem", {"op": "reduce"}, "op"),
+    ],
+)
+def test_a_refusal_is_about_a_configuration_key(name: str, changes: dict[str, Any], key: str) -> None:
+    baseline = find_baseline(name)
+    assert baseline is not None
+    found = refuses_baseline(baseline, case_of(name, **changes), GPUS)
+    assert found is not None
+    assert found.key == key
+
+
+def test_kernels_and_libraries_say_the_same_of_the_same() -> None:
+    """Sizes, worlds, multicast and mappings: the sentence is one, but for the name."""
+    spec, op = find("all_reduce/multimem_one_shot"), collective("all_reduce")
+    baseline = find_baseline("torch/multimem")
+    assert baseline is not None
+    apart = dataclasses.replace(GPUS, unmapped="rank 0 can't reach rank 1")
+    without = dataclasses.replace(GPUS, multicast=False, multicast_reason="no switch")
+    worlds: list[tuple[dict[str, Any], Traits]] = [({"size_bytes": 7}, GPUS), ({"world_size": 4}, GPUS)]
+    for changes, traits in (*worlds, ({}, apart), ({}, without)):
+        theirs = refuses_baseline(baseline, case_of("torch/multimem", **changes), traits)
+        ours_too = {"algorithm": "multimem_one_shot", "accumulator": "native", "placement": "out_of_place"}
+        case = dataclasses.replace(case_of("torch/multimem", **changes), **ours_too)
+        ours = refuses(spec, op, case, traits)
+        assert ours is not None
+        assert str(theirs) == str(ours).replace(spec.name, baseline.name)
 
 
 def test_some_do_an_op_on_some_world_sizes_only() -> None:

@@ -9,6 +9,7 @@ from kernels import catalogue
 from kernels.all_reduce import ll, multimem_one_shot, one_shot, two_shot
 from kernels.reduce import pull as reduce_pull
 from kernels.reduce_scatter import pull as reduce_scatter_pull
+from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, Workspace
 from kernels.spec import refuses as refuses_for
 from memory.fabric import Traits
@@ -17,7 +18,9 @@ TRAITS = Traits("simulator", "sm_90a", world_size=8, heap_bytes=1 << 28, multica
 
 
 def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
-    return refuses_for(spec, catalogue.collective(spec.op), case, traits)
+    """The sentence of the refusal."""
+    found = refuses_for(spec, catalogue.collective(spec.op), case, traits)
+    return None if found is None else str(found)
 
 
 NO_MULTICAST = replace(TRAITS, multicast=False, multicast_reason="the machine has no NVSwitch")
@@ -31,30 +34,33 @@ def test_a_fit_case_is_not_refused(case_of: Callable[..., Case]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("key", "changes", "words"),
     [
-        ({"dtype": "uint8"}, ["uint8", "moving data", "bfloat16"]),
-        ({"dtype": "bfloat61"}, ["bfloat61"]),
-        ({"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "native, float32"]),
-        ({"reduction": "max"}, ["max adds nothing", "give native"]),
-        ({"reduction": "xor"}, ["no reduction 'xor'", "sum, min, max, avg"]),
-        ({"placement": "in_place"}, ["placement 'in_place'", "it has out_of_place"]),
-        ({"world_size": 0}, ["1 to 72 ranks", "not on 0"]),
-        ({"world_size": 73}, ["1 to 72 ranks", "not on 73"]),
-        ({"world_size": 4}, ["wants 4 ranks", "has 8"]),
-        ({"size_bytes": -2}, ["-2 bytes", "2 bytes"]),
-        ({"size_bytes": 1}, ["1 bytes", "2 bytes"]),
-        ({"root": 1}, ["no root 1", "give 0"]),
-        ({"offset": -1}, ["-1 elements", "0 or more"]),
-        ({"size_bytes": 1023}, ["1023 bytes", "bfloat16 elements of 2 bytes"]),
-        ({"algorithm": "two_shot"}, ["all_reduce/two_shot"]),
+        ("dtype", {"dtype": "uint8"}, ["uint8", "moving data", "bfloat16"]),
+        ("dtype", {"dtype": "bfloat61"}, ["bfloat61"]),
+        ("accumulator", {"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "native, float32"]),
+        ("accumulator", {"reduction": "max"}, ["max adds nothing", "give native"]),
+        ("reduction", {"reduction": "xor"}, ["no reduction 'xor'", "sum, min, max, avg"]),
+        ("placement", {"placement": "in_place"}, ["placement 'in_place'", "it has out_of_place"]),
+        ("world_size", {"world_size": 0}, ["1 to 72 ranks", "not on 0"]),
+        ("world_size", {"world_size": 73}, ["1 to 72 ranks", "not on 73"]),
+        ("world_size", {"world_size": 4}, ["wants 4 ranks", "has 8"]),
+        ("sizes", {"size_bytes": -2}, ["-2 bytes", "2 bytes"]),
+        ("sizes", {"size_bytes": 1}, ["1 bytes", "2 bytes"]),
+        ("root", {"root": 1}, ["no root 1", "give 0"]),
+        ("offset", {"offset": -1}, ["-1 elements", "0 or more"]),
+        ("sizes", {"size_bytes": 1023}, ["1023 bytes", "bfloat16 elements of 2 bytes"]),
+        ("algorithms", {"algorithm": "two_shot"}, ["all_reduce/two_shot"]),
     ],
 )
 def test_an_unfit_case_is_refused_with_its_reason(
-    case_of: Callable[..., Case], changes: dict[str, object], words: list[str]
+    case_of: Callable[..., Case], key: str, changes: dict[str, object], words: list[str]
 ) -> None:
-    reason = refuses(one_shot.SPEC, replace(case_of("one_shot"), **changes), TRAITS)  # type: ignore[arg-type]
-    assert reason is not None
+    case = replace(case_of("one_shot"), **changes)  # type: ignore[arg-type]
+    refusal = refuses_for(one_shot.SPEC, catalogue.collective("all_reduce"), case, TRAITS)
+    assert refusal is not None
+    assert refusal.key == key
+    reason = str(refusal)
     assert [word for word in words if word not in reason] == []
     assert "\n" not in reason
 
@@ -113,6 +119,25 @@ def test_an_architecture_without_the_instructions_is_refused(case_of: Callable[.
     assert reason is not None
     assert "sm_80" in reason
     assert "sm_90a" in reason
+
+
+def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) -> None:
+    """What the fabric lacks is about the fabric's keys; and the sentence is made of reason and hint."""
+    op = catalogue.collective("all_reduce")
+    missing = refuses_for(multimem_one_shot.SPEC, op, case_of("multimem_one_shot"), NO_MULTICAST)
+    reason = "all_reduce/multimem_one_shot needs multicast addresses, and the fabric simulator has none"
+    assert missing == Refusal("fabric.multicast", reason, "the machine has no NVSwitch")
+    assert str(missing) == f"{reason}: the machine has no NVSwitch"
+    changes: list[tuple[dict[str, object], str]] = [
+        ({"arch": "sm_80"}, "fabric.arch"),
+        ({"unmapped": "rank 0 can't reach rank 4"}, "fabric"),
+        ({"multiprocessors": 3}, "sizes"),
+    ]
+    for change, key in changes:
+        found = refuses_for(one_shot.SPEC, op, case_of("one_shot"), replace(TRAITS, **change))  # type: ignore[arg-type]
+        assert found is not None
+        assert found.key == key
+    assert str(Refusal("sizes", "too many")) == "too many"
 
 
 def test_what_needs_another_ptx_makes_another_variant(case_of: Callable[..., Case]) -> None:

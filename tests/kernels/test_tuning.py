@@ -65,9 +65,9 @@ def test_the_first_step_that_fits_is_taken(case_of: Callable[..., Case]) -> None
 def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], algorithm: str) -> None:
     spec = ALGORITHMS[algorithm].spec_of(TABLE)
     small, middle, large = (case_of(algorithm, world_size=2, size_bytes=size) for size in (4096, 1 << 16, 1 << 26))
-    assert [spec.launch(case).block for case in (small, middle, large)] == [128, 256, 1024]
+    assert [spec.launch(case).threads for case in (small, middle, large)] == [128, 256, 1024]
     busiest = 2 if algorithm.endswith("two_shot") else 1
-    assert [spec.launch(case).grid for case in (small, middle, large)] == [2 // busiest, 16 // busiest, 64]
+    assert [spec.launch(case).blocks for case in (small, middle, large)] == [2 // busiest, 16 // busiest, 64]
     signals = 132 if spec.needs_multicast else 132 * 2
     for case in (small, middle, large):
         sizes = {workspace.name: workspace.numel for workspace in spec.workspaces(case)}

@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from rich.table import Table
 from kernels import catalogue
 from kernels.compile import source_digest
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
+from kernels.matrix.variants import code_of
 from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, sample
 from tests.matrix.running import ROOT, Outcome, cores, in_processes
 
@@ -117,14 +119,16 @@ def idle(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def proof(outcomes: Sequence[Outcome], machine: str) -> Proof:
-    """What outcomes prove, for kernels/proven/: only where all passed or were refused."""
+    """Return what outcomes prove, for kernels/proven/, if all passed or were refused."""
     specs = {}
-    for spec in catalogue.SPECS:
-        mine = [one for one in outcomes if one.row.name == spec.name]
-        passed = [one for one in mine if one.status == "PASSED"]
-        if passed:
-            sizes = tuple(sorted({one.row.world_size for one in passed}))
-            specs[spec.name] = Tally(len(passed), len(mine) - len(passed), sizes, source_digest(spec))
+    with tempfile.TemporaryDirectory() as folder:
+        for spec in catalogue.SPECS:
+            mine = [one for one in outcomes if one.row.name == spec.name]
+            passed = [one for one in mine if one.status == "PASSED"]
+            if passed:
+                sizes = tuple(sorted({one.row.world_size for one in passed}))
+                code = code_of(spec, Path(folder)).code
+                specs[spec.name] = Tally(len(passed), len(mine) - len(passed), sizes, source_digest(spec), code)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     return Proof(machine, f"{datetime.now(UTC):%Y-%m-%d}", commit.stdout.strip() or "unknown", specs)
 

@@ -14,6 +14,7 @@ from functools import cache
 
 from kernels import catalogue
 from kernels.numeric.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
+from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 
@@ -153,8 +154,8 @@ def arch_of(cell: Cell) -> str:
     return next((arch for arch in ARCHS if refusal(case, arch) is None), ARCHS[0])
 
 
-def refusal(case: Case, arch: str) -> str | None:
-    """Why the kernel refuses a case on a machine that has everything else."""
+def refusal(case: Case, arch: str) -> Refusal | None:
+    """Return why the kernel refuses a case on a machine that has everything else; None if it does not."""
     traits = Traits("any", arch, case.world_size, 1 << 30, multicast=True)
     return refuses(catalogue.find(case.name), catalogue.collective(case.op), case, traits)
 

@@ -47,7 +47,7 @@ def run_rows(rows: Sequence[Row], world_of: Callable[[int, str], World], cache_d
         case, arch = case_of(row), arch_of(Cell(row.name, row.dtype, row.accumulator, row.reduction))
         reason = refusal(case, arch)
         if reason is not None:
-            yield Outcome(row, case.id, "REFUSED", reason)
+            yield Outcome(row, case.id, "REFUSED", str(reason))
             continue
         try:
             yield _run(row, case, world_of(row.world_size, arch), arch, cache_dir)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 
 import pytest
 
 from kernels import catalogue
+from kernels.matrix.codes import codes
 from kernels.spec import Case
 from tests.matrix.__main__ import compared, main, proof
 from tests.matrix.cells import (
@@ -142,11 +144,13 @@ def _plain(cell: Cell) -> Case:
 
 
 def test_a_proof_counts_what_passed() -> None:
-    outcomes = [Outcome(ROW, "a", "PASSED", "", "1"), Outcome(ROW, "b", "REFUSED", "why")]
+    row = dataclasses.replace(ROW, name="barrier/peers")
+    outcomes = [Outcome(row, "a", "PASSED", "", "1"), Outcome(row, "b", "REFUSED", "why")]
     made = proof(outcomes, "simulator")
-    tally = made.specs["all_reduce/one_shot"]
+    tally = made.specs["barrier/peers"]
     assert (tally.passed, tally.refused, tally.world_sizes) == (1, 1, (2,))
-    assert list(made.specs) == ["all_reduce/one_shot"]
+    assert tally.code == codes()["barrier/peers"].code
+    assert list(made.specs) == ["barrier/peers"]
 
 
 @pytest.mark.parametrize(("status", "code"), [("PASSED", 0), ("REFUSED", 1), ("WRONG", 1), ("FAILED", 1)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from memory.fabric import DeadlineExceeded, DeviceFault, Executable
+from memory.fabric import Argument, DeadlineExceeded, DeviceFault, Executable, Launch
 
 if TYPE_CHECKING:
     from memory_nvshmem_stand_in import StandInWorld
@@ -64,9 +64,9 @@ class StandInDriver:
         lent = window.slice(address - window.address, size_bytes)
         return torch.from_numpy(lent), weakref.ref(lent)
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         kernel = self.world.kernels[executable.entry]
-        self.queue.append(lambda: kernel(self.world.fabrics[self.rank], *arguments))
+        self.queue.append(lambda: kernel(self.world.fabrics[self.rank], *(one.value for one in arguments)))
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         world, rank = self.world, self.rank

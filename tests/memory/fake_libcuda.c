@@ -1,15 +1,21 @@
-/* A libcuda.so.1 for tests/memory/test_driver.py: it prints how it is called. Stream 0x99 has failed; others need two looks. */
+/* A libcuda.so.1 for tests/memory/test_driver.py: it prints how it is called. Stream 0x99 has failed; others need two looks.
+   Its kernels are "entry", of parameters of 8, 4 and 8 bytes, and "every_kind", of 4, 8, 4, 8, 8 and 20 bytes. Both declare
+   1000 bytes of shared memory; a block has 232448 at most. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 __attribute__((constructor)) static void unbuffered(void) { setvbuf(stdout, NULL, _IONBF, 0); }
 
 int cuInit(unsigned flags) { return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 38 ? 60 << 20 : -1; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    *value = attribute == 38 ? 60 << 20 : attribute == 97 ? 232448 : -1;
+    return 0;
+}
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) { *free_bytes = 5; *total_bytes = 9; return 0; }
 
 int cuGetErrorName(int error, const char **text) {
@@ -30,24 +36,77 @@ int cuModuleLoadData(void **module, const char *image) {
 
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     printf("get %s of %p\n", name, module);
-    *function = (void *)0x20;
+    *function = (void *)(strcmp(name, "every_kind") ? 0x20 : 0x21);
+    return 0;
+}
+
+static int parameters(void *function, const int **sizes) {
+    static const int entry[] = {8, 4, 8}, every_kind[] = {4, 8, 4, 8, 8, 20};
+    *sizes = function == (void *)0x21 ? every_kind : entry;
+    return function == (void *)0x21 ? 6 : 3;
+}
+
+int cuFuncGetAttribute(int *value, int attribute, void *function) {
+    *value = attribute == 1 ? 1000 : attribute == 8 ? 48152 : -1;
+    return 0;
+}
+
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+    printf("set %d of %p to %d\n", attribute, function, value);
     return 0;
 }
 
 int cuFuncLoad(void *function) { printf("ready %p\n", function); return 0; }
 
 int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *size) {
-    if (index > 2) return 1;
+    const int *sizes;
+    if (index >= (size_t)parameters(function, &sizes)) return 1;
     *offset = 8 * index;
-    *size = index == 1 ? 4 : 8;
+    *size = sizes[index];
     return 0;
+}
+
+/* Each argument as an integer, longer ones as hexadecimal bytes in order of their addresses. */
+static void print_arguments(void *function, void **arguments) {
+    const int *sizes;
+    int count = parameters(function, &sizes);
+    printf(" arguments");
+    for (int index = 0; index < count; index++) {
+        const unsigned char *bytes = arguments[index];
+        if ((uintptr_t)bytes % (sizes[index] > 8 ? 16 : sizes[index])) printf(" misaligned");
+        printf(" ");
+        if (sizes[index] == 8) printf("%lx", *(uint64_t *)bytes);
+        else if (sizes[index] == 4) printf("%x", *(uint32_t *)bytes);
+        else for (int at = 0; at < sizes[index]; at++) printf("%02x", bytes[at]);
+    }
+    printf("\n");
 }
 
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
-    printf("launch %p grid %u %u %u block %u %u %u shared %u stream %lx extra %d arguments %lx %x %lx\n", function, gx,
-           gy, gz, bx, by, bz, shared, (unsigned long)stream, extra != 0, *(uint64_t *)arguments[0],
-           *(uint32_t *)arguments[1], *(uint64_t *)arguments[2]);
+    printf("launch %p grid %u %u %u block %u %u %u shared %u stream %lx extra %d", function, gx, gy, gz, bx, by, bz, shared,
+           (unsigned long)stream, extra != 0);
+    print_arguments(function, arguments);
+    return 0;
+}
+
+/* The start of CUlaunchConfig and of CUlaunchAttribute (cuda.h). */
+struct attribute { int id; char pad[4]; unsigned value[16]; };
+struct configuration {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    struct attribute *attributes;
+    unsigned count;
+};
+
+int cuLaunchKernelEx(const struct configuration *how, void *function, void **arguments, void **extra) {
+    printf("launch %p grid %u %u %u block %u %u %u shared %u stream %lx extra %d", function, how->grid[0], how->grid[1],
+           how->grid[2], how->block[0], how->block[1], how->block[2], how->shared, (unsigned long)how->stream, extra != 0);
+    for (unsigned index = 0; index < how->count; index++) {
+        const unsigned *value = how->attributes[index].value;
+        printf(" attribute %d is %u %u %u", how->attributes[index].id, value[0], value[1], value[2]);
+    }
+    print_arguments(function, arguments);
     return 0;
 }
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from memory.driver import packed
-
 HERE = Path(__file__).parent
 
 PRELUDE = """
@@ -24,7 +22,7 @@ from types import SimpleNamespace
 import torch
 import memory.driver
 from memory.driver import CudaDriver
-from memory.fabric import DeadlineExceeded, DeviceFault, Executable
+from memory.fabric import Argument, DeadlineExceeded, DeviceFault, Executable, Launch
 
 zeros = torch.zeros
 stream = [7]
@@ -36,6 +34,12 @@ torch.cuda.get_device_properties = lambda index: H200
 torch.cuda.current_stream = lambda device: SimpleNamespace(cuda_stream=stream[0])
 driver = CudaDriver(3, 1)
 kernel = Executable("all_reduce/one_shot", "entry", "sm_90a", "", "sha256:1", b"\\x7fELF\\0")
+ONE = Launch(1, 32)
+
+def of(address, small, large):
+    return Argument("address", address), Argument("u32", small), Argument("u64", large)
+
+GIVEN = of(1, 2, 3)
 
 def said(kind, call):
     try:
@@ -71,9 +75,9 @@ def lines(fake_driver: Path, code: str) -> list[str]:
 
 def test_a_kernel_is_loaded_once_and_launched_with_its_parameters_sizes(fake_driver: Path) -> None:
     code = """
-driver.launch(kernel, 3, 128, (0x7F0012345678, 5, -1))
+driver.launch(kernel, Launch(3, 128), of(0x7F0012345678, 5, -1))
 stream[0] = 8
-driver.launch(kernel, 1, 32, (2**64 - 1, -5, 2))
+driver.launch(kernel, ONE, of(2**64 - 1, -5, 2))
 driver.copy(0xABC, 0xDEF, 16)
 driver.wait(None)
 """
@@ -98,50 +102,110 @@ def test_what_it_knows_of_the_gpu(fake_driver: Path) -> None:
 def test_wrong_launches_are_clear_lines(fake_driver: Path) -> None:
     code = """
 import dataclasses
-said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, cubin=b""), 1, 32, (1, 2, 3)))
-said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_100a"), 1, 32, (1, 2, 3)))
+said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, cubin=b""), ONE, GIVEN))
+said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_100a"), ONE, GIVEN))
 driver.load(kernel)
-said(ValueError, lambda: driver.launch(kernel, 1, 32, (1, 2)))
-said(ValueError, lambda: driver.launch(kernel, 1, 32, (1, 2**32, 3)))
+said(ValueError, lambda: driver.launch(kernel, ONE, GIVEN[:2]))
+said(ValueError, lambda: driver.launch(kernel, ONE, of(1, 2**32, 3)))
+said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_448), GIVEN))
 """
     out = [line for line in lines(fake_driver, code) if line.startswith(("ValueError", "nothing", "launch"))]
     assert out == [
         "ValueError: all_reduce/one_shot has no cubin: it was compiled for the simulator only",
         "ValueError: all_reduce/one_shot was compiled for sm_100a, this GPU is sm_90a",
-        "ValueError: all_reduce/one_shot has 3 parameters, and was given 2",
-        "ValueError: all_reduce/one_shot, parameter 1: 4294967296 does not fit in its 4 bytes",
+        "ValueError: all_reduce/one_shot has 3 parameters, and was given 2 arguments",
+        "ValueError: all_reduce/one_shot, parameter 1: 4294967296 is no u32: give -2^31 to 2^32 - 1",
+        "ValueError: all_reduce/one_shot: shared_bytes is 232,448; beside the kernel's own 1,000 bytes "
+        "a block can have 231,448",
     ]
 
 
 def test_a_failed_device_and_a_kernel_that_never_ends_are_named(fake_driver: Path) -> None:
     code = """
-driver.launch(kernel, 1, 32, (1, 2, 3))
+driver.launch(kernel, ONE, GIVEN)
 driver.wait(None)
 stream[0] = 0x99
 said(DeviceFault, lambda: driver.wait(None))
+try:
+    driver.wait(None)
+except DeviceFault as error:
+    print("of rank", error.rank)
 stream[0] = 0x77
 began = time.monotonic()
 said(DeadlineExceeded, lambda: driver.wait(began + 0.2))
 print(0.2 <= time.monotonic() - began < 10)
 """
     last = "all_reduce/one_shot"
-    assert lines(fake_driver, code)[-3:] == [
+    assert lines(fake_driver, code)[-4:] == [
         "DeviceFault: rank 1: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered "
         f"(last launched: {last})",
+        "of rank 1",
         f"DeadlineExceeded: work launched on rank 1 is still running at the deadline: {last} was launched last",
         "True",
     ]
 
 
-@pytest.mark.parametrize(
-    ("value", "size_bytes", "content"),
-    [(0, 4, "00000000"), (-1, 4, "ffffffff"), (2**32 - 1, 4, "ffffffff"), (1, 8, "0100000000000000"), (-2, 1, "fe")],
-)
-def test_integers_are_packed_little_endian(value: int, size_bytes: int, content: str) -> None:
-    assert packed(value, size_bytes, "it").hex() == content
+def launches(out: list[str]) -> list[str]:
+    """The lines of launches, and of what a kernel is allowed before them."""
+    return [line for line in out if line.startswith(("launch", "set"))]
 
 
-@pytest.mark.parametrize(("value", "size_bytes"), [(2**32, 4), (-(2**31) - 1, 4), (2**64, 8), (256, 1)])
-def test_what_does_not_fit_is_refused(value: int, size_bytes: int) -> None:
-    with pytest.raises(ValueError, match=f"it: {value} does not fit in its {size_bytes} bytes"):
-        packed(value, size_bytes, "it")
+def test_every_kind_of_argument_reaches_the_driver_whole_and_aligned(fake_driver: Path) -> None:
+    code = """
+import dataclasses
+every = dataclasses.replace(kernel, entry="every_kind")
+values = [("f32", 1.5), ("f64", -2.0), ("u32", -1), ("u64", 2**63), ("address", 0xABC), ("bytes", bytes(range(20)))]
+driver.launch(every, ONE, tuple(Argument(*one) for one in values))
+driver.launch(kernel, ONE, GIVEN)
+"""
+    given = "3fc00000 c000000000000000 ffffffff 8000000000000000 abc 000102030405060708090a0b0c0d0e0f10111213"
+    shape = "grid 1 1 1 block 32 1 1 shared 0 stream 7 extra 0"
+    assert launches(lines(fake_driver, code)) == [
+        f"launch 0x21 {shape} arguments {given}",
+        f"launch 0x20 {shape} arguments 1 2 3",
+    ], "and kernels of one module are told apart"
+
+
+def test_a_launch_in_three_dimensions_with_shared_memory_a_cluster_and_a_stream(fake_driver: Path) -> None:
+    code = """
+driver.launch(kernel, Launch((4, 3, 2), (8, 4, 2), shared_bytes=100, stream=9), GIVEN)
+driver.launch(kernel, Launch((4, 3, 2), (8, 4, 2), shared_bytes=200_000, cluster=(2, 1, 2)), GIVEN)
+driver.launch(kernel, Launch(1, 1, shared_bytes=150_000), GIVEN)
+driver.wait(None)
+"""
+    out = lines(fake_driver, code)
+    shape = "launch 0x20 grid 4 3 2 block 8 4 2"
+    assert launches(out) == [
+        f"{shape} shared 100 stream 9 extra 0 arguments 1 2 3",
+        "set 8 of 0x20 to 200000",
+        f"{shape} shared 200000 stream 7 extra 0 attribute 4 is 2 1 2 arguments 1 2 3",
+        "launch 0x20 grid 1 1 1 block 1 1 1 shared 150000 stream 7 extra 0 arguments 1 2 3",
+    ], "the limit is raised only where it is too low, and never lowered"
+    assert "look 9" in out, "the stream of a launch is waited for"
+
+
+def test_a_launch_that_is_repeated_is_packed_once_and_a_changed_one_again(fake_driver: Path) -> None:
+    code = """
+packings = []
+pack = memory.driver.packed
+memory.driver.packed = lambda *all: packings.append(1) or pack(*all)
+for _ in range(5):
+    driver.launch(kernel, ONE, GIVEN)
+print("packed", len(packings))
+for _ in range(2):
+    driver.launch(kernel, Launch(1, 32), of(4, 5, 6))
+driver.launch(kernel, Launch(2, 32), GIVEN)
+print("packed", len(packings))
+memory.driver.KEPT_LAUNCHES = 2
+for number in range(10):
+    driver.launch(kernel, ONE, of(number, 0, 0))
+print("kept", len(driver._prepared))
+"""
+    out = lines(fake_driver, code)
+    assert [line for line in out if line.startswith(("packed", "kept"))] == ["packed 1", "packed 4", "kept 2"]
+    assert [line.split(" arguments ")[1] for line in launches(out)] == [
+        *["1 2 3"] * 5,
+        *["4 5 6"] * 2,
+        "1 2 3",
+        *[f"{number:x} 0 0" for number in range(10)],
+    ]

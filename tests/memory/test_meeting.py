@@ -94,7 +94,10 @@ def test_different_kinds_are_a_disagreement_on_all_ranks(stores: Stores) -> None
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("ValueError: its own fault", "rank 1 failed: ValueError: its own fault"), ("", "rank 1 left, and rank")],
+    [
+        ("ValueError: its own fault", "rank 1 failed: ValueError: its own fault"),
+        ("", "rank 1 left, and 'barrier' needs all"),
+    ],
 )
 def test_a_rank_that_fails_or_leaves_is_named(stores: Stores, text: str, message: str) -> None:
     def program(meeting: Meeting) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +59,14 @@ def test_a_copy_that_dies_is_done_without() -> None:
         return "found here"
 
     assert second_process.started(work, is_alone=True)() == "found here"
+
+
+def test_a_module_runs_from_any_folder_with_this_tree(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "__init__.py").write_text("raise SystemExit('not this one')")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [*second_process.module_command("kernels.__main__"), "--op", "gossip"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("symlab: error: ")
+    assert "gossip" in done.stderr

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
+from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
 from reports.record.record import Check, Mismatch
@@ -82,8 +83,10 @@ class Script:
         self.captures += 1
         return {"git": {"commit": "0123abc", "dirty": True}, "host": {"user": "somebody"}}
 
-    def _refuses(self, spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> str | None:
-        return "no multicast here" if spec.needs_multicast and not traits.multicast else None
+    def _refuses(self, spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> Refusal | None:
+        return (
+            Refusal("fabric.multicast", "no multicast here") if spec.needs_multicast and not traits.multicast else None
+        )
 
     def _compiled(self, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
         return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from memory.fabric import Executable
+from memory.fabric import Argument, Executable, Launch
 from memory.pool import SymmetricPool
 from runner.case.program import Plan, run_case
 
@@ -57,9 +57,9 @@ class DamagedFabric:
     def _skip(self, *arguments: Any) -> None:
         """This rank launches nothing: its peers' kernels wait for it."""
 
-    def _misdirect(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        wrong = [NOBODYS_ADDRESS if one > 1 << 32 else one for one in arguments]
-        self.fabric.launch(executable, grid, block, wrong)
+    def _misdirect(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        nowhere = Argument("address", NOBODYS_ADDRESS)
+        self.fabric.launch(executable, launch, [nowhere if one.kind == "address" else one for one in arguments])
 
     def _exhaust(self, *arguments: Any) -> Any:
         """Somebody else's memory leaves no room on this rank's GPU alone."""

@@ -8,7 +8,8 @@ import torch
 
 from kernels.catalogue import collective
 from kernels.numeric.numerics import fold
-from kernels.spec import Case, Fold, KernelSpec, Launch
+from kernels.spec import Case, Fold, KernelSpec
+from memory.fabric import Launch
 from runner.case.inputs import make_inputs
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from memory.fabric import DeviceFault, Executable, HeapFull, NoMulticast, Region, Traits
+from memory.fabric import Argument, DeviceFault, Executable, HeapFull, Launch, NoMulticast, Region, Traits
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
 from memory.process_group import process_group
@@ -106,8 +106,8 @@ class FileFabric:
     def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
         return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
 
-    def launch(self, executable: Executable, grid: int, block: int, arguments: Sequence[int]) -> None:
-        KERNELS[executable.entry](self, *arguments)
+    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        KERNELS[executable.entry](self, *(one.value for one in arguments))
 
     def synchronize(self) -> None:
         pass
@@ -198,7 +198,9 @@ def ring(fabric: Any, fault: Fault | None) -> list[int]:
             fabric.barrier()
             if turn == 1 and fault is not None and fault.rank == fabric.rank:
                 commit(fault)
-            fabric.launch(SEND, 1, 1, (fabric.peer_address(target.region, following), source.address, 16))
+            addresses = (fabric.peer_address(target.region, following), source.address)
+            arguments = (*(Argument("address", one) for one in addresses), Argument("u64", 16))
+            fabric.launch(SEND, Launch(1, 1), arguments)
             fabric.synchronize()
             fabric.barrier()
         return [int(one) for one in target.read()]

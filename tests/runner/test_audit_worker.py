@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from kernels.catalogue import find
+from kernels.code import code_digest
+from kernels.compile import executable
 from kernels.spec import Case
 from reports.record.bundle import read
 from reports.record.codec import encoded
@@ -202,21 +205,49 @@ def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) ->
     assert "strange" in told[1]
 
 
-def test_kernels_whose_sources_have_changed_are_named(made: Callable[..., list[Record]]) -> None:
+def with_kernel(record: Record, **changes: Any) -> Record:
+    assert record.kernel is not None
+    return dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **changes))
+
+
+def named(**names: list[Any]) -> dict[str, list[Any]]:
+    parts = ("same", "same_code", "changed", "older", "gone", "not_comparable")
+    return {part: names.get(part, []) for part in parts}
+
+
+def test_kernels_whose_sources_moved_are_compared_by_code(made: Callable[..., list[Record]], tmp_path: Path) -> None:
     one, two = made("sizes=[8]")
-    assert one.kernel is not None
-    changed = dataclasses.replace(one, kernel=dataclasses.replace(one.kernel, source_digest="sha256:0"))
+    name, other = "all_reduce/one_shot", "all_reduce/two_shot"
+    case = Case(**one.case)
+    cache = tmp_path / "cache"
+    code = code_digest(executable(find(name), case, "sm_90a", cache).ptx)
+
+    def found(*records: Record) -> dict[str, list[Any]]:
+        return sources(records, cache, silent)
+
+    assert found(one, two) == named(same=[name, other]), "equal sources: nothing is compiled"
+    assert len(list(cache.iterdir())) == 1
+    moved = with_kernel(one, source_digest="sha256:0", code_digest=code)
+    assert found(moved, two) == named(same=[other], same_code=[name])
+    assert found(with_kernel(moved, code_digest="sha256:1"), two) == named(same=[other], changed=[name])
+    assert found(moved, with_kernel(moved, code_digest="sha256:1")) == named(changed=[name])
+    assert found(moved, with_kernel(moved, code_digest=None)) == named(older=[name])
+    assert moved.kernel is not None
+    assert moved.fabric is not None
+    kernel, fabric = (dataclasses.replace(one, arch="sm_80") for one in (moved.kernel, moved.fabric))
+    ((strange, reason),) = found(dataclasses.replace(moved, kernel=kernel, fabric=fabric))["not_comparable"]
+    assert strange == name
+    assert "not built for 'sm_80'" in reason
+
+
+def test_kernels_that_are_gone_are_named(made: Callable[..., list[Record]], tmp_path: Path) -> None:
+    one, two = made("sizes=[8]")
     gone = dataclasses.replace(
         two,
         case=two.case | {"algorithm": "three_shot"},
-        kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot"),
+        kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot") if one.kernel else None,
     )
-    assert sources([one, two]) == {"same": ["all_reduce/one_shot", "all_reduce/two_shot"], "changed": [], "gone": []}
-    assert sources([changed, gone]) == {
-        "same": [],
-        "changed": ["all_reduce/one_shot"],
-        "gone": ["all_reduce/three_shot"],
-    }
+    assert sources([gone], tmp_path, silent) == named(gone=["all_reduce/three_shot"])
 
 
 def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[..., list[Record]]) -> None:

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from kernels.catalogue import find
 from kernels.matrix.proofs import Tally, read
+from kernels.matrix.variants import code_of, compiled, variants
+from kernels.spec import Case
 from reports.record.record import FabricInfo, KernelInfo, Record, Status
 from runner.prove import main, proof_of
 from tests.reports.synthetic import record, refused
 
 SIMULATED = FabricInfo("simulator", "sm_90a", 4, 1 << 20, True, "", True)
+
+NO_CACHE = Path("unused")
+"""For records without code digests: nothing is compiled."""
 
 
 def kernel(sources: str = "aaaa", name: str = "all_reduce/one_shot") -> KernelInfo:
@@ -26,7 +32,7 @@ def passed(size_bytes: int = 1024, sources: str = "aaaa", **changes: object) -> 
 def test_each_case_counts_once_and_baselines_do_not() -> None:
     again = dataclasses.replace(passed(), ended="2030-01-02T00:00:00.000+00:00")
     gone = refused("two_shot", 2048)
-    proof = proof_of([passed(), again, passed(2048), record("nccl"), gone])
+    proof = proof_of([passed(), again, passed(2048), record("nccl"), gone], NO_CACHE)
     assert proof.specs == {
         "all_reduce/one_shot": Tally(2, 0, (4,), "aaaa"),
         "all_reduce/two_shot": Tally(0, 1, (), "-"),
@@ -36,7 +42,7 @@ def test_each_case_counts_once_and_baselines_do_not() -> None:
 
 
 def test_simulated_records_are_the_simulators() -> None:
-    assert proof_of([passed(fabric=SIMULATED)]).machine == "simulator"
+    assert proof_of([passed(fabric=SIMULATED)], NO_CACHE).machine == "simulator"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +57,47 @@ def test_simulated_records_are_the_simulators() -> None:
 )
 def test_what_proves_nothing_is_said(records: list[Record], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        proof_of(records)
+        proof_of(records, NO_CACHE)
+
+
+def barrier(code: str, world_size: int = 2) -> Record:
+    """A record of barrier/peers, whose kernel has two variants only, with a code digest."""
+    case = Case("barrier", "peers", "uint32", "none", "none", 4, world_size)
+    ran = dataclasses.replace(kernel(name="barrier/peers"), code_digest=code)
+    fabric = dataclasses.replace(SIMULATED, world_size=world_size)
+    made = record("one_shot", is_timed=False)
+    return dataclasses.replace(made, id=case.id, case=dataclasses.asdict(case), kernel=ran, fabric=fabric)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def code_here(name: str, cache: Path) -> str:
+    """The code digest of a barrier of two ranks."""
+    (one, _) = variants(find(name))
+    return compiled(find(name), [one], cache)[one.label]
+
+
+def test_records_with_code_prove_the_kernels_whole_code(cache: Path) -> None:
+    tally = proof_of([barrier(code_here("barrier/peers", cache))], cache).specs["barrier/peers"]
+    assert tally.code == code_of(find("barrier/peers"), cache).code
+    assert tally.sources == "aaaa", "whatever the sources were"
+
+
+def test_a_record_without_code_among_others_leaves_the_sources(cache: Path) -> None:
+    older = barrier("", 4)
+    assert older.kernel is not None
+    older = dataclasses.replace(older, kernel=dataclasses.replace(older.kernel, code_digest=None))
+    proof = proof_of([barrier(code_here("barrier/peers", cache)), older], cache)
+    assert proof.specs["barrier/peers"] == Tally(2, 0, (2, 4), "aaaa", None)
+
+
+def test_code_of_another_kernel_is_found(cache: Path) -> None:
+    liar = barrier(code_here("barrier/multimem", cache))
+    with pytest.raises(ValueError, match="barrier-peers-.* ran other code .* than this checkout compiles to"):
+        proof_of([liar], cache)
 
 
 def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

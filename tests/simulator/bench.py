@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from simulator_harness import executable, make_world, module, put, run
+from simulator_harness import executable, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
 from simulator.isa.registry import canonical, key_of
@@ -99,7 +99,7 @@ class Bench:
     """Vectors of a family in one kernel; results by shape are kept."""
 
     def __init__(
-        self, vectors: Sequence[Vector], shared: str = "", parameters: Sequence[tuple[str, str, int]] = ()
+        self, vectors: Sequence[Vector], shared: str = "", parameters: Sequence[tuple[str, str, int | bytes]] = ()
     ) -> None:
         """shared: declarations. parameters: type, name and value of further kernel parameters."""
         self.vectors = list(vectors)
@@ -206,7 +206,7 @@ class Bench:
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
             more = [value for _, _, value in self.parameters]
             arguments = [source.address, out.address, fabric.rank * each, 3 if shape.skip else 0, *more]
-            fabric.launch(code, each // shape.block, shape.block, arguments)
+            start(fabric, code, each // shape.block, shape.block, arguments)
             fabric.synchronize()
             return fabric.read(out, 0, out.size_bytes).numpy()
 

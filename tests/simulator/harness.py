@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from memory.fabric import Executable, PeerLost, Region
+from memory.fabric import Argument, Executable, Launch, PeerLost, Region
 from simulator.fabric import SimulatorFabric
+from simulator.ptx.parse import parse_kernel
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 ARCH = "sm_90a"
@@ -26,11 +27,18 @@ Program = Callable[[SimulatorFabric], Any]
 
 def module(body: str, parameters: Sequence[str] = (), before: str = "", registers: str = "", target: str = ARCH) -> str:
     """A PTX module with one kernel "kernel". parameters: "u64 name" each; loaded into registers %name, like all that
-    the body may use: %tid, %ctaid, %ntid, %nctaid, %lane (b32, the thread's number on its rank), %lane64."""
+    the body may use: %tid, %ctaid, %ntid, %nctaid, %lane (b32, the thread's number on its rank), %lane64.
+    "struct24 name" is a struct of 24 bytes by value, which the body loads itself."""
     declared = [tuple(one.split()) for one in parameters]
-    heads = ", ".join(f".param .{kind} kernel_{name}" for kind, name in declared)
+    structs = {name: int(kind[6:]) for kind, name in declared if kind.startswith("struct")}
+    heads = ", ".join(
+        f".param .align 16 .b8 kernel_{name}[{structs[name]}]" if name in structs else f".param .{kind} kernel_{name}"
+        for kind, name in declared
+    )
     loads = "".join(
-        f"  .reg .b{kind[1:]} %{name};\n  ld.param.{kind} %{name}, [kernel_{name}];\n" for kind, name in declared
+        f"  .reg .b{kind[1:]} %{name};\n  ld.param.{kind} %{name}, [kernel_{name}];\n"
+        for kind, name in declared
+        if name not in structs
     )
     return (
         f"{HEADER.replace(ARCH, target)}{before}\n.visible .entry kernel({heads})\n{{\n"
@@ -44,6 +52,32 @@ def module(body: str, parameters: Sequence[str] = (), before: str = "", register
 
 def executable(ptx: str, name: str = "test/kernel", arch: str = ARCH) -> Executable:
     return Executable(name, "kernel", arch, ptx, "sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
+
+
+Extent = int | tuple[int, int, int]
+
+
+def start(
+    fabric: SimulatorFabric,
+    kernel: Executable,
+    grid: Extent,
+    block: Extent,
+    values: Sequence[int | bytes] = (),
+    **how: Any,
+) -> None:
+    """Launch a kernel with plain values, each of the size that the kernel's parameter has. how: the rest of Launch."""
+    sizes = [one.size_bytes for one in parse_kernel(kernel.ptx, kernel.entry).parameters]
+    arguments = [typed(value, size) for value, size in zip(values, [*sizes, *[8] * len(values)], strict=False)]
+    fabric.launch(kernel, Launch(grid, block, **how), arguments)
+
+
+def typed(value: int | bytes, size_bytes: int) -> Argument:
+    """The value as an argument of size_bytes."""
+    if isinstance(value, bytes):
+        return Argument("bytes", value)
+    if size_bytes not in (4, 8):
+        return Argument("bytes", value.to_bytes(size_bytes, "little"))
+    return Argument("u64" if size_bytes == 8 else "u32", value)
 
 
 @dataclass(slots=True)
@@ -134,7 +168,7 @@ def simple(
     def program(fabric: SimulatorFabric) -> npt.NDArray[np.uint8]:
         regions = [put(fabric, f"in{number}", values) for number, values in enumerate(inputs)]
         out = fabric.allocate(output_bytes, 256, "out")
-        fabric.launch(executable(ptx), grid, block, [*(one.address for one in regions), out.address])
+        start(fabric, executable(ptx), grid, block, [*(one.address for one in regions), out.address])
         return get(fabric, out, "u1")
 
     outcome = succeed(make_world(1, **{"heap_bytes": 64 << 20, **options}), program)

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import simulator_vectors_multimem as multimem
 import simulator_vectors_switch as switch
-from simulator_harness import executable, get, make_world, module, put, run
+from simulator_harness import executable, get, make_world, module, put, run, start
 from simulator_vectors_multimem import COUNT, Array, MultimemVector
 
 from simulator.fabric import SimulatorFabric
@@ -103,7 +103,7 @@ class MultimemBench:
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
             arguments = [source.address, out.address, fabric.multicast_address(source), fabric.multicast_address(cells)]
             fabric.barrier()
-            fabric.launch(code, 2, COUNT // 2, arguments)
+            start(fabric, code, 2, COUNT // 2, arguments)
             fabric.synchronize()
             fabric.barrier()
             return get(fabric, out, "u1"), get(fabric, cells, "u1")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, succeed
+from simulator_harness import executable, get, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
 
@@ -34,7 +34,7 @@ class TestFalseAlarms:
 
         def program(fabric: SimulatorFabric) -> int:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 1, 1, [flag.address])
+            start(fabric, executable(ptx), 1, 1, [flag.address])
             return int(get(fabric, flag, "u4")[1])
 
         assert succeed(make_world(1), program).results == [polls]
@@ -52,7 +52,7 @@ class TestFalseAlarms:
 
         def program(fabric: SimulatorFabric) -> int:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 1, 32, [flag.address])
+            start(fabric, executable(ptx), 1, 32, [flag.address])
             return int(get(fabric, flag, "u4")[1])
 
         assert succeed(make_world(1), program).results == [11]
@@ -71,7 +71,7 @@ class TestFalseAlarms:
         def program(fabric: SimulatorFabric) -> int:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
             for _ in range(10):  # patience runs out over many lanes and launches
-                fabric.launch(executable(ptx), 3, 64, [flag.address])
+                start(fabric, executable(ptx), 3, 64, [flag.address])
             return int(get(fabric, flag, "u4")[1])
 
         assert succeed(make_world(1), program).results == [12]
@@ -95,7 +95,7 @@ class TestFalseAlarms:
         def program(fabric: SimulatorFabric) -> Any:
             addresses = [put(fabric, "table", table).address, put(fabric, "hops", hops).address]
             out = fabric.allocate(96 * 4, 256, "out")
-            fabric.launch(executable(ptx), 3, 32, [*addresses, out.address])
+            start(fabric, executable(ptx), 3, 32, [*addresses, out.address])
             return get(fabric, out, "u4")
 
         expected = []
@@ -118,7 +118,7 @@ class TestFalseAlarms:
 
         def program(fabric: SimulatorFabric) -> int:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 1, 1, [flag.address])
+            start(fabric, executable(ptx), 1, 1, [flag.address])
             return int(get(fabric, flag, "u4")[1])
 
         assert succeed(make_world(1), program).results == [300]
@@ -130,7 +130,7 @@ class TestFalseAlarms:
         def program(fabric: SimulatorFabric) -> bool:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
             memory = fabric.view(flag).view(torch.int32)
-            fabric.launch(executable(ptx), 1, 8, [flag.address])
+            start(fabric, executable(ptx), 1, 8, [flag.address])
             fabric.barrier()
             memory[1] = 7
             fabric.synchronize()
@@ -153,7 +153,7 @@ class TestFalseAlarms:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
             fabric.barrier()
             far = fabric.peer_address(flag, 0) if where == "ranks" else flag.address
-            fabric.launch(executable(ptx), 3, 32, [flag.address, far, fabric.rank])
+            start(fabric, executable(ptx), 3, 32, [flag.address, far, fabric.rank])
             fabric.synchronize()
             return True
 
@@ -177,7 +177,7 @@ class TestFalseAlarms:
 
             def program(fabric: SimulatorFabric, table: list[int] = table, ptx: str = ptx) -> list[int]:
                 source, out = put(fabric, "table", np.array(table, np.uint32)), fabric.allocate(64, 256, "out")
-                fabric.launch(executable(ptx), 1, 16, [source.address, out.address])
+                start(fabric, executable(ptx), 1, 16, [source.address, out.address])
                 return [int(one) for one in get(fabric, out, "u4")]
 
             expected = []

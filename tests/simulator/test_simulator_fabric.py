@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, run, succeed
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import Disagreement, HeapFull, NoMulticast, PeerLost, Region
 from simulator.fabric import SimulatorFabric
@@ -97,7 +97,7 @@ class TestTogether:
                 fabric.barrier,
                 lambda: fabric.exchange("x"),
                 lambda: fabric.allocate(64, 256, "more"),
-                lambda: fabric.launch(NOTHING, 1, 1, []),
+                lambda: start(fabric, NOTHING, 1, 1, []),
                 fabric.synchronize,
                 lambda: fabric.read(data, 0, 64),
                 lambda: fabric.write(data, 0, torch.zeros(64, dtype=torch.uint8)),
@@ -284,29 +284,20 @@ class TestOptions:
         with pytest.raises(ValueError, match=f"{next(iter(change))} is "):
             SimulatorOptions(**change)
 
-    def test_launch_shapes(self) -> None:
-        def program(fabric: SimulatorFabric) -> None:
-            for grid, block in ((0, 32), (-1, 32), (1, 0), (1, 1025)):
-                with pytest.raises(ValueError, match="blocks"):
-                    fabric.launch(NOTHING, grid, block, [])
-
-        succeed(make_world(1), program)
-
     @pytest.mark.parametrize(("parameters", "given"), [(["u64 a", "u32 b"], [1]), (["u64 a"], [1, 2]), ([], [1])])
     def test_numbers_of_arguments(self, parameters: list[str], given: list[int]) -> None:
         def program(fabric: SimulatorFabric) -> None:
-            fabric.launch(executable(module("", parameters)), 1, 1, given)
-            fabric.synchronize()
+            with pytest.raises(ValueError, match=f"has {len(parameters)} parameters, and was given {len(given)}"):
+                start(fabric, executable(module("", parameters)), 1, 1, given)
 
-        text = str(run(make_world(1), program).error())
-        assert f"takes {len(parameters)} arguments, not {len(given)}" in text
+        succeed(make_world(1), program)
 
     def test_arguments_differ_by_rank_and_wrap_to_their_parameters(self) -> None:
         ptx = module("st.global.b32 [%out], %small;", ["u64 out", "u32 small"])
 
         def program(fabric: SimulatorFabric) -> int:
             out = fabric.allocate(4, 256, "out")
-            fabric.launch(executable(ptx), 1, 1, [out.address, -1 - fabric.rank])
+            start(fabric, executable(ptx), 1, 1, [out.address, -1 - fabric.rank])
             return int(get(fabric, out, "u4")[0])
 
         assert succeed(make_world(3), program).results == [0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, succeed
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeviceFault, Executable, PeerLost
 from simulator.fabric import SimulatorFabric
@@ -48,7 +48,7 @@ def test_counters_by_hand(options: dict[str, Any]) -> None:
         if fabric.rank != 1:
             places = [fabric.peer_address(own[1], peer), fabric.peer_address(own[2], peer)]
             arguments = [own[0].address, *places, fabric.multicast_address(own[3])]
-            fabric.launch(executable(COPY), 2, 16, arguments)
+            start(fabric, executable(COPY), 2, 16, arguments)
         fabric.synchronize()
         fabric.barrier()
 
@@ -91,7 +91,7 @@ def test_bytes_of_every_width_are_counted() -> None:
         fabric.barrier()
         places = [mine.address, fabric.peer_address(mine, 1), fabric.multicast_address(all_of)]
         if fabric.rank == 0:
-            fabric.launch(executable(SHORT, arch="sm_100a"), 1, 32, places)
+            start(fabric, executable(SHORT, arch="sm_100a"), 1, 32, places)
         fabric.synchronize()
         fabric.barrier()
 
@@ -129,7 +129,7 @@ class TestDeterminism:
                     fabric.barrier()
                     far = fabric.peer_address(cell, (fabric.rank + 1) % 4)
                     for _ in range(1 + fabric.rank % 2):
-                        fabric.launch(executable(self.PTX), 3, 100, [far, out.address])
+                        start(fabric, executable(self.PTX), 3, 100, [far, out.address])
                     time.sleep(rng.random() * 0.01)
                     fabric.synchronize()
                 fabric.barrier()
@@ -158,7 +158,7 @@ class TestWorlds:
             table = put(fabric, "table", np.array([fabric.peer_address(data, peer) for peer in range(72)], np.uint64))
             out = fabric.allocate(400, 256, "out")
             fabric.barrier()
-            fabric.launch(executable(ptx), 2, 25, [table.address, fabric.multicast_address(data), out.address])
+            start(fabric, executable(ptx), 2, 25, [table.address, fabric.multicast_address(data), out.address])
             found = get(fabric, out, "u4").reshape(50, 2)
             fabric.barrier()
             return found
@@ -171,7 +171,8 @@ class TestWorlds:
 
         def program(fabric: SimulatorFabric) -> int:
             data = put(fabric, "data", np.array([fabric.rank + 5], np.uint32))
-            fabric.launch(
+            start(
+                fabric,
                 executable(module("ld.global.b32 %r1, [%a]; add.u32 %r1, %r1, 1; st.global.b32 [%a], %r1;", ["u64 a"])),
                 1,
                 1,
@@ -193,7 +194,7 @@ class TestWorlds:
         def forgets(fabric: SimulatorFabric) -> None:
             fabric.barrier()
             if fabric.rank == 1:
-                fabric.launch(NOTHING, 1, 1, [])
+                start(fabric, NOTHING, 1, 1, [])
 
         def innocent(fabric: SimulatorFabric) -> None:
             fabric.barrier()
@@ -209,7 +210,7 @@ class TestWorlds:
 
         def program(fabric: SimulatorFabric) -> None:
             data = put(fabric, "data", np.zeros(1, np.uint32))
-            fabric.launch(executable(ptx, f"kernel of {fabric.rank}"), 1, 1, [data.address if fabric.rank != 1 else 0])
+            start(fabric, executable(ptx, f"kernel of {fabric.rank}"), 1, 1, [data.address if fabric.rank != 1 else 0])
             fabric.synchronize()
 
         outcome = run(make_world(3), program)
@@ -223,7 +224,7 @@ class TestWorlds:
 
         def program(fabric: SimulatorFabric) -> int:
             data = fabric.allocate(4, 256, "data")
-            fabric.launch(one if fabric.rank == 0 else other, 1, 1, [data.address])
+            start(fabric, one if fabric.rank == 0 else other, 1, 1, [data.address])
             return int(get(fabric, data, "u4")[0])
 
         assert succeed(make_world(2), program).results == [1, 2]

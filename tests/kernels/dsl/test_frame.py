@@ -150,7 +150,7 @@ def test_parameters_are_as_declared(fit_case: FitCase, compiled: Compiled, name:
     assert f".visible .entry {executable.entry}(" in executable.ptx
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', executable.ptx, flags=re.MULTILINE)
     assert set(files) <= {source.name for source in sources_of(spec.files)}
-    assert f".reqntid {spec.launch(case).block}, 1, 1" in executable.ptx
+    assert f".reqntid {spec.launch(case).threads}, 1, 1" in executable.ptx
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -181,11 +181,11 @@ def test_launches_and_workspaces_serve_all_sizes(fit_case: FitCase, name: str) -
             launch = spec.launch(case)
             workspaces = {workspace.name: workspace.numel for workspace in spec.workspaces(case)}
             groups = spec.choices(case).get("groups", 1)
-            assert launch.grid % groups == 0
+            assert launch.blocks % groups == 0
             assert groups <= world_size
-            assert launch.block == spec.choices(case)["threads"] >= spec.max_world_size
+            assert launch.threads == spec.choices(case)["threads"] >= spec.max_world_size
             assert workspaces["status"] == STATUS_WORDS
-            assert workspaces["epochs"] >= launch.grid
-            assert workspaces["signals"] >= launch.grid * (1 if spec.needs_multicast else world_size)
+            assert workspaces["epochs"] >= launch.blocks
+            assert workspaces["signals"] >= launch.blocks * (1 if spec.needs_multicast else world_size)
             sizes.add((workspaces["signals"], workspaces["epochs"]))
         assert len(sizes) == 1

@@ -93,7 +93,8 @@ class Sizes(Launches):
                 else:
                     arguments.append(numel if parameter.kind == "numel" else bound.argument(parameter, self.patience))
             shape = self.spec.launch(replace(case, size_bytes=numel * case.itemsize))
-            fabric.launch(executable, shape.grid, shape.block, arguments)
+            given = [one.argument(value) for one, value in zip(self.spec.parameters, arguments, strict=True)]
+            fabric.launch(executable, shape, given)
         fabric.synchronize()
         content = fabric.read(regions["output"], 0, stride * count)
         outputs = tuple(one[: case.size_bytes] for one in content.clone().view(count, stride))
@@ -241,7 +242,7 @@ def test_who_never_came_is_named(launches: Callable[..., Sizes]) -> None:
             # Threads without data wait for the all-clear of the same rank 2, and may be the first to give up.
             text = f"{PHASES[phase]}: waited 3 ms for rank {peer}: epoch 7, nothing at byte 0"
             other = f"{PHASES[EXIT]}: waited 3 ms for rank 2: expected epoch 7, saw 6"
-            assert describe(found) in (f"rank {rank}, block 0: {text}", f"rank {rank}, block 0: {other}")
+            assert describe(found, rank) in (f"rank {rank}, block 0: {text}", f"rank {rank}, block 0: {other}")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

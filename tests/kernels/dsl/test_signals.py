@@ -51,7 +51,7 @@ def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
 
 def epochs(work: Launches, rank: int) -> list[int]:
     """Of the blocks that ran, the distinct ones."""
-    grid = work.spec.launch(work.case).grid
+    grid = work.spec.launch(work.case).blocks
     found: list[int] = work.found[rank].workspaces["epochs"][:grid].unique().tolist()
     return found
 
@@ -99,13 +99,13 @@ def test_a_rank_that_never_comes_is_reported_by_all_others(
         text = f"{what} of a peer: waited [3-5] ms for rank {whom}: epoch 1, nothing at byte [0-9]+"
     else:
         text = missing_text(spec, barriers_of(spec)[0], "2", 1, 0)
-    texts = [describe(status(work, rank)) for rank in range(2)]
+    texts = [describe(status(work, rank), rank) for rank in range(2)]
     wanted = [f"rank {rank}, block [0-9]+: {text}" for rank in range(2)]
     matching = [bool(re.fullmatch(pattern, text)) for pattern, text in zip(wanted, texts, strict=True)]
     # Who gave up goes on to arrive at its exit, and counters can't tell that from the entry of the missing rank.
     assert all(matching) or (spec.needs_multicast and any(matching) and all(texts)), texts
     assert [epochs(work, rank) for rank in range(2)] == [[last_epoch(spec, 1)]] * 2
-    assert describe(status(work, 2)) == ""
+    assert describe(status(work, 2), 2) == ""
 
 
 @pytest.mark.parametrize("name", [name for name in WAITING if not name.startswith("barrier/")])
@@ -121,11 +121,11 @@ def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
     assert work.errors == {}
     last = last_epoch(spec, 1)
     for rank in (0, 2):
-        text = describe(status(work, rank))
+        text = describe(status(work, rank), rank)
         wanted = f"rank {rank}, block [0-9]+: {missing_text(spec, 'exit', '1', last, last - 1)}"
         assert re.fullmatch(wanted, text), text
         assert work.is_right(rank, 0)
-    assert describe(status(work, 1)) == ""
+    assert describe(status(work, 1), 1) == ""
 
 
 @pytest.mark.parametrize("name", WAITING)
@@ -172,7 +172,7 @@ def test_any_grid_and_block_gives_the_sum(
     spec = module.spec_of(Tuning((step,), tuple(options.items())))
     vectors = step.threads * step.blocks * (RANKS if module is two_shot else 1)
     case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * vectors + 16 * 77 + 6)
-    assert spec.launch(case).grid == step.blocks
+    assert spec.launch(case).blocks == step.blocks
     ones = torch.ones(case.numel, dtype=torch.bfloat16)
     work = Launches(spec, case, compiled(spec, case, "sm_90a"), lambda launch, rank: ones * (launch + rank), count=2)
     work.succeed()

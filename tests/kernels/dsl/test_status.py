@@ -18,7 +18,7 @@ from kernels.dsl.status import (
 
 
 def test_nothing_to_report_is_an_empty_text() -> None:
-    assert describe([NOTHING] * STATUS_WORDS) == ""
+    assert describe([NOTHING] * STATUS_WORDS, 0) == ""
 
 
 @pytest.mark.parametrize(
@@ -44,21 +44,24 @@ def test_nothing_to_report_is_an_empty_text() -> None:
             [COMPLETE, 0, 0, RESULT, 2, -1, 0, 3_000_000, 0],
             "rank 0, block 0: result of a peer: waited 3 ms for rank 2: epoch -1, nothing at byte 0",
         ),
-        ([CLAIMED, *[0] * (STATUS_WORDS - 1)], "a wait for another rank gave up, and the kernel had not finished"),
+        (
+            [CLAIMED, *[0] * (STATUS_WORDS - 1)],
+            "rank 5: a wait for another rank gave up, and the kernel had not finished",
+        ),
     ],
 )
 def test_a_report_is_a_sentence(words: list[int], text: str) -> None:
-    assert describe(words).startswith(text)
+    assert describe(words, 5).startswith(text)
 
 
 @pytest.mark.parametrize("state", [-1, 3, 0x7F7F7F7F])
 def test_words_that_no_kernel_wrote_are_an_error(state: int) -> None:
     with pytest.raises(ValueError, match=rf"the status words are overwritten: {state}, "):
-        describe([state, *[0] * (STATUS_WORDS - 1)])
+        describe([state, *[0] * (STATUS_WORDS - 1)], 0)
     with pytest.raises(ValueError, match=r"overwritten: 2, 0, 0, 5,"):
-        describe([COMPLETE, 0, 0, len(PHASES), 0, 0, 0, 0, 0])
+        describe([COMPLETE, 0, 0, len(PHASES), 0, 0, 0, 0, 0], 0)
 
 
 def test_a_wrong_number_of_words_is_an_error() -> None:
     with pytest.raises(ValueError, match=rf"a status has {STATUS_WORDS} words, not 3"):
-        describe([0, 0, 0])
+        describe([0, 0, 0], 0)

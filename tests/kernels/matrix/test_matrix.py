@@ -13,11 +13,13 @@ import pytest
 from kernels import __main__ as command
 from kernels.catalogue import OPS, SPECS, collective, find
 from kernels.compile import source_digest
+from kernels.matrix.codes import Code, codes
 from kernels.matrix.matrix import LEGEND, Row, cells, dtypes_text, exceptions, ranges, rows
 from kernels.matrix.proofs import PLACE, Proof, Tally, proofs
 from kernels.matrix.sheets import json_text, markdown, text
 from kernels.multimem import FLOAT8_ARCHS, refuses_multimem
 from kernels.numeric.dtypes import ALL, ARITHMETIC, FLOATS, INTEGERS, refuses_types
+from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 
@@ -103,8 +105,8 @@ def test_the_exceptions_are_all_that_is_missing() -> None:
 
 
 def test_limits_of_size_ranks_and_alignment_are_shown() -> None:
-    def picky(case: Case, arch: str) -> str | None:
-        return "no" if case.offset or case.world_size in (3, 5) else None
+    def picky(case: Case, arch: str) -> Refusal | None:
+        return Refusal("offset", "no") if case.offset or case.world_size in (3, 5) else None
 
     small = dataclasses.replace(ONE_SHOT, max_size_bytes=65536, max_world_size=8, refusal=picky)
     found = shown(dataclasses.replace(small, placements=("out_of_place", "in_place")))
@@ -117,6 +119,37 @@ def test_where_it_is_proven_and_whether_its_sources_changed_since() -> None:
     assert found["simulator"] == "12 on 1-3, 8 ranks*"
     assert found["GPU"] == "4 x A: 7 on 2, 4 ranks; 2 x B: 5 on 2 ranks*"
     assert shown(MULTIMEM, *PROOFS)["simulator"] == "not yet"
+
+
+@pytest.mark.parametrize(
+    ("sources", "code", "today", "is_older"),
+    [
+        ("older", "sha256:1", "sha256:1", False),
+        ("older", "sha256:1", "sha256:2", True),
+        ("today's", "sha256:1", "sha256:2", True),  # another compiler, or a proof of another kernel's code
+        ("today's", None, "sha256:2", False),
+        ("older", None, "sha256:2", True),
+        ("today's", "sha256:1", None, False),
+        ("older", "sha256:1", None, True),
+    ],
+)
+def test_a_proof_is_judged_by_code_where_both_sides_have_it(
+    sources: str, code: str | None, today: str | None, is_older: bool
+) -> None:
+    digest = source_digest(ONE_SHOT) if sources == "today's" else sources
+    proof = Proof("simulator", "2026-11-21", "0123", {ONE_SHOT.name: Tally(1, 0, (2,), digest, code)})
+    known = {} if today is None else {ONE_SHOT.name: Code(1, today, "sample", "sha256:3")}
+    (row,) = (one for one in rows((proof,), "all_reduce", known) if one.spec is ONE_SHOT)
+    assert cells(row, str)["simulator"] == f"1 on 2 ranks{'*' if is_older else ''}"
+    (found,) = json.loads(json_text((row,)))
+    assert (found["proven"][0]["before_a_change"], found["proven"][0]["code"]) == (is_older, code)
+
+
+def test_what_was_added_to_a_proof_later_is_said() -> None:
+    added = dataclasses.replace(PROOFS[0], code_from="compiled later from git, commit 0123456789ab")
+    line = "proven: simulator, 2026-11-21, commit 0123456789ab; code compiled later from git, commit 0123456789ab"
+    assert text((Row(ONE_SHOT, (added,)),), (added,)).splitlines()[-1] == line
+    assert text((Row(ONE_SHOT, PROOFS[:1]),), PROOFS[:1]).splitlines()[-1] == line.partition(";")[0]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +217,7 @@ def test_json_has_every_combination() -> None:
 def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--format", form]) == 0
     printed = capsys.readouterr().out
-    found, proven = rows(proofs()), proofs()
+    found, proven = rows(proofs(), known=codes()), proofs()
     assert printed == {"table": text, "markdown": markdown}.get(form, lambda rows, _: json_text(rows))(found, proven)
     assert command.main(["--format", form, "--op", OPS[0]]) == 0
     assert len(capsys.readouterr().out) < len(printed)
@@ -197,6 +230,8 @@ def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) ->
         (["--format", "yaml"], "invalid choice: 'yaml'"),
         (["more"], "unrecognized arguments: more"),
         (["--readme", "--op", "barrier"], "--readme takes the whole matrix"),
+        (["--verify", "--format", "json"], "--verify takes the whole matrix"),
+        (["--codes", "--verify"], "exclude each other"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_code_2(
@@ -230,6 +265,26 @@ def test_a_readme_that_is_not_up_to_date_is_put_right(
     readme.write_text("no place\n")
     assert command.main(["--readme"]) == 2
     assert "no place for the matrix" in capsys.readouterr().err
+
+
+def test_codes_are_written_verified_and_found_to_differ(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "codes.json"
+    monkeypatch.setattr("kernels.matrix.codes.PLACE", place)
+    monkeypatch.setattr(command, "SPECS", (find("barrier/peers"), find("barrier/multimem")))
+    cache = ["--cache", str(tmp_path / "cache")]
+    assert command.main(["--codes", *cache]) == 0
+    assert json.loads(place.read_text())["barrier/peers"] == dataclasses.asdict(codes()["barrier/peers"])
+    assert command.main(["--verify", *cache]) == 0
+    assert "all 2 kernels have the code of codes.json" in capsys.readouterr().out
+    found = json.loads(place.read_text())
+    found["barrier/peers"] = found["barrier/multimem"]
+    place.write_text(json.dumps(found))
+    assert command.main(["--verify", *cache]) == 1
+    said = capsys.readouterr().out
+    assert "barrier/peers: 2 variants, other code than in codes.json" in said
+    assert "1 of 2 kernels differ from codes.json" in said
 
 
 def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:

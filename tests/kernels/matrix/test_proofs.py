@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernels.catalogue import SPECS
-from kernels.matrix.proofs import Proof, Tally, proofs, read, written
+from kernels.matrix.proofs import PLACE, Proof, Tally, proofs, read, written
 
 PROOF = Proof("4 x NVIDIA H200", "2026-11-21", "abc", {"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest")})
 
@@ -25,7 +26,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         "refused": 1,
         "world_sizes": [2, 4],
         "sources": "digest",
-    }
+    }, "what it does not have is not written: an older proof stays as it was"
+
+
+def test_code_is_written_and_read(tmp_path: Path) -> None:
+    tally = Tally(5, 1, (2, 4), "digest", "sha256:1")
+    proof = dataclasses.replace(PROOF, specs={"all_reduce/one_shot": tally}, code_from="compiled later")
+    (tmp_path / "h200.json").write_text(written(proof))
+    assert proofs(tmp_path) == (proof,)
 
 
 def test_without_files_nothing_is_proven(tmp_path: Path) -> None:
@@ -41,6 +49,8 @@ def test_without_files_nothing_is_proven(tmp_path: Path) -> None:
         {"specs": {"all_reduce/one_shot": {"passed": -1, "refused": 0, "world_sizes": [2], "sources": "x"}}},
         {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": ["2"], "sources": "x"}}},
         {"specs": {"all_reduce/one_shot": {"passed": 1}}},
+        {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": [2], "sources": "x", "code": ""}}},
+        {"code_from": 1},
     ],
 )
 def test_another_files_content_is_refused_by_name(tmp_path: Path, change: dict[str, object]) -> None:
@@ -64,3 +74,4 @@ def test_the_committed_files_name_kernels_that_there_are() -> None:
     for proof in proofs():
         assert set(proof.specs) <= known
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", proof.date)
+        assert written(proof) == next(path.read_text() for path in PLACE.glob("*.json") if read(path) == proof)

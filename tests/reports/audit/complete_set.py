@@ -101,7 +101,10 @@ def answer(**changes: Any) -> dict[str, Any]:
         "configurations": {"verified": 4, "different": [], "not_comparable": []},
         "cases": {"expected": 8, "missing": [], "unexpected": [], "not_comparable": []},
         "inputs": {"made": 32, "cases": 8, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": []},
-        "sources": {"same": ["all_reduce/one_shot"], "changed": [], "gone": []},
+        "sources": {
+            **{part: [] for part in ("same_code", "changed", "older", "gone", "not_comparable")},
+            "same": ["all_reduce/one_shot"],
+        },
         "secrets": {"looked_at": 8, "found": []},
     }
     found: dict[str, Any] = {part: {**values, **changes.get(part, {})} for part, values in good.items()}

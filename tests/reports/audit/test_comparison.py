@@ -9,6 +9,7 @@ import pytest
 
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from reports.audit.data import Data
+from reports.audit.differences import OLDER
 from reports.audit.statistics import Speed
 from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.table import sheet
@@ -284,6 +285,29 @@ def test_what_differs_is_listed() -> None:
     text = sheet.text(compare([one()], [after]).sheets, ())
     assert "ffffffffffff.." in text
     assert "f" * 40 not in text
+
+
+@pytest.mark.parametrize(
+    ("codes", "ptx", "sources", "expected"),
+    [
+        (("1", "1"), ("1", "2"), ("1", "2"), {"sources"}),  # lines moved: PTX and cubin differ in nothing else
+        (("1", "2"), ("1", "2"), ("1", "2"), {"sources", "code", "cubin"}),
+        (("1", "1"), ("1", "1"), ("1", "1"), {"cubin"}),  # another assembler
+        (("", "1"), ("1", "2"), ("1", "2"), {"sources", f"PTX{OLDER}", f"cubin{OLDER}"}),
+        (("", "1"), ("1", "2"), ("1", "1"), {"PTX", "cubin"}),
+        (("", "1"), ("1", "1"), ("1", "1"), {"cubin"}),
+        (("", ""), ("1", "2"), ("1", "2"), {"sources", "PTX", "cubin"}),
+    ],
+)
+def test_code_is_compared_where_both_sides_have_it(
+    codes: tuple[str, str], ptx: tuple[str, str], sources: tuple[str, str], expected: set[str]
+) -> None:
+    sides = []
+    for at in (0, 1):
+        digests = {"ptx_digest": ptx[at], "source_digest": sources[at], "code_digest": codes[at] or None}
+        sides.append(one(kernel=dataclasses.replace(kernel(), **digests, cubin_digest=str(at))))
+    found = [line.what for line in compare(sides[:1], sides[1:]).differences]
+    assert {what.removeprefix("kernel all_reduce/one_shot.").removesuffix(" (1 case)") for what in found} == expected
 
 
 def test_configuration_and_fabric_differ() -> None:

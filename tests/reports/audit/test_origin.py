@@ -11,6 +11,7 @@ import pytest
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record.bundle import read
+from reports.record.record import Record
 from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     PTX,
@@ -75,7 +76,43 @@ def test_2_a_missing_commit(git: Any) -> None:
 def test_3_other_ptx_in_one_of_the_worlds() -> None:
     first, *others = records()
     audit = audited([changed(first, kernel=kernel("another")), *others])
-    assert f"{first.id} ran 2 PTX" in evidence(audit, 3, Outcome.FINDING)
+    assert f"{first.id} ran 2 versions of its PTX" in evidence(audit, 3, Outcome.FINDING)
+
+
+def with_kernel(record: Record, **changes: Any) -> Record:
+    assert record.kernel is not None
+    return changed(record, kernel=dataclasses.replace(record.kernel, **changes))
+
+
+@pytest.fixture
+def worlds() -> list[Record]:
+    """Two worlds of one case with different PTX of different sources, and equal code."""
+    one, two = (record for record in records(2) if record.kernel is not None)
+    moved = {"ptx_digest": f"sha256:{'2' * 64}", "source_digest": f"sha256:{'3' * 64}"}
+    return [with_kernel(one, code_digest="sha256:1"), with_kernel(two, code_digest="sha256:1", **moved)]
+
+
+def test_3_moved_lines_are_no_other_code(worlds: list[Record]) -> None:
+    audit = audited(worlds)
+    said = evidence(audit, 3, Outcome.VERIFIED)
+    assert "each of 1 case ran one code (PTX without line information) in all of its worlds" in said
+    assert Outcome.FINDING not in outcomes(audit, 3)
+
+
+def test_3_other_code_in_one_of_the_worlds(worlds: list[Record]) -> None:
+    one, two = worlds
+    audit = audited([one, with_kernel(two, code_digest="sha256:2")])
+    assert f"{one.id} ran 2 versions of its code" in evidence(audit, 3, Outcome.FINDING)
+
+
+def test_3_worlds_of_before_and_after_code_digests_cannot_be_compared(worlds: list[Record]) -> None:
+    older, newer = with_kernel(worlds[0], code_digest=None), worlds[1]
+    audit = audited([older, newer])
+    assert "recorded before code digests and after; sources moved since" in evidence(audit, 3, Outcome.NOT_COMPARABLE)
+    assert Outcome.FINDING not in outcomes(audit, 3)
+    assert older.kernel is not None
+    same_sources = with_kernel(newer, source_digest=older.kernel.source_digest)
+    assert "ran 2 versions of its PTX" in evidence(audited([older, same_sources]), 3, Outcome.FINDING)
 
 
 def test_3_stored_ptx_that_was_changed_or_is_gone(tmp_path: Path) -> None:
@@ -94,6 +131,17 @@ def test_3_sources_that_changed_since_are_told_and_are_no_finding() -> None:
     audit = audited(sources={"same": [], "changed": ["all_reduce/one_shot"], "gone": ["all_reduce/old"]})
     assert "changed since: all_reduce/one_shot; all_reduce/old (gone)" in evidence(audit, 3, Outcome.CAPTURED)
     assert Outcome.FINDING not in outcomes(audit, 3)
+    older = audited(sources={"same": [], "older": ["all_reduce/one_shot"]})
+    said = "recorded before code digests, sources moved since: all_reduce/one_shot"
+    assert said in evidence(older, 3, Outcome.CAPTURED)
+    elsewhere = audited(sources={"same": [], "not_comparable": [["all_reduce/one_shot", "no compiler"]]})
+    assert "not compiled here: all_reduce/one_shot (no compiler)" in evidence(elsewhere, 3, Outcome.CAPTURED)
+
+
+def test_3_sources_that_moved_with_the_same_code_are_verified() -> None:
+    audit = audited(sources={"same": [], "same_code": ["all_reduce/one_shot"]})
+    said = "sources: 0 kernels as today; sources moved, code as today: all_reduce/one_shot"
+    assert said in evidence(audit, 3, Outcome.VERIFIED)
 
 
 def test_3_missing_digests() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.numeric.dtypes import ALL, REDUCTIONS
+from kernels.refusal import Refusal
 from kernels.spec import KernelSpec
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
@@ -177,7 +178,10 @@ def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do() -> None:
 
 def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() -> None:
     token = {"dtypes": ("uint32",), "max_size_bytes": 4}
-    other = {"dtypes": ("uint32",), "refusal": lambda case, arch: "" if case.numel != 1 else None}
+    other = {
+        "dtypes": ("uint32",),
+        "refusal": lambda case, arch: Refusal("sizes", "one token") if case.numel != 1 else None,
+    }
     specs = kernels("barrier", peers=token, multimem=other)
     found = cases_of(as_asked("op=barrier"), specs)
     assert [(case.algorithm, case.dtype, case.size_bytes) for case in found] == [

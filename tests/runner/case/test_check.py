@@ -290,12 +290,15 @@ def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> N
 
     for numel in range(100, 120):
         look(numel)
-    assert len(reference._references._results) == reference.KEPT_REFERENCES
+    assert len(reference._references._on_cpu) == reference.KEPT_REFERENCES
     monkeypatch.setattr(reference, "KEPT_ELEMENTS", 250)
-    look(120)
-    assert len(reference._references._results) == 2
+    monkeypatch.setattr(reference, "_totals", reference._Kept(lambda total: total.value))
+    monkeypatch.setattr(reference, "_references", reference._Kept(lambda kept: kept.nearest))
+    for numel in (118, 119, 120):
+        look(numel)
+    assert len(reference._references._on_cpu) == 2
     look(1000)
-    assert len(reference._references._results) == len(reference._totals._results) == 1
+    assert len(reference._references._on_cpu) == len(reference._totals._on_cpu) == 1
 
 
 def test_outputs_of_a_wrong_shape_are_our_own_error() -> None:

@@ -29,7 +29,7 @@ PLAIN = ["float32", "float16", "bfloat16"]
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> None:
-    inputs._kept.clear()
+    inputs.forget_inputs()
 
 
 @pytest.mark.parametrize(
@@ -199,10 +199,10 @@ def test_kept_inputs_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     other_algorithm = replace(case(), algorithm="two_shot", accumulator="native", placement="in_place")
     assert make_input(other_algorithm, 0, 100) is first
     assert make_input(case(world_size=4), 0, 100) is not first
-    monkeypatch.setattr(inputs, "KEPT_BYTES", 450)
+    monkeypatch.setattr(inputs, "_kept_on_cpu", inputs._latest(450))
     for rank in range(1, 5):
         make_input(case(), rank, 100)
-    assert len(inputs._kept) == 2
+    assert len(inputs._kept_on_cpu) == 2
     assert torch.equal(make_input(case(), 0, 100), first)
 
 
@@ -234,7 +234,7 @@ def test_smaller_inputs_are_slices_of_the_largest_kept() -> None:
     longer = make_input(case(), 1, 6000)
     assert torch.equal(longer[:5000], long)
     assert make_input(case(), 1, 5000).data_ptr() == longer.data_ptr()
-    assert len(inputs._kept) == 1
+    assert len(inputs._kept_on_cpu) == 1
 
 
 def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch: pytest.MonkeyPatch) -> None:

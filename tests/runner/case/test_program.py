@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.spec import Case, KernelSpec, Launch, Parameter, Workspace
-from memory.fabric import Executable, HeapFull
+from kernels.spec import Case, KernelSpec, Parameter, Workspace
+from memory.fabric import Executable, HeapFull, Launch
 from runner.case import binding, program
 from runner.case.inputs import make_input
 from runner.case.program import Plan, run_case
@@ -274,12 +274,12 @@ def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
 def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
     parameter = Parameter("patience")
     fabric = machine.fabric(0)
-    assert binding._argument(parameter, fabric, CASE, {}, {}, 2.5) == 0
+    assert binding._value(parameter, fabric, CASE, {}, {}, 2.5) == 0
 
     class Gpu:
         traits = replace(fabric.traits, simulated=False)
 
-    assert binding._argument(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
+    assert binding._value(parameter, Gpu(), CASE, {}, {}, 2.5) == 2_500_000_000  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="patience_s is 0"):
         Plan(CASE, SPEC, EXECUTABLE, patience_s=0, between=0)
 
@@ -291,7 +291,7 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
         parameters=(*SPEC.parameters, Parameter("address", "status")),
         workspaces=lambda case: (Workspace("flags", 3 * case.world_size), Workspace("status", 4)),
     )
-    described = SimpleNamespace(describe=lambda words: f"waited for rank {words[1]}")
+    described = SimpleNamespace(describe=lambda words, rank: f"rank {rank}: waited for rank {words[1]}")
     monkeypatch.setitem(sys.modules, "kernels.dsl.status", described)
     launched: list[int] = []
 
@@ -302,7 +302,7 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
             fabric.world.at(arguments[-1], 16).view(torch.int32).copy_(torch.tensor([1, 3, 0, 0]))
 
     machine.kernels["tried"] = kernel
-    with pytest.raises(WorldFailure, match="waited for rank 3") as caught:
+    with pytest.raises(WorldFailure, match="^rank 2: waited for rank 3$") as caught:
         ThreadWorld(4, machine=machine).run(run_case, Plan(CASE, spec, EXECUTABLE, launches=3, between=0), 20.0)
     assert (caught.value.status, caught.value.rank) == ("DEADLOCK", 2)
     assert nothing_held(machine)

@@ -14,8 +14,8 @@ import torch
 
 from kernels.catalogue import COLLECTIVES, collective
 from kernels.numeric.dtypes import ALL, DTYPES
-from kernels.spec import Case, KernelSpec, Launch, Parameter
-from memory.fabric import Executable
+from kernels.spec import Case, KernelSpec, Parameter
+from memory.fabric import Executable, Launch
 from memory.pool import SymmetricPool
 from runner.case import program
 from runner.case.buffers import guarded

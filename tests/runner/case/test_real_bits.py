@@ -67,7 +67,7 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
                 fabric.write(source.tensor.region, source.offset_bytes, data.view(torch.uint8))
                 fabric.synchronize()
                 fabric.barrier()
-                fabric.launch(plan.executable, launch.grid, launch.block, binding.arguments)
+                fabric.launch(plan.executable, launch, binding.arguments)
                 fabric.synchronize()
                 content = fabric.read(target.tensor.region, target.offset_bytes, target.size_bytes)
                 found.append(content.numpy().tobytes())

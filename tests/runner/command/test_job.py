@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernels.catalogue import find
+from kernels.code import code_digest
 from kernels.spec import Case
 from memory.fabric import Executable
 from reports.record.record import Record, Status
@@ -80,10 +81,11 @@ def test_what_is_said_about_the_kernel() -> None:
     spec = find("all_reduce/one_shot")
     assert kernel is not None
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
+    assert kernel.code_digest == code_digest(PTX)
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
     assert (kernel.cubin_digest, kernel.name) == ("", spec.name)
     assert kernel.source_digest.startswith("sha256:")
-    assert kernel.block == spec.launch(job_of("sizes=8", "algorithms=one_shot").cases[0]).block
+    assert kernel.block == spec.launch(job_of("sizes=8", "algorithms=one_shot").cases[0]).threads
 
 
 def test_wrong() -> None:
@@ -118,8 +120,8 @@ def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status: str) -> N
     assert len(shelf.worlds) == 3
 
 
-def test_the_rank_of_a_failure_is_named_once() -> None:
-    shelf = done(Script({"one_shot": WorldFailure("FAILED", 3, "it broke")}), "sizes=8", "algorithms=one_shot")
+def test_the_reason_is_the_failures_own_line() -> None:
+    shelf = done(Script({"one_shot": WorldFailure("FAILED", 3, "rank 3: it broke")}), "sizes=8", "algorithms=one_shot")
     assert shelf.records[0].reason == "rank 3: it broke"
 
 

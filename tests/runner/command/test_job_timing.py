@@ -193,7 +193,7 @@ def test_wrong_while_timing_is_wrong_and_a_problem_is_a_failure() -> None:
 
 @pytest.mark.parametrize("status", ["FAILED", "DEADLOCK", "TIMEOUT"])
 def test_a_failure_while_timing_costs_the_size_and_the_world(status: str) -> None:
-    shelf = done(Shelf(failures=[WorldFailure(status, 1, "waited for rank 0")]), Script(), "sizes=[8,16]")
+    shelf = done(Shelf(failures=[WorldFailure(status, 1, "rank 1: waited for rank 0")]), Script(), "sizes=[8,16]")
     assert shelf.told == [(8, name, status, False) for name in ("one_shot", "two_shot", "nccl")] + [
         (16, name, "PASSED", True) for name in ("one_shot", "two_shot", "nccl")
     ]

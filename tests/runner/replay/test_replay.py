@@ -155,7 +155,7 @@ def test_what_differs_is_said_before_anything_runs(
         environment["git"] = {"commit": "c0ffee" * 6 + "c0ff", "branch": "x", "dirty": False}
         environment["packages"]["torch"] = "1.0.0"
         assert record.kernel is not None
-        kernel = dataclasses.replace(record.kernel, ptx_digest="sha256:" + "ab" * 32)
+        kernel = dataclasses.replace(record.kernel, code_digest="sha256:" + "ab" * 32)
         return dataclasses.replace(record, environment=environment, kernel=kernel)
 
     done = replay(str(tampered(recorded, tmp_path / "elsewhere", elsewhere)))

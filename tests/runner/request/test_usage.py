@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ import pytest
 from kernels.baselines import BASELINES
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import ALL, REDUCTIONS
+from runner import prove
+from runner.__main__ import main as runner_main
 from runner.request.compose import experiments
 from runner.request.schema import SECTIONS
 from runner.request.usage import usage
 from runner.request.validate import CONF
+from runner.track import send
 
 
 def test_every_experiment_has_its_line() -> None:
@@ -70,3 +74,23 @@ def test_it_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("main", "program"),
+    [
+        (runner_main, "symlab"),
+        (lambda given: runner_main(["replay", *given]), "python -m runner replay"),
+        (prove.main, "python -m runner.prove"),
+        (send.main, "python -m runner.track"),
+    ],
+)
+def test_each_command_says_in_one_line_that_its_command_line_is_wrong(
+    main: Callable[[list[str]], int], program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--bogus=1"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("symlab: error: ")
+    assert err.endswith(f"(command line), see {program} --help\n")
+    assert err.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import threading
 import time
@@ -37,6 +38,39 @@ def test_many_at_once_make_one(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(made) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_removed_lock_file_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opened the lock file before a failed maker removed it must not work beside the holder of the next one."""
+    path, flock = tmp_path / "mlflow.db", fcntl.flock
+    has_opened, may_lock = threading.Event(), threading.Event()
+    made = []
+
+    def late_flock(descriptor: int, operation: int) -> None:
+        if threading.current_thread().name == "late" and not has_opened.is_set():
+            has_opened.set()
+            may_lock.wait(10)
+        flock(descriptor, operation)
+
+    def fail(beside: Path) -> None:
+        late.start()
+        has_opened.wait(10)
+        raise OSError("No space left on device")
+
+    def make(beside: Path) -> None:
+        made.append(threading.current_thread().name)
+        may_lock.set()
+        time.sleep(0.3)
+        whole(beside)
+
+    monkeypatch.setattr(fcntl, "flock", late_flock)
+    late = threading.Thread(target=make_ready, args=(path, make), name="late")
+    with pytest.raises(OSError, match="No space left"):
+        make_ready(path, fail)
+    make_ready(path, make)
+    late.join()
+    assert made == [threading.current_thread().name]
     assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
 
 

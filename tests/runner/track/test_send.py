@@ -50,6 +50,7 @@ def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, 
         assert child.data.tags["mlflow.source.git.commit"] == "0123abc"
         assert child.data.tags["git_dirty"] == "true"
         assert child.data.tags["ptx_digest"].startswith("sha256:")
+        assert child.data.tags["code_digest"].startswith("sha256:")
         assert child.data.params["world_size"] == "8"
         assert child.data.params["fabric.multimem"] == "exact"
         assert not any(word in key for key in child.data.metrics for word in ("time", "bandwidth", "gbps", "["))

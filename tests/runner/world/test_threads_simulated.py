@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from memory.fabric import Executable, Fabric
+from memory.fabric import Argument, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.interrupt import Interrupted, interruptible
 from runner.world.threads import ThreadWorld
@@ -76,7 +76,7 @@ def launched(*kernels: Executable, block: int = 1, peer: int | None = None) -> C
             flag = pool.tensor(64, torch.int32, name="flag", fill=0)
             fabric.barrier()
             address = flag.address if peer is None else flag.peer(peer).address
-            fabric.launch(kernels[fabric.rank % len(kernels)], 1, block, [address])
+            fabric.launch(kernels[fabric.rank % len(kernels)], Launch(1, block), [Argument("address", address)])
             fabric.synchronize()
 
     return program
@@ -166,7 +166,7 @@ def test_an_instruction_that_nobody_wrote_is_the_cause_and_not_a_lost_peer() -> 
 def test_launched_work_that_nobody_waited_for_is_an_error_of_its_own_run() -> None:
     def program(fabric: Fabric, _: None) -> None:
         if fabric.rank == 1:
-            fabric.launch(kernel("ret;"), 1, 1, [0])
+            fabric.launch(kernel("ret;"), Launch(1, 1), [Argument("address", 0)])
 
     failure = fail(simulated(2), program)
     assert failure.rank == 1
@@ -180,4 +180,4 @@ def test_a_kernel_may_end_without_a_return(body: str) -> None:
 
 def test_a_block_of_another_size_than_compiled_for_is_an_error() -> None:
     failure = fail(simulated(1), launched(kernel("ret;", ".reqntid 128, 1, 1"), block=64))
-    assert "is compiled for blocks of 128 threads, not 64" in failure.message
+    assert "is compiled for blocks of (128, 1, 1) threads, not (64, 1, 1)" in failure.message

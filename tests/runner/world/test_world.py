@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memory.fabric import DeadlineExceeded
+from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, HeapFull, PeerLost
+from runner.world.rank import failure_answer, take_answer
 from runner.world.world import Outcomes, failure_of
 
 
@@ -24,3 +25,28 @@ def test_a_rank_that_says_nothing_at_all_beside_one_that_says_where_it_is() -> N
     failure = failure_of(run, 5.0)
     assert (failure.status, failure.rank) == ("TIMEOUT", 1)
     assert "its process does not answer" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (DeviceFault("one_shot on rank 1, block 0: poison", rank=1), "one_shot on rank 1, block 0: poison"),
+        (DeviceFault("poison at rank 1's heap"), "rank 1: poison at rank 1's heap"),
+        (Deadlock("waited for rank 1", rank=None), "rank 1: waited for rank 1"),
+        (PeerLost("rank 0 failed: KeyError", rank=0), "rank 1: rank 0 failed: KeyError"),
+        (HeapFull("rank 1: data needs 8 bytes", rank=1), "rank 1: data needs 8 bytes"),
+        (ValueError("a wrong size"), "rank 1: a wrong size"),
+        (FabricError("its process ended by SIGKILL"), "rank 1: its process ended by SIGKILL"),
+    ],
+)
+@pytest.mark.parametrize("sent", [False, True], ids=["here", "sent"])
+def test_the_rank_of_a_failure_is_named_once(error: BaseException, message: str, sent: bool) -> None:
+    """Whether the message names it already is what the error says, not what its text looks like; in other processes,
+    too."""
+    run = Outcomes(2, results={0: None})
+    if sent:
+        take_answer(run, 1, failure_answer(error))
+    else:
+        run.errors[1] = error
+    failure = failure_of(run, 5.0)
+    assert (failure.rank, failure.message) == (1, message)

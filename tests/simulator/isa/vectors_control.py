@@ -93,7 +93,9 @@ def endings() -> dict[str, list[Vector]]:
     return out
 
 
-PARAMETERS = (
+STRUCT = bytes((91 * at + 7) % 256 for at in range(64))
+PARAMETERS: tuple[tuple[str, str, int | bytes], ...] = (
+    ("struct64", "struct", STRUCT),
     ("u16", "tiny", 0xBEEF),
     ("u32", "small", 0xDEADBEEF),
     ("u64", "large", 0xFEDCBA9876543210),
@@ -116,4 +118,24 @@ def parameters() -> list[Vector]:
             if home > bits:
                 wide = np.full(SAMPLES, wrap(signed(value, bits) if kind[0] == "s" else value, home), np.uint64)
                 out.append(Vector(f"ld.param.{kind}", f"{name}_to_r{home}", text, (), (("d", f"b{home}", wide),)))
-    return out
+    return [*out, *struct_parts()]
+
+
+def struct_parts() -> Iterator[Vector]:
+    """Every type and vector loads its part of a struct by value, from the places that its width divides."""
+    for kind in ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
+        size = int(kind[1:]) // 8
+        for count in (1, 2, 4):
+            at = max(size * count, 64 // (size * count) // 2 * size * count)
+            parts = [STRUCT[first : first + size] for first in range(at, at + size * count, size)]
+            values = [int.from_bytes(part, "little", signed=kind[0] == "s") for part in parts]
+            registers = [f"d{number}" for number in range(count)]
+            home = max(size * 8, 16)
+            target = f"{{{', '.join(registers)}}}" if count > 1 else registers[0]
+            vector = f"v{count}." if count > 1 else ""
+            outputs = tuple(
+                (register, f"b{home}", np.full(SAMPLES, wrap(value, home), np.uint64))
+                for register, value in zip(registers, values, strict=True)
+            )
+            text = f"ld.param.{vector}{kind} {target}, [kernel_struct+{at}];"
+            yield Vector(f"ld.param.{vector}{kind}", f"struct_at_{at}", text, (), outputs)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, run
+from simulator_harness import executable, get, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
 
@@ -28,7 +28,7 @@ def test_lanes_of_one_access_may_touch_several_tensors() -> None:
         own = put(fabric, "own", np.arange(lanes, dtype=np.uint32) + fabric.rank * 1_000_000)
         out = fabric.allocate(lanes * 4, 256, "out")
         peer = fabric.peer_address(own, (fabric.rank + 1) % 3)
-        fabric.launch(executable(ptx), 30, 100, [own.address, peer, out.address])
+        start(fabric, executable(ptx), 30, 100, [own.address, peer, out.address])
         found = get(fabric, out, "u4")
         fabric.barrier()
         return found, fabric.rank
@@ -51,7 +51,7 @@ def test_one_of_several_tensors_is_poison() -> None:
         even, odd = put(fabric, "even", np.zeros(1000, np.uint32)), fabric.allocate(4000, 256, "odd")
         fabric.write(odd, 0, torch.zeros(4 * 777, dtype=torch.uint8))
         fabric.write(odd, 4 * 778, torch.zeros(4 * 222, dtype=torch.uint8))
-        fabric.launch(executable(ptx), 10, 100, [even.address, odd.address])
+        start(fabric, executable(ptx), 10, 100, [even.address, odd.address])
         fabric.synchronize()
 
     text = str(run(make_world(1), program).error())
@@ -67,7 +67,7 @@ def test_an_address_that_was_freed_and_given_away_again() -> None:
         fabric.free(old)
         new = fabric.allocate(512, 256, "new")
         assert new.address == old.address
-        fabric.launch(executable(module(LOAD, ["u64 base"])), 1, 1, [old.address + 16])
+        start(fabric, executable(module(LOAD, ["u64 base"])), 1, 1, [old.address + 16])
         fabric.synchronize()
 
     text = str(run(make_world(1), program).error())
@@ -82,7 +82,7 @@ def test_a_heap_filled_to_its_last_byte(heap_bytes: int) -> None:
     def program(fabric: SimulatorFabric, offset: int) -> None:
         data = put(fabric, "data", np.zeros(heap_bytes, np.uint8))
         fabric.barrier()
-        fabric.launch(executable(module(LOAD, ["u64 base"])), 1, 1, [data.address + offset])
+        start(fabric, executable(module(LOAD, ["u64 base"])), 1, 1, [data.address + offset])
         fabric.synchronize()
 
     assert not any(run(make_world(3, heap_bytes=heap_bytes), lambda fabric: program(fabric, heap_bytes - 4)).errors)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import Outcome, executable, make_world, module, put, run
+from simulator_harness import Outcome, executable, make_world, module, put, run, start
 
 from memory.fabric import DeviceFault, PeerLost, Region
 from simulator.fabric import SimulatorFabric
@@ -64,7 +64,7 @@ def launch(
             fabric.world_size,
         )
         mine = guilty is None or fabric.rank == guilty
-        fabric.launch(executable(ptx), grid, block, [base(places) if mine else places.half])
+        start(fabric, executable(ptx), grid, block, [base(places) if mine else places.half])
         fabric.synchronize()
         return data
 
@@ -146,7 +146,7 @@ def test_another_ranks_address() -> None:
     def program(fabric: SimulatorFabric) -> None:
         data = put(fabric, "data", np.zeros(64, np.uint8))
         notes = fabric.exchange(str(data.address))
-        fabric.launch(executable(ptx), 1, 1, [int(notes[0])])
+        start(fabric, executable(ptx), 1, 1, [int(notes[0])])
         fabric.synchronize()
 
     outcome = run(make_world(2), program)
@@ -162,7 +162,7 @@ def test_multicast_address_of_another_ranks_view() -> None:
     def program(fabric: SimulatorFabric) -> None:
         data = put(fabric, "data", np.zeros(64, np.uint8))
         notes = fabric.exchange(str(fabric.multicast_address(data)))
-        fabric.launch(executable(ptx), 1, 1, [int(notes[0])])
+        start(fabric, executable(ptx), 1, 1, [int(notes[0])])
         fabric.synchronize()
 
     outcome = run(make_world(2), program)
@@ -227,7 +227,7 @@ def test_a_replica_that_one_rank_has_not_written() -> None:
         data = fabric.allocate(64, 256, "data")
         if fabric.rank != 2:
             fabric.write(data, 0, torch.zeros(64, dtype=torch.uint8))
-        fabric.launch(executable(ptx), 1, 1, [fabric.multicast_address(data)])
+        start(fabric, executable(ptx), 1, 1, [fabric.multicast_address(data)])
         fabric.synchronize()
 
     outcome = run(make_world(4), program)
@@ -276,7 +276,7 @@ def test_partial_poison() -> None:
             for byte in range(12):
                 if byte != missing:
                     fabric.write(data, byte, torch.zeros(1, dtype=torch.uint8))
-            fabric.launch(executable(ptx), 1, 1, [data.address])
+            start(fabric, executable(ptx), 1, 1, [data.address])
             fabric.synchronize()
 
         outcome = run(make_world(1), program)
@@ -329,7 +329,7 @@ def test_the_guilty_rank(shape: str, grid: int, block: int) -> None:
 
     def program(fabric: SimulatorFabric) -> None:
         half = put(fabric, "half", np.zeros(1 << 19, np.uint8))
-        fabric.launch(executable(ptx), grid, block, [half.address, (1 << 20) if fabric.rank == 2 else 0])
+        start(fabric, executable(ptx), grid, block, [half.address, (1 << 20) if fabric.rank == 2 else 0])
         fabric.synchronize()
 
     outcome = run(make_world(4, heap_bytes=4 << 20), program)

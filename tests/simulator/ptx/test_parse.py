@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import HEADER, executable, get, make_world, module, put, run, simple
+from simulator_harness import HEADER, executable, get, make_world, module, put, run, simple, start
 
 from memory.fabric import PeerLost
 from simulator.fabric import SimulatorFabric
@@ -138,8 +139,41 @@ class TestText:
             ("kernel_param_0", "u64"),
             ("kernel_param_1", "u32"),
         ]
-        assert (kernel.required_threads, kernel.target) == (512, "sm_90a")
+        assert (kernel.required_block, kernel.target) == ((512, 1, 1), "sm_90a")
         assert kernel.labels == {"$L__BB0_1": 0, "$L__BB0_2": 1}
+
+    def test_sizes_of_parameters(self) -> None:
+        heads = ".param .align 8 .b8 a[24], .param .u16 b, .param .f64 c, .param .u64 .ptr .shared .align 16 d, .param .u32 e[3]"
+        kernel = parse_kernel(f"{HEADER}.visible .entry kernel({heads})\n{{ ret; }}", "kernel")
+        assert [(one.name, one.size_bytes) for one in kernel.parameters] == [
+            ("a", 24), ("b", 2), ("c", 8), ("d", 8), ("e", 12),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("directives", "block", "cluster"),
+        [
+            ("", None, None),
+            (".reqntid 8, 4, 2", (8, 4, 2), None),
+            (".reqntid 8,4\n.maxnreg 32", (8, 4, 1), None),
+            (".maxntid 64\n.reqnctapercluster 2", None, (2, 1, 1)),
+        ],
+    )
+    def test_what_a_launch_must_have(self, directives: str, block: Any, cluster: Any) -> None:
+        kernel = parse_kernel(f"{HEADER}.visible .entry kernel()\n{directives}\n{{ ret; }}", "kernel")
+        assert (kernel.required_block, kernel.required_cluster) == (block, cluster)
+
+    def test_shared_variables_of_the_module(self) -> None:
+        """Of those outside all kernels the kernel has the ones that it names; dynamic ones begin behind all others."""
+        before = (
+            ".shared .align 4 .b8 unused[4096];\n.extern .shared .align 128 .b8 dynamic[];\n"
+            ".visible .shared .align 16 .b8 static[20];\n.extern .shared .align 8 .b64 also[];\n"
+            ".visible .entry other(.param .u64 .ptr .shared .align 16 a) { .shared .b32 other_own; ret; }\n"
+        )
+        body = ".shared .b32 own; mov.u32 %r1, static; mov.u32 %r2, dynamic; mov.u32 %r3, also; mov.u32 %r4, own;"
+        kernel = parse_kernel(module(body, before=before), "kernel")
+        found = {one.name: (one.offset_bytes, one.size_bytes) for one in kernel.shared}
+        assert found == {"static": (0, 20), "own": (20, 4), "dynamic": (128, 0), "also": (128, 0)}
+        assert (kernel.shared_bytes, kernel.dynamic_offset_bytes) == (24, 128)
 
     def test_the_entry_of_several(self) -> None:
         two = module("mov.u32 %r1, 1;") + module("mov.u32 %r1, 2;").replace("kernel", "other").replace(HEADER, "")
@@ -187,6 +221,8 @@ class TestErrors:
             ".frobnicate 3;",
             ".reg .b7 %x;",
             ".shared .b32 a[4][4];",
+            ".shared .b32 a[];",
+            ".extern .shared .b32 a[][4];",
             "ld.global.b32 %r1, [%d1+%d2];",
             "ld.global.b32 %r1, [%d1*4];",
             "ld.global.b32 %r1, [%d1;",
@@ -215,8 +251,9 @@ class TestErrors:
             parse_kernel(HEADER, "other")
 
     def test_a_parameter_it_can_not_bind(self) -> None:
-        with pytest.raises(PtxSyntaxError, match=re.escape(".param .align 8 .b8 kernel_x[24]")):
-            parse_kernel(f"{HEADER}.visible .entry kernel(.param .align 8 .b8 kernel_x[24]) {{ ret; }}", "kernel")
+        for declared in (".param .texref kernel_x", ".param .b8 kernel_x[2][4]", ".param .pred kernel_x"):
+            with pytest.raises(PtxSyntaxError, match=re.escape(declared)):
+                parse_kernel(f"{HEADER}.visible .entry kernel({declared}) {{ ret; }}", "kernel")
 
     @pytest.mark.parametrize(
         ("statement", "said"),
@@ -259,7 +296,7 @@ class TestErrors:
 
         def program(fabric: SimulatorFabric) -> None:
             if fabric.rank == 1:
-                fabric.launch(executable(ptx), 1, 32, [])
+                start(fabric, executable(ptx), 1, 32, [])
             fabric.synchronize()
             fabric.barrier()
 
@@ -290,7 +327,7 @@ class TestEndings:
 
         def program(fabric: SimulatorFabric) -> list[int]:
             out = put(fabric, "out", np.full(8, 99, np.uint32))
-            fabric.launch(executable(ptx), 2, 4, [out.address])
+            start(fabric, executable(ptx), 2, 4, [out.address])
             return [int(one) for one in get(fabric, out, "u4")]
 
         outcome = run(make_world(1, step_budget=1000), program)
@@ -301,7 +338,7 @@ class TestEndings:
         ptx = f"{HEADER}.visible .entry kernel()\n{{\n}}\n"
 
         def program(fabric: SimulatorFabric) -> None:
-            fabric.launch(executable(ptx), 2, 4, [])
+            start(fabric, executable(ptx), 2, 4, [])
             fabric.synchronize()
 
         assert run(make_world(1), program).errors == [None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, simple, succeed
+from simulator_harness import executable, get, make_world, module, put, run, simple, start, succeed
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
@@ -30,7 +30,7 @@ def waited(**options: Any) -> list[int]:
 
     def program(fabric: SimulatorFabric) -> Any:
         flags = put(fabric, "flags", np.zeros(4, np.uint32))
-        fabric.launch(executable(module(WAIT, ["u64 flag"])), 2, 32, [flags.address])
+        start(fabric, executable(module(WAIT, ["u64 flag"])), 2, 32, [flags.address])
         return get(fabric, flags, "u8")[1]
 
     return [int(one) for one in succeed(make_world(2, **options), program).results]
@@ -52,7 +52,7 @@ def test_the_clock_begins_again_with_each_program() -> None:
     def program(fabric: SimulatorFabric) -> int:
         out = put(fabric, "out", np.zeros(1, np.uint64))
         ptx = module("mov.u64 %d1, %globaltimer; st.global.b64 [%out], %d1;", ["u64 out"])
-        fabric.launch(executable(ptx), 1, 1, [out.address])
+        start(fabric, executable(ptx), 1, 1, [out.address])
         found = int(get(fabric, out, "u8")[0])
         fabric.free(out)
         return found
@@ -73,7 +73,7 @@ def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
 
     def program(fabric: SimulatorFabric) -> None:
         flags = put(fabric, "flags", np.zeros(1, np.uint32))
-        fabric.launch(executable(module(body, ["u64 flag"])), 1, 32, [flags.address])
+        start(fabric, executable(module(body, ["u64 flag"])), 1, 32, [flags.address])
         fabric.synchronize()
 
     assert isinstance(run(make_world(1), program).error(), Deadlock)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, simple, succeed
+from simulator_harness import executable, get, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
 
@@ -41,7 +41,7 @@ class TestAtomics:
 
         def program(fabric: SimulatorFabric) -> tuple[list[int], list[int]]:
             sums, most = put(fabric, "sums", np.zeros(7, np.uint32)), put(fabric, "most", np.zeros(7, np.uint32))
-            fabric.launch(executable(ptx), grid, block, [sums.address, most.address])
+            start(fabric, executable(ptx), grid, block, [sums.address, most.address])
             return get(fabric, sums, "u4").tolist(), get(fabric, most, "u4").tolist()
 
         sums, most = succeed(make_world(1, **options), program).results[0]
@@ -60,7 +60,7 @@ class TestAtomics:
 
         def program(fabric: SimulatorFabric) -> int:
             cells = put(fabric, "cells", np.zeros(4, np.uint32))
-            fabric.launch(executable(ptx), 3, 40, [cells.address])
+            start(fabric, executable(ptx), 3, 40, [cells.address])
             return int(get(fabric, cells, "u4")[2])
 
         assert succeed(make_world(1, **options), program).results == [120]
@@ -76,7 +76,7 @@ class TestAtomics:
 
         def program(fabric: SimulatorFabric) -> int:
             cell = put(fabric, "cell", np.ones(1, np.uint32))
-            fabric.launch(executable(ptx), 2, 50, [cell.address])
+            start(fabric, executable(ptx), 2, 50, [cell.address])
             return int(get(fabric, cell, "u4")[0])
 
         assert succeed(make_world(1, **options), program).results == [3**100 % 2**32]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, simple, succeed
+from simulator_harness import executable, get, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
 
@@ -298,10 +298,10 @@ class TestLaunches:
         def program(fabric: SimulatorFabric) -> list[int]:
             out = put(fabric, "out", np.zeros(64, np.uint32))
             for k in range(1, 6 + fabric.rank):
-                fabric.launch(executable(ptx), 2, 32, [out.address, k])
+                start(fabric, executable(ptx), 2, 32, [out.address, k])
             first = get(fabric, out, "u4").tolist()
             fabric.write(out, 0, torch.zeros(256, dtype=torch.uint8))
-            fabric.launch(executable(ptx), 2, 32, [out.address, 4])
+            start(fabric, executable(ptx), 2, 32, [out.address, 4])
             return [*set(first), *set(get(fabric, out, "u4").tolist())]
 
         expected = []
@@ -327,7 +327,7 @@ class TestLaunches:
             flag = put(fabric, "flag", np.zeros(2, np.uint32))
             fabric.barrier()
             code = executable(wait if fabric.rank == 0 else send)
-            fabric.launch(code, 1, 1, [flag.address if fabric.rank == 0 else fabric.peer_address(flag, 0)])
+            start(fabric, code, 1, 1, [flag.address if fabric.rank == 0 else fabric.peer_address(flag, 0)])
             found = int(get(fabric, flag, "u4")[1])
             fabric.barrier()
             return found
@@ -353,7 +353,7 @@ class TestLaunches:
         def program(fabric: SimulatorFabric) -> bool:
             flag = put(fabric, "flag", np.zeros(4, np.uint32))
             fabric.barrier()
-            fabric.launch(executable(poll if fabric.rank else busy), 1, 2, [fabric.peer_address(flag, 0)])
+            start(fabric, executable(poll if fabric.rank else busy), 1, 2, [fabric.peer_address(flag, 0)])
             fabric.synchronize()
             fabric.barrier()
             return True
@@ -377,7 +377,7 @@ def test_chunk_edges(lanes: int, ranks: int) -> None:
 
     def program(fabric: SimulatorFabric) -> np.ndarray:
         source, out = put(fabric, "in", tables[fabric.rank]), fabric.allocate(4 * lanes, 256, "out")
-        fabric.launch(executable(ptx), lanes // block, block, [source.address, out.address])
+        start(fabric, executable(ptx), lanes // block, block, [source.address, out.address])
         return get(fabric, out, "u4")
 
     for rank, found in enumerate(succeed(make_world(ranks, heap_bytes=1 << 20), program).results):

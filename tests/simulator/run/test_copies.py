@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run
+from simulator_harness import Outcome, executable, get, make_world, module, put, run, start
 
 from memory.fabric import DeviceFault
 from simulator.fabric import SimulatorFabric
@@ -52,7 +52,7 @@ def outcome_of(body: str, schedule: dict[str, Any], *, world_size: int = 1, grid
         fabric.barrier()
         peer = (fabric.rank + 1) % fabric.world_size
         far = [fabric.peer_address(region, peer) for region in own]
-        fabric.launch(executable(ptx), grid, block, [*(one.address for one in own), *far])
+        start(fabric, executable(ptx), grid, block, [*(one.address for one in own), *far])
         fabric.synchronize()
         fabric.barrier()
         return get(fabric, own[1], "u4").copy()

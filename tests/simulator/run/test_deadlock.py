@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, make_world, module, put, run
+from simulator_harness import Outcome, executable, make_world, module, put, run, start
 
 from memory.fabric import Deadlock, PeerLost
 from simulator.fabric import SimulatorFabric
@@ -35,7 +35,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.array([1, 5], np.uint32))
-            fabric.launch(executable(ptx), 2, 32, [flags.address])
+            start(fabric, executable(ptx), 2, 32, [flags.address])
             fabric.synchronize()
 
         text, _ = deadlocked(program, world_size=2, **options)
@@ -59,7 +59,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.array([5, 0], np.uint32))
-            fabric.launch(executable(ptx), 2, 32, [flags.address])
+            start(fabric, executable(ptx), 2, 32, [flags.address])
             fabric.synchronize()
 
         text, _ = deadlocked(program, world_size=2, **options)
@@ -72,7 +72,7 @@ class TestDeadlocks:
             flags = put(fabric, "flags", np.array([1 << 40], np.uint64))
             fabric.barrier()
             if fabric.rank == 1:
-                fabric.launch(executable(ptx), 1, 1, [fabric.peer_address(flags, 0)])
+                start(fabric, executable(ptx), 1, 1, [fabric.peer_address(flags, 0)])
             fabric.synchronize()
             fabric.barrier()
 
@@ -89,7 +89,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             lock = put(fabric, "lock", np.array([1], np.uint32))
-            fabric.launch(executable(ptx), 1, 4, [lock.address])
+            start(fabric, executable(ptx), 1, 4, [lock.address])
             fabric.synchronize()
 
         text, _ = deadlocked(program, **options)
@@ -101,7 +101,7 @@ class TestDeadlocks:
         ptx = module(body)
 
         def program(fabric: SimulatorFabric) -> None:
-            fabric.launch(executable(ptx), 1, 4, [])
+            start(fabric, executable(ptx), 1, 4, [])
             fabric.synchronize()
 
         text, _ = deadlocked(program, **options)
@@ -116,7 +116,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.ones(1, np.uint32))
-            fabric.launch(executable(ptx), 1, 1, [fabric.multicast_address(flags)])
+            start(fabric, executable(ptx), 1, 1, [fabric.multicast_address(flags)])
             fabric.synchronize()
 
         text, _ = deadlocked(program, world_size=2, **options)
@@ -130,7 +130,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 2, 64, [flags.address])
+            start(fabric, executable(ptx), 2, 64, [flags.address])
             fabric.synchronize()
 
         text, _ = deadlocked(program, **options)
@@ -144,7 +144,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 2, 64, [flags.address])
+            start(fabric, executable(ptx), 2, 64, [flags.address])
             fabric.synchronize()
 
         text, _ = deadlocked(program, **options)
@@ -158,7 +158,7 @@ class TestDeadlocks:
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.zeros(2, np.uint32))
             peer = fabric.peer_address(flags, 1 - fabric.rank)
-            fabric.launch(executable(ptx), 1, 1, [flags.address, peer])
+            start(fabric, executable(ptx), 1, 1, [flags.address, peer])
             fabric.synchronize()
 
         text, _ = deadlocked(program, world_size=2, **options)
@@ -170,7 +170,7 @@ class TestDeadlocks:
 
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 10, 1024, [flags.address])
+            start(fabric, executable(ptx), 10, 1024, [flags.address])
             fabric.synchronize()
 
         text, _ = deadlocked(program, world_size=4, **options)
@@ -183,7 +183,7 @@ class TestDeadlocks:
 
         def waits(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            fabric.launch(executable(ptx), 1, 1, [flags.address])
+            start(fabric, executable(ptx), 1, 1, [flags.address])
             fabric.synchronize()
 
         def leaves(fabric: SimulatorFabric) -> None:

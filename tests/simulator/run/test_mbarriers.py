@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from simulator_harness import executable, make_world, module, run
+from simulator_harness import executable, make_world, module, run, start
 
 from memory.fabric import Deadlock
 from simulator.fabric import SimulatorFabric
@@ -69,7 +69,7 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks(options: dict[str, Any]
     def program(fabric: SimulatorFabric) -> None:
         source = fabric.allocate(4096, 256, "src")
         fabric.view(source).zero_()
-        fabric.launch(executable(ptx), 1, 8, [source.address])
+        start(fabric, executable(ptx), 1, 8, [source.address])
         fabric.synchronize()
 
     outcome = run(make_world(1, **options), program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from simulator_harness import start
 
 from memory.fabric import Executable
 from simulator.isa import UnknownInstruction
@@ -66,7 +67,7 @@ def test_a_kernel_for_another_gpu_is_not_launched(arch: str, fits: bool) -> None
     fabric = SimulatedWorld(1, SimulatorOptions(heap_bytes=4096)).fabric(0)
     kernel = Executable("mine", "kernel", arch, KERNEL.replace("BODY", ""), "sha256:0")
     if fits:
-        fabric.launch(kernel, 1, 32, [0])
+        start(fabric, kernel, 1, 32, [0])
     else:
         with pytest.raises(ValueError, match="compiled for sm_100a, this world simulates sm_90a"):
-            fabric.launch(kernel, 1, 32, [0])
+            start(fabric, kernel, 1, 32, [0])

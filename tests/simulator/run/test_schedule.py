@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run, succeed
+from simulator_harness import Outcome, executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
@@ -40,7 +40,7 @@ def ring(fabric: SimulatorFabric) -> list[int]:
     mine = put(fabric, "ring", np.zeros(4, np.uint32))
     fabric.barrier()
     following = fabric.peer_address(mine, (fabric.rank + 1) % fabric.world_size)
-    fabric.launch(executable(RING), 3, 64, [mine.address, following, fabric.rank])
+    start(fabric, executable(RING), 3, 64, [mine.address, following, fabric.rank])
     fabric.synchronize()
     fabric.barrier()
     return [int(one) for one in get(fabric, mine, "u4")[:3]]
@@ -92,7 +92,7 @@ class TestSeeds:
 
         def program(fabric: SimulatorFabric) -> int:
             out = put(fabric, "out", np.zeros(1, np.uint32))
-            fabric.launch(executable(ptx), 8, 32, [out.address])
+            start(fabric, executable(ptx), 8, 32, [out.address])
             return int(get(fabric, out, "u4")[0])
 
         found = {succeed(make_world(1, schedule="random", seed=seed), program).results[0] for seed in range(20)}
@@ -106,7 +106,7 @@ class TestSeeds:
             mine = put(fabric, "ring", np.zeros(4, np.uint32))
             fabric.barrier()
             following = fabric.peer_address(mine, (fabric.rank + 1) % 4)
-            fabric.launch(executable(broken), 3, 64, [mine.address, following, fabric.rank])
+            start(fabric, executable(broken), 3, 64, [mine.address, following, fabric.rank])
             fabric.synchronize()
             fabric.barrier()
             return [int(one) for one in get(fabric, mine, "u4")[:3]]
@@ -124,7 +124,7 @@ RUNAWAY = module(
 
 def runaway(fabric: SimulatorFabric) -> None:
     flags = put(fabric, "flags", np.zeros(2, np.uint32))
-    fabric.launch(executable(RUNAWAY), 1, 32, [flags.address])
+    start(fabric, executable(RUNAWAY), 1, 32, [flags.address])
     fabric.synchronize()
 
 
@@ -147,7 +147,7 @@ class TestRunaways:
         ptx = module("LOOP: bra LOOP;")
 
         def program(fabric: SimulatorFabric) -> None:
-            fabric.launch(executable(ptx), 1, 1, [])
+            start(fabric, executable(ptx), 1, 1, [])
             fabric.synchronize()
 
         assert "step budget" in str(run(make_world(1, step_budget=500), program).error())

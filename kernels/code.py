@@ -1,0 +1,32 @@
+"""The digest of a kernel's code: of its PTX without line information.
+
+Line information names source files and lines, so it changes when a comment moves, a file is renamed or two files become
+one, and the machine code stays the same. Two kernels with equal code digests run the same instructions on the same
+registers; the digest of the whole PTX (Executable.digest) says beside that which lines they come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_LINES = re.compile(r"^[ \t]*\.(?:file|loc)\b[^\n]*\n?", re.MULTILINE)
+_DEBUG_SECTIONS = re.compile(r"^[ \t]*\.section[ \t]+\.debug_\w+\s*\{[^{}]*\}[ \t]*\n?", re.MULTILINE)
+_DEBUG_LABELS = re.compile(r"^(\$L__(?:tmp|func_begin|func_end)\d+):[ \t]*\n?", re.MULTILINE)
+"""Labels that LLVM sets for its debug sections."""
+
+
+def without_lines(ptx: str) -> str:
+    """Return PTX without `.file`, `.loc`, debug sections, and labels that only those sections refer to."""
+    text = _DEBUG_SECTIONS.sub("", _LINES.sub("", ptx))
+
+    def kept(match: re.Match[str]) -> str:
+        is_named_once = len(re.findall(re.escape(match[1]) + r"\b", text)) == 1
+        return "" if is_named_once else match[0]
+
+    return _DEBUG_LABELS.sub(kept, text)
+
+
+def code_digest(ptx: str) -> str:
+    """Return "sha256:<hex>" of the PTX without line information."""
+    return f"sha256:{hashlib.sha256(without_lines(ptx).encode()).hexdigest()}"

@@ -1,0 +1,65 @@
+"""The code of today's kernels: kernels/matrix/codes.json, one digest a kernel, so that the matrix needs no compiler.
+
+A kernel's code is one digest over the code digests of the variants that kernels/matrix/variants.py chooses. Proofs
+carry the same digest, so a proof is of today's code if both are equal, wherever files and lines have moved since.
+`python -m kernels --codes` compiles and writes the file, `python -m kernels --verify` compiles and compares. Each
+kernel has a sample, one variant with its digest, that a test compiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PLACE = Path(__file__).resolve().with_name("codes.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kernel's code: `code` is the digest over all variants, `sample` the label of one, `sample_code` its digest."""
+
+    variants: int
+    code: str
+    sample: str
+    sample_code: str
+
+
+def code_over(digests: Mapping[str, str]) -> str:
+    """Return one "sha256:<hex>" over code digests by variant label, in the order of the labels."""
+    text = "".join(f"{label} {digest}\n" for label, digest in sorted(digests.items()))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def code_from(digests: Mapping[str, str]) -> Code:
+    """Return a kernel's code from the code digests of its variants by label. The first one is the sample."""
+    sample = next(iter(digests))
+    return Code(len(digests), code_over(digests), sample, digests[sample])
+
+
+def codes(path: Path = PLACE) -> dict[str, Code]:
+    """Return the file's content by kernel name. Raises ValueError, naming the file, if it is not what we write."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {name: _code(one) for name, one in content.items()}
+    except OSError as error:
+        raise ValueError(f"{path}: can't be read ({error})") from None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path}: not what python -m kernels --codes writes ({error!r})") from None
+
+
+def written(found: Mapping[str, Code]) -> str:
+    """Return the file's text; the same codes give the same bytes."""
+    return json.dumps({name: asdict(one) for name, one in sorted(found.items())}, indent=1) + "\n"
+
+
+def _code(content: Mapping[str, object]) -> Code:
+    found = Code(**content)  # type: ignore[arg-type]
+    if type(found.variants) is not int or found.variants < 1:
+        raise ValueError(f"variants is {found.variants!r}: give a whole number from 1")
+    for text in (found.code, found.sample, found.sample_code):
+        if not isinstance(text, str) or not text:
+            raise ValueError(f"{text!r} is not text")
+    return found

@@ -1,0 +1,123 @@
+"""The variants that stand for a kernel's code: what they cover, and that the committed codes are those of today."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import SPECS, collective, find
+from kernels.matrix import codes, variants
+from kernels.matrix.codes import Code, code_from, code_over
+from kernels.matrix.matrix import Row
+from kernels.spec import KernelSpec, refuses
+from memory.fabric import Traits
+
+PEERS = find("barrier/peers")
+
+
+def covered(spec: KernelSpec, every: bool) -> set[object]:
+    """What variants cover: each value of each choice in each world, each data type with each of its accumulators."""
+    found: set[object] = set()
+    for one in variants.variants(spec, every):
+        choices = spec.choices(one.case)
+        found |= {(choices["world_size"], name, value) for name, value in choices.items()}
+        found |= {("pair", choices["world_size"], choices.get("dtype"), choices.get("accumulator")), one.arch}
+    return found
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_they_cover_each_choice_of_a_kernel(spec: KernelSpec) -> None:
+    found = variants.variants(spec)
+    assert covered(spec, every=False) == covered(spec, every=True)
+    assert {one.case.reduction for one in found} == {cell[2] for cell in Row(spec, ()).taken}
+    assert {one.case.world_size for one in found} == {2, 4}
+    codes_of_them = {(spec.variant(one.case), one.arch) for one in found}
+    assert len(found) == len(codes_of_them) == len({one.label for one in found})
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_none_of_them_is_refused(spec: KernelSpec) -> None:
+    for one in variants.variants(spec, every=True):
+        traits = Traits("ideal", one.arch, one.case.world_size, 1 << 40, True)
+        assert refuses(spec, collective(spec.op), one.case, traits) is None, one.label
+
+
+def test_they_take_every_step_and_placement_that_the_sizes_reach() -> None:
+    bulk = {one.case.placement for one in variants.variants(find("broadcast/bulk"))}
+    assert bulk == {"out_of_place", "in_place"}
+    pushes = {
+        find("all_reduce/two_shot").choices(one.case)["push"] for one in variants.variants(find("all_reduce/two_shot"))
+    }
+    assert pushes == {False, True}
+    assert {one.arch for one in variants.variants(find("all_reduce/multimem_one_shot"))} == {"sm_90a", "sm_100a"}
+    assert {one.case.size_bytes for one in variants.variants(PEERS)} == {4}
+
+
+def test_every_pair_and_every_reduction_is_covered() -> None:
+    cells = [("a", "x", "sum"), ("a", "x", "avg"), ("a", "y", "sum"), ("b", "x", "sum"), ("c", "z", "min")]
+    assert variants.covering(cells) == [
+        ("a", "x", "sum"),
+        ("a", "y", "sum"),
+        ("b", "x", "sum"),
+        ("c", "z", "min"),
+        ("a", "x", "avg"),
+    ]
+
+
+def test_a_code_is_over_labels_and_digests() -> None:
+    code = code_over({"b": "2", "a": "1"})
+    assert code == code_over({"a": "1", "b": "2"})
+    assert len({code, code_over({"a": "2", "b": "1"}), code_over({"a": "1"}), code_over({"c": "1", "b": "2"})}) == 4
+    assert code_from({"b": "2", "a": "1"}) == Code(2, code, "b", "2")
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    found = {"all_reduce/x": Code(2, "sha256:1", "label", "sha256:2")}
+    path = tmp_path / "codes.json"
+    path.write_text(codes.written(found))
+    assert codes.codes(path) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"a": {"code": "x"}}',
+        '{"a": {"variants": 0, "code": "1", "sample": "2", "sample_code": "3"}}',
+        '{"a": {"variants": 1, "code": "", "sample": "2", "sample_code": "3"}}',
+        None,
+    ],
+)
+def test_another_files_content_is_refused_by_name(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "codes.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=f"{path}: "):
+        codes.codes(path)
+
+
+def test_the_committed_codes_have_every_kernel_and_its_variants() -> None:
+    known = codes.codes()
+    assert list(known) == sorted(spec.name for spec in SPECS)
+    for spec in SPECS:
+        found = variants.variants(spec)
+        assert (known[spec.name].variants, known[spec.name].sample) == (len(found), found[0].label), spec.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_the_committed_sample_is_what_the_kernel_compiles_to(spec: KernelSpec, tmp_path: Path) -> None:
+    """One variant of each kernel: python -m kernels --verify compiles all of them."""
+    known = codes.codes()[spec.name]
+    found = variants.compiled(spec, variants.variants(spec)[:1], tmp_path)
+    assert found == {known.sample: known.sample_code}, "python -m kernels --codes"
+
+
+def test_a_kernel_compiles_to_its_committed_code(tmp_path: Path) -> None:
+    assert variants.code_of(PEERS, tmp_path) == codes.codes()[PEERS.name]
+    liar = dataclasses.replace(find("barrier/multimem"), op="barrier", algorithm="peers")
+    other = variants.code_from(variants.compiled(liar, variants.variants(find("barrier/multimem")), tmp_path))
+    assert other.code != codes.codes()[PEERS.name].code

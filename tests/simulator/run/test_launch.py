@@ -1,0 +1,251 @@
+"""How a kernel is launched: grids and blocks in three dimensions, dynamic shared memory, structs by value, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+
+from memory.fabric import Argument, Deadlock, DeviceFault, Launch
+from simulator.fabric import SimulatorFabric
+
+GRID, BLOCK = (3, 2, 2), (5, 4, 3)
+THREADS, BLOCKS = 60, 12
+NAMES = (
+    *(f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"),
+    *("%laneid", "%warpid", "%smid", "%nsmid", "%dynamic_smem_size"),
+)
+
+NUMBER = """
+  .reg .b32 %n, %m;
+  mov.u32 %n, %ctaid.z; mov.u32 %m, %nctaid.y; mul.lo.u32 %n, %n, %m; mov.u32 %m, %ctaid.y; add.u32 %n, %n, %m;
+  mov.u32 %m, %nctaid.x; mul.lo.u32 %n, %n, %m; mov.u32 %m, %ctaid.x; add.u32 %n, %n, %m;
+  mov.u32 %m, %ntid.z; mul.lo.u32 %n, %n, %m; mov.u32 %m, %tid.z; add.u32 %n, %n, %m;
+  mov.u32 %m, %ntid.y; mul.lo.u32 %n, %n, %m; mov.u32 %m, %tid.y; add.u32 %n, %n, %m;
+  mov.u32 %m, %ntid.x; mul.lo.u32 %n, %n, %m; mov.u32 %m, %tid.x; add.u32 %n, %n, %m;
+"""
+"""%n: the thread's number on its rank, from x, y and z."""
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
+def test_every_thread_knows_its_place_in_three_dimensions(options: dict[str, Any]) -> None:
+    stores = "".join(f"mov.u32 %r1, {name}; st.global.b32 [%d1+{4 * at}], %r1;\n" for at, name in enumerate(NAMES))
+    body = f"{NUMBER} mul.wide.u32 %d1, %n, {4 * len(NAMES)}; add.s64 %d1, %d1, %out;\n{stores}"
+    code = executable(module(body, ["u64 out"]))
+
+    def program(fabric: SimulatorFabric) -> Any:
+        out = fabric.allocate(4 * len(NAMES) * THREADS * BLOCKS, 256, "out")
+        start(fabric, code, GRID, BLOCK, [out.address], shared_bytes=96)
+        return get(fabric, out, "u4").reshape(-1, len(NAMES))
+
+    wanted = []
+    for block, (bz, by, bx) in enumerate(itertools.product(*(range(count) for count in reversed(GRID)))):
+        for thread, (tz, ty, tx) in enumerate(itertools.product(*(range(count) for count in reversed(BLOCK)))):
+            wanted.append([tx, ty, tz, *BLOCK, bx, by, bz, *GRID, thread % 32, thread // 32, block, BLOCKS, 96])
+    for found in succeed(make_world(2, **options), program).results:
+        assert np.array_equal(found, wanted)
+
+
+def test_a_fault_names_block_and_thread_and_where_they_are() -> None:
+    body = f"{NUMBER} setp.eq.u32 %p1, %n, 437; mov.u64 %d1, 3; @%p1 ld.global.u32 %r1, [%d1];"
+    code = executable(module(body))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, GRID, BLOCK)
+        fabric.synchronize()
+
+    fault = run(make_world(1), program).error()
+    assert isinstance(fault, DeviceFault)
+    assert "test/kernel on rank 0, block 7 (1, 0, 1), thread 17 (2, 3, 0): " in str(fault)  # 7 * 60 + 17 = 437
+
+
+def test_only_what_has_more_than_x_is_named_in_three_dimensions() -> None:
+    code = executable(module("mov.u64 %d1, 3; ld.global.u32 %r1, [%d1];"))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, (1, 1, 2), 4)
+        fabric.synchronize()
+
+    assert "on rank 0, block 0 (0, 0, 0), thread 0: " in str(run(make_world(1), program).error())
+
+
+def test_a_deadlock_names_them_too() -> None:
+    spin = "AGAIN: ld.relaxed.sys.global.u32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;"
+    wait = "mov.u32 %r2, %tid.y; setp.eq.u32 %p2, %r2, 1; @%p2 bra MEET; bra.uni SPIN; MEET: bar.sync 0; ret; SPIN:"
+    code = executable(module(f"{wait} {spin}", ["u64 flag"]))
+
+    def program(fabric: SimulatorFabric) -> None:
+        flag = put(fabric, "flag", np.zeros(1, np.uint32))
+        start(fabric, code, (1, 2, 1), (2, 2, 1), [flag.address])
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert isinstance(error, Deadlock)
+    assert "rank 0, block 1 (0, 1, 0), thread 1 (1, 0, 0) spins" in str(error)
+    assert "rank 0, block 1 (0, 1, 0): 2 of 4 threads wait at" in str(error)
+
+
+# Shared memory
+
+EXTERN = ".extern .shared .align 16 .b8 dynamic[];\n"
+REVERSE = """
+  .shared .align 4 .b8 own[8];
+  mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, dynamic; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %lane;
+  st.shared.u32 [own], 5; bar.sync 0; mov.u32 %r4, %ntid.x; sub.u32 %r4, %r4, %r1; sub.u32 %r4, %r4, 1;
+  shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];
+  mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r5;
+"""
+
+
+def reversed_blocks(fabric: SimulatorFabric, shared_bytes: int) -> list[list[int]]:
+    out = fabric.allocate(4 * 3 * 40, 256, "out")
+    code = executable(module(REVERSE, ["u64 out"], before=EXTERN))
+    start(fabric, code, 3, 40, [out.address], shared_bytes=shared_bytes)
+    found: list[list[int]] = get(fabric, out, "u4").reshape(3, 40).tolist()
+    return found
+
+
+def test_dynamic_shared_memory_lies_behind_the_kernels_own() -> None:
+    found = succeed(make_world(2), lambda fabric: reversed_blocks(fabric, 160)).results
+    assert found == [[[40 * block + 39 - thread for thread in range(40)] for block in range(3)]] * 2
+
+
+def test_an_access_beyond_the_dynamic_shared_memory_is_a_fault() -> None:
+    """156 bytes are one word too few: dynamic memory begins at byte 16, behind the kernel's own 8."""
+    fault = run(make_world(1), lambda fabric: reversed_blocks(fabric, 156)).error()
+    assert isinstance(fault, DeviceFault)
+    assert "rank 0, block 0, thread 39: shared memory of 172 bytes: 4 bytes at 0xac are outside" in str(fault)
+
+
+def test_a_kernel_that_got_no_dynamic_shared_memory() -> None:
+    fault = run(make_world(1), lambda fabric: reversed_blocks(fabric, 0)).error()
+    assert "thread 0: shared memory of 8 bytes: 4 bytes at 0x10 are outside" in str(fault)
+
+
+def test_dynamic_shared_memory_is_poisoned_and_bulk_copies_stay_within_it() -> None:
+    unwritten = executable(module("ld.shared.u32 %r1, [dynamic+12];", before=EXTERN))
+    beyond = (
+        "mov.u32 %r1, dynamic; add.u32 %r1, %r1, 32; cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], 16;"
+    )
+    copying = executable(module(beyond, ["u64 out"], before=EXTERN))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, unwritten, 1, 1, shared_bytes=16)
+        fabric.synchronize()
+
+    def copies(fabric: SimulatorFabric) -> None:
+        start(fabric, copying, 1, 1, [fabric.allocate(64, 256, "out").address], shared_bytes=32)
+        fabric.synchronize()
+
+    assert "read of shared memory that was never written (poison)" in str(run(make_world(1), program).error())
+    said = str(run(make_world(1), copies).error())
+    assert "a bulk copy of 16 bytes at byte 0x20 of shared memory: outside the block's 32 bytes" in said
+
+
+@pytest.mark.parametrize(("arch", "most"), [("sm_90a", 232_448), ("sm_100a", 232_448), ("sm_120a", 101_376)])
+def test_a_block_has_as_much_shared_memory_as_on_the_gpu(arch: str, most: int) -> None:
+    code = executable(module(".shared .b8 own[48]; st.shared.b32 [own], 1;", before=EXTERN, target=arch), arch=arch)
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, 1, shared_bytes=most - 48)
+        message = f"shared_bytes is {most - 47:,}; beside the kernel's own 48 bytes a block can have {most - 48:,}"
+        with pytest.raises(ValueError, match=message):
+            start(fabric, code, 1, 1, shared_bytes=most - 47)
+        fabric.synchronize()
+
+    succeed(make_world(1, arch=arch), program)
+
+
+# Arguments
+
+
+def test_a_struct_by_value_on_every_rank() -> None:
+    body = """
+      .reg .f32 %f; .reg .f64 %g;
+      ld.param.u32 %r1, [kernel_one]; ld.param.v2.u32 {%r2, %r3}, [kernel_one+8]; ld.param.f64 %g, [kernel_one+16];
+      st.global.b32 [%out], %r1; st.global.v2.b32 [%out+8], {%r2, %r3}; st.global.f64 [%out+16], %g;
+      ld.param.f32 %f, [kernel_ratio]; st.global.f32 [%out+4], %f;
+    """.replace(".reg .f32 %f; .reg .f64 %g;", ".reg .b32 %f; .reg .b64 %g;")
+    code = executable(module(body, ["struct24 one", "u64 out", "f32 ratio"]))
+
+    def program(fabric: SimulatorFabric) -> tuple[Any, ...]:
+        out = fabric.allocate(24, 256, "out")
+        given = struct.pack("<IIIId", 10 + fabric.rank, 0, 20 + fabric.rank, 30, fabric.rank / 8)
+        arguments = [Argument("bytes", given), Argument("address", out.address), Argument("f32", 0.5)]
+        fabric.launch(code, Launch(2, 33), arguments)
+        return struct.unpack("<IfIId", bytes(get(fabric, out, "u1")))
+
+    wanted = [(10 + rank, 0.5, 20 + rank, 30, rank / 8) for rank in range(3)]
+    assert succeed(make_world(3), program).results == wanted
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "ld.param.u64 %d1, [kernel_small];",
+        "ld.param.u32 %r1, [kernel_small+4];",
+        "ld.param.u32 %r1, [kernel_small-4];",
+        "ld.param.u32 %r1, [kernel_one+2];",
+        "ld.param.v2.u32 {%r1, %r2}, [kernel_one+4];",
+        "ld.param.u64 %d1, [kernel_one+8];",
+    ],
+)
+def test_a_load_beyond_a_parameter_or_across_its_alignment_is_no_operand(load: str) -> None:
+    code = executable(module(load, ["u32 small", "struct12 one"]))
+    said = str(run(make_world(1), lambda fabric: start(fabric, code, 1, 1, [1, bytes(12)])).error())
+    assert "the simulator has no such operands of ld.param" in said
+
+
+# What a launch can't be
+
+
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        (Launch(4, 32, cluster=(2, 1, 1)), r"test/kernel: the simulator has no clusters: .*, not \(2, 1, 1\)"),
+        (Launch(4, 32, stream=7), "test/kernel: the simulator has no streams: give stream None, not 7"),
+        (Launch(4, 16), r"test/kernel is compiled for blocks of \(32, 1, 1\) threads, not \(16, 1, 1\) \(.reqntid\)"),
+        (Launch(4, (8, 4, 1)), r"blocks of \(32, 1, 1\) threads, not \(8, 4, 1\) \(.reqntid\)"),
+    ],
+)
+def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(launch: Launch, message: str) -> None:
+    code = executable(module("").replace(")\n{", ")\n.reqntid 32, 1, 1\n{", 1))
+
+    def program(fabric: SimulatorFabric) -> None:
+        with pytest.raises(ValueError, match=message):
+            fabric.launch(code, launch, [])
+        fabric.launch(code, Launch(4, 32), [])
+        fabric.synchronize()
+
+    succeed(make_world(1), program)
+
+
+def test_a_kernel_that_wants_a_cluster_is_refused() -> None:
+    code = executable(module("").replace(")\n{", ")\n.reqnctapercluster 4\n{", 1))
+
+    def program(fabric: SimulatorFabric) -> None:
+        with pytest.raises(ValueError, match=r"the simulator has no clusters: .*, not \(4, 1, 1\)"):
+            fabric.launch(code, Launch(4, 32), [])
+
+    succeed(make_world(1), program)
+
+
+def test_launches_of_other_shapes_do_not_share_a_batch() -> None:
+    """Ranks that launch the same kernel with other dimensions, or other shared memory, get their own."""
+    body = (
+        "mov.u32 %r1, %ntid.x; mov.u32 %r2, %dynamic_smem_size; st.global.b32 [%out], %r1; st.global.b32 [%out+4], %r2;"
+    )
+    code = executable(module(body, ["u64 out"]))
+    launches = [Launch(1, (8, 4, 1)), Launch(1, (4, 8, 1)), Launch(1, 32), Launch(1, 32, shared_bytes=64)]
+
+    def program(fabric: SimulatorFabric) -> list[int]:
+        out = fabric.allocate(8, 256, "out")
+        fabric.launch(code, launches[fabric.rank], [Argument("address", out.address)])
+        found: list[int] = get(fabric, out, "u4").tolist()
+        return found
+
+    assert succeed(make_world(4), program).results == [[8, 0], [4, 0], [32, 0], [32, 64]]
