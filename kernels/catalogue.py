@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from importlib import import_module
 
-from kernels.reference import spec_at
+from kernels.brought import spec_at
 from kernels.spec import Collective, KernelSpec
 
 OPS: tuple[str, ...] = (

@@ -1,10 +1,10 @@
 """From a spec's CuTe DSL object to an Executable, cached by content. The only file that drives cute.compile.
 
 Needs no GPU and no driver. A cache entry is one JSON file, named by the SHA-256 of all that decides what comes out:
-the spec's sources and this file, the compiler's version, the architecture, the variant. It's written under another
-name and then renamed, so readers see all or nothing and writers at the same time do no harm. It carries its own
-checksum: an entry that fails it is removed, with a warning, and compiled again. cutlass (more than a second to
-import) is imported only when something is compiled.
+the spec's sources (kernels/sources.py) and this file, the compiler's version, the architecture, the variant. It's
+written under another name and then renamed, so readers see all or nothing and writers at the same time do no harm. It
+carries its own checksum: an entry that fails it is removed, with a warning, and compiled again. cutlass (more than a
+second to import) is imported only when something is compiled.
 
 The PTX carries line information, with paths relative to the project's root: so its digest is the same in every
 checkout.
@@ -77,7 +77,7 @@ def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
 
 
 def source_digest(spec: KernelSpec) -> str:
-    """SHA-256 of all files that the spec's code is made of, names and contents, as this process first read them."""
+    """Return the SHA-256 of all files that the spec's code is made of, as this process first read them."""
     return digest_of(spec.files)
 
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 EVERY_ACCUMULATOR = tuple(dict.fromkeys(name for names in ACCUMULATORS.values() for name in names))
 
 
+REDUCING = {"dtypes": ARITHMETIC, "accumulators": EVERY_ACCUMULATOR, "reductions": REDUCTIONS}
+MOVING = {"dtypes": ALL, "accumulators": (NONE,), "reductions": (NONE,), "fold": "rank_order"}
+"""What an algorithm takes, unless it says otherwise: of an op that reduces, and of one that only moves data."""
+
+
 def address(of: str) -> Parameter:
     """This rank's buffer."""
     return Parameter("address", of)
@@ -56,9 +61,7 @@ def spec_with(
     barrier's own; rest goes to KernelSpec as it is. ValueError for a name without an op, and a body that stands in no
     file.
     """
-    op, slash, algorithm = name.partition("/")
-    if not slash:
-        raise ValueError(f"{name!r} names no kernel: give op/algorithm, such as 'all_reduce/{name}'")
+    op, algorithm = _parts_of(name)
     over = multicast if rest.get("needs_multicast") else peers
     pointers = (*buffers, over("signals"), address("signals"), address("epochs"), address("status"))
 
@@ -79,11 +82,6 @@ def spec_with(
         flags = 1 if rest.get("needs_multicast") else case.world_size
         return (*tuning.workspaces(flags), *workspaces(case))
 
-    kinds: dict[str, Any] = (
-        {"dtypes": ARITHMETIC, "accumulators": EVERY_ACCUMULATOR, "reductions": REDUCTIONS}
-        if reduces
-        else {"dtypes": ALL, "accumulators": (NONE,), "reductions": (NONE,), "fold": "rank_order"}
-    )
     return KernelSpec(
         op=op,
         algorithm=algorithm,
@@ -94,12 +92,20 @@ def spec_with(
         choices=choices,
         # This file leads to the frame, which a body need not import.
         files=(_file_of(name, body), str(Path(__file__).resolve())),
-        **({"needs_multicast": False} | kinds | rest),
+        **({"needs_multicast": False} | (REDUCING if reduces else MOVING) | rest),
     )
 
 
+def _parts_of(name: str) -> tuple[str, str]:
+    """Return op and algorithm of a name."""
+    op, slash, algorithm = name.partition("/")
+    if not slash:
+        raise ValueError(f"{name!r} names no kernel: give op/algorithm, such as 'all_reduce/{name}'")
+    return op, algorithm
+
+
 def _file_of(name: str, body: Callable[[Frame], None]) -> str:
-    """The absolute path of the file that an algorithm's body stands in."""
+    """Return the absolute path of the file that an algorithm's body stands in."""
     module = sys.modules.get(getattr(body, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if file is None:

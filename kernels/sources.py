@@ -1,11 +1,11 @@
 """The files that a kernel's code is made of: those it begins with, and every file that they import.
 
-Imports are read from the source text, so nothing is executed: wherever an import stands in a file, in a function or
-behind TYPE_CHECKING too, absolute or relative, transitively. Of the project, the files of the package kernels count;
-Python's library, installed packages and the project's other packages, which only host code uses, don't. A module that
-is imported by a computed name (importlib.import_module) is not found: name its file in KernelSpec.files.
+Imports are read from the source text, so nothing is executed. They count wherever they stand, within functions and
+behind TYPE_CHECKING too, absolute or relative, and transitively. Of the project, files of the package kernels count, of
+everything else all but Python's library and installed packages. The project's other packages are host code and don't
+count. An import by a computed name (importlib.import_module) is not found: add its file to KernelSpec.files.
 
-Each file is read once in a process, when it is first asked for: what the process has imported can't be younger.
+A process reads each file once, when it first needs its content: what changes after that is noticed (Source.changed).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as this process read it first. name is the same on every machine: see name_of."""
+    """A file as this process first read it. name is the same on every machine: see name_of."""
 
     path: Path
     name: str
@@ -36,7 +36,7 @@ class Source:
 
     @property
     def changed(self) -> bool:
-        """Whether the file is no longer what was read, or gone."""
+        """Whether the file now differs from what was read, or is gone."""
         try:
             return self.path.read_bytes() != self.content
         except OSError:
@@ -44,13 +44,13 @@ class Source:
 
 
 def name_of(path: Path) -> str:
-    """The path from the project's root; for a file elsewhere its file name."""
+    """Return the path from the project's root; for a file outside of it, the file name."""
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
 
 
 @cache
 def sources_of(files: tuple[str, ...]) -> tuple[Source, ...]:
-    """The files and all that they import, each once, by name. files are paths; ValueError if one can't be read."""
+    """Return the files and all that they import, each once, sorted by name. ValueError if one can't be read."""
     found: dict[Path, Source] = {}
     todo = [Path(file).resolve() for file in files]
     todo += [file for path in todo for file in _packages(path)]
@@ -64,7 +64,7 @@ def sources_of(files: tuple[str, ...]) -> tuple[Source, ...]:
 
 @cache
 def digest_of(files: tuple[str, ...]) -> str:
-    """SHA-256 in hexadecimal of names and contents of all that sources_of gives: equal in every checkout."""
+    """Return the SHA-256 in hexadecimal of the names and contents of sources_of(files): equal in every checkout."""
     digest = hashlib.sha256()
     for source in sources_of(files):
         digest.update(f"{source.name}\0{len(source.content)}\0".encode())
@@ -74,7 +74,7 @@ def digest_of(files: tuple[str, ...]) -> str:
 
 @cache
 def read(path: Path) -> Source:
-    """A file as it is when first read. path is absolute and resolved; ValueError if it can't be read."""
+    """Return a file as first read; path is absolute and resolved. ValueError if it can't be read."""
     try:
         return Source(path, name_of(path), path.read_bytes())
     except OSError as error:
@@ -82,13 +82,13 @@ def read(path: Path) -> Source:
 
 
 def is_foreign(files: Iterable[str]) -> bool:
-    """Whether any of the files lies outside the package kernels."""
+    """Return whether any of the files lies outside the package kernels."""
     return any(not Path(file).resolve().is_relative_to(PACKAGE) for file in files)
 
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """The files that a file imports, with the __init__.py of each package on the way."""
+    """Return the files that a file imports, with the __init__.py of each package on the way."""
     try:
         tree = ast.parse(read(path).content)
     except (SyntaxError, ValueError):
@@ -109,7 +109,7 @@ def _imported(path: Path) -> tuple[Path, ...]:
 
 
 def _imports(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """All import statements, however deep in other statements."""
+    """Yield all import statements, also those within other statements."""
     for node in body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node
@@ -120,9 +120,9 @@ def _imports(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _files(parts: list[str], folder: Path | None) -> list[Path]:
-    """The files of a module, outermost package first, as far as there are any: the last parts may be names in it.
+    """Return the files of a module, outermost package first. The last parts may be names that it holds.
 
-    folder is where a relative import begins; None: an absolute one.
+    folder is where a relative import begins; None for an absolute one.
     """
     found: list[Path] = []
     if folder is None:
@@ -144,7 +144,7 @@ def _files(parts: list[str], folder: Path | None) -> list[Path]:
 
 
 def _packages(path: Path) -> list[Path]:
-    """The __init__.py of all packages that a file lies in."""
+    """Return the __init__.py of all packages that a file lies in, innermost first."""
     found: list[Path] = []
     for folder in path.parents:
         if not _init(folder):
@@ -154,14 +154,14 @@ def _packages(path: Path) -> list[Path]:
 
 
 def _init(package: Path) -> list[Path]:
-    """The __init__.py of a folder, if it has one."""
+    """Return the __init__.py of a folder, if it has one."""
     file = package / "__init__.py"
     return [file] if file.is_file() else []
 
 
 @cache
 def _top_level(name: str) -> tuple[Path | None, tuple[Path, ...]]:
-    """The file of a top-level module, and the folders to look for modules below it; none for what doesn't count."""
+    """Return the file of a top-level module and the folders that hold modules below it; neither if it doesn't count."""
     if name == PACKAGE.name:
         return PACKAGE / "__init__.py", (PACKAGE,)
     if name in HOST_PACKAGES or name in sys.stdlib_module_names:

@@ -178,7 +178,7 @@ class Workspace:
 
 
 class Origin(Protocol):
-    """Where a spec was found, and how another process finds it: kernels.reference.Reference."""
+    """The place that a spec was loaded from, by which another process loads it: kernels.brought.Place."""
 
     def load(self) -> KernelSpec: ...
 
@@ -205,6 +205,9 @@ class KernelSpec:
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
     refusal(case, arch) is what else the algorithm can't do, or None. why_not gives the reason for what "dtype" or
     "placement" it lacks.
+
+    origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
+    dataclasses.replace has none.
     """
 
     op: str
@@ -243,11 +246,11 @@ class KernelSpec:
         return "-".join(f"{name}={value}" for name, value in sorted(self.choices(case).items()))
 
     def __reduce__(self) -> tuple[Callable[[Origin], KernelSpec], tuple[Origin]]:
-        """Travels as its origin. PicklingError for a spec that has none."""
+        """Pickle the spec as its origin. PicklingError for a spec that has none."""
         if self.origin is None:
             raise PicklingError(
-                f"the spec of {self.name} was made in passing: give it a name in a module or file, and take it from "
-                "there with kernels.reference.spec_at"
+                f"the spec of {self.name} is bound to no name: assign it to one in a module or file, and load it from "
+                "there with kernels.brought.spec_at"
             )
         return _from_origin, (self.origin,)
 

@@ -128,7 +128,7 @@ def send_to_next(fabric: FileFabric, target: int, source: int, size_bytes: int) 
 
 
 def ring_shift(fabric: FileFabric, source: int, targets: int, *others: int) -> None:
-    """What send_recv/ring of tests/kernels/brought.py does, with its parameters: the own input to the next rank."""
+    """What send_recv/ring of tests/kernels/own_kernel.py does, with its parameters: the own input to the next rank."""
     size_bytes = others[4]
     table = fabric.at(targets, 8 * fabric.world_size).view(torch.int64)
     fabric.barrier()

@@ -19,6 +19,7 @@ from memory.fabric import Executable, Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
 from runner.case.binding import bind
+from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, step_bytes
 from runner.case.slots import KernelSlots, LibrarySlots
 from runner.world.threads import ThreadWorld
@@ -98,7 +99,8 @@ def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict
                 if case.algorithm == "nvshmem":
                     LibrarySlots(fabric, pool, case, 1, lambda target, source: None)
                 elif find_baseline(case.algorithm) is None and not ("size_bytes" in fields and case.algorithm == "ll"):
-                    KernelSlots(fabric, pool, case, Executable(case.name, "", "", "", ""), 1, PATIENCE_S)
+                    contestant = Contestant(case, find(case.name), Executable(case.name, "", "", "", ""))
+                    KernelSlots(fabric, pool, contestant, 1, PATIENCE_S)
 
     needed = heap_bytes_to_measure(cases)
     open_all(needed)

@@ -1,8 +1,11 @@
-"""A kernel's spec by where it stands: "package.module:NAME" or "path/to/file.py:NAME".
+"""A kernel's spec by the place it stands at: "package.module:NAME" or "path/to/file.py:NAME".
 
-So a kernel is brought from a file of its user's, and so every spec crosses to other processes: it holds functions that
-can't be pickled, and travels as the Reference that it was loaded by. A file is loaded as a module of its own, whatever
-it is called, as part of the packages that it lies in: relative imports work. The other side refuses what has changed.
+A user brings a kernel of their own by such a place. And every spec crosses to other processes by its place: a spec
+holds functions that can't be pickled, so its Place is sent, and the other side loads the spec from there. It refuses
+files that changed meanwhile.
+
+A file is loaded as a module under a name of its own, so that files of the same name don't clash, within the packages
+that it lies in, so that relative imports work. An absolute import finds what is on sys.path, as everywhere.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ _NAME = re.compile(r"\w+/\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """Where a spec stands: a module's import path (or a file's absolute path, the other one is ""), and a name in it.
+class Place:
+    """A name in a module or in a file: module is an import path, file an absolute path, and one of the two is "".
 
     digest is that of the sources as they were loaded (kernels.sources.digest_of); "" for the project's own kernels.
     """
@@ -42,7 +45,7 @@ class Reference:
         return f"{self.file or self.module}:{self.name}"
 
     def load(self) -> KernelSpec:
-        """The spec. ValueError, in one line, if there is none or its sources are not what the digest is of."""
+        """Return the spec. Raises ValueError, in one line, if there is none or its sources have changed."""
         spec = _found(self)
         if _digest(spec) != self.digest:
             raise ValueError(f"{self} or what it imports changed after it was first loaded: run it again")
@@ -50,54 +53,54 @@ class Reference:
 
 
 def spec_at(text: str, folder: Path | None = None) -> KernelSpec:
-    """The spec that "package.module:NAME" or "path/to/file.py:NAME" names.
+    """Return the spec at "package.module:NAME" or "path/to/file.py:NAME".
 
-    folder is where relative paths begin; None: the working folder. ValueError, in one line, for text that is no
-    reference, a file, module or name that does not exist, a module that raises, and what is no KernelSpec.
+    Relative paths begin at folder; None: at the working folder. Raises ValueError, in one line, for text of another
+    form, for a file, module or name that does not exist, a module that raises, and a value that is no KernelSpec.
     """
-    place, colon, name = text.rpartition(":")
-    if not colon or not place or not name:
+    where, _, name = text.rpartition(":")
+    if not where or not name:
         raise ValueError(f"{text!r} names no kernel: give file.py:NAME or package.module:NAME")
-    if not place.endswith(".py") and "/" not in place:
-        return _found(Reference(place, "", name))
-    path = (folder or Path.cwd()) / Path(place).expanduser()
+    if not where.endswith(".py") and "/" not in where:
+        return _found(Place(where, "", name))
+    path = (folder or Path.cwd()) / where
     if not path.is_file():
         raise ValueError(f"{text}: there is no file {path}")
     if path.suffix != ".py":
         raise ValueError(f"{text}: {path.name} is no Python file: give file.py:NAME")
-    return _found(Reference("", str(path.resolve()), name))
+    return _found(Place("", str(path.resolve()), name))
 
 
-def _found(reference: Reference) -> KernelSpec:
-    """The spec of a reference, whatever its digest. Its origin is the reference, with the digest of what was found."""
-    if reference.file and sources.read(Path(reference.file)).changed:
-        raise ValueError(f"{reference.file} changed after this process first read it: run it again")
+def _found(place: Place) -> KernelSpec:
+    """Return the spec at a place, whatever the place's digest; its origin is the place with the digest found."""
+    if place.file and sources.read(Path(place.file)).changed:
+        raise ValueError(f"{place.file} changed after this process first read it: run it again")
     try:
-        module = _module_of(Path(reference.file)) if reference.file else importlib.import_module(reference.module)
-        spec = getattr(module, reference.name, _MISSING)
+        module = _module_of(Path(place.file)) if place.file else importlib.import_module(place.module)
+        spec = getattr(module, place.name, _MISSING)
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{reference}: {_problem(reference, error)}") from error
+        raise ValueError(f"{place}: {_problem(place, error)}") from error
     if not isinstance(spec, KernelSpec):
-        raise ValueError(f"{reference}: {_lacking(module, reference.name, spec)}")
+        raise ValueError(f"{place}: {_lacking(module, place.name, spec)}")
     if not _NAME.fullmatch(spec.name):
-        raise ValueError(f"{reference}: {spec.name!r} is no op/algorithm in letters, digits and underscores")
+        raise ValueError(f"{place}: {spec.name!r} is no op/algorithm in letters, digits and underscores")
     file = getattr(module, "__file__", None)
     if file is not None and str(Path(file).resolve()) not in spec.files:
         spec = replace(spec, files=(*spec.files, str(Path(file).resolve())))
-    # A spec can't know by itself under which name it can be found: whoever finds it says so.
-    object.__setattr__(spec, "origin", replace(reference, digest=_digest(spec)))
+    # A spec does not know the name that it is bound to, so it is set here, where the name is known.
+    object.__setattr__(spec, "origin", replace(place, digest=_digest(spec)))
     return spec
 
 
 def _digest(spec: KernelSpec) -> str:
-    """What both sides compare. The project's own kernels are as they are, and need no reading."""
+    """Return the digest of a spec's sources; "" for a kernel of the project, whose files need not be read for it."""
     return sources.digest_of(spec.files) if sources.is_foreign(spec.files) else ""
 
 
 def _module_of(file: Path) -> ModuleType:
-    """A file's module, executed once a process, under a name that no other file's has.
+    """Return a file's module, executed once a process, under a name that no other file has.
 
-    The packages that it lies in become packages below one for the folder that holds the outermost of them.
+    Its packages are imported below a package made here, which stands for the folder that holds the outermost one.
     """
     folder, parts = file.parent, [file.stem.replace(".", "_")]
     while (folder / "__init__.py").is_file():
@@ -126,7 +129,7 @@ def _module_of(file: Path) -> ModuleType:
 
 
 class _AsRead(SourceFileLoader):
-    """Executes what kernels.sources has read, not what Python keeps compiled: the digest is of what was executed."""
+    """Executes the content that kernels.sources has read and digests, not a compiled file that Python keeps."""
 
     def get_code(self, fullname: str) -> CodeType:
         code = compile(sources.read(Path(self.path)).content, self.path, "exec", dont_inherit=True)
@@ -134,9 +137,9 @@ class _AsRead(SourceFileLoader):
         return code
 
 
-def _problem(reference: Reference, error: BaseException) -> str:
-    """Why a module could not be imported, in one line, with the place that raised."""
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{reference.module}.".startswith(f"{error.name}."):
+def _problem(place: Place, error: BaseException) -> str:
+    """Return why a module could not be imported, in one line, with the file and line that raised."""
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{place.module}.".startswith(f"{error.name}."):
         return f"there is no module {error.name}"
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}:{error.lineno} is no Python: {error.msg}"
@@ -146,7 +149,7 @@ def _problem(reference: Reference, error: BaseException) -> str:
 
 
 def _lacking(module: ModuleType, name: str, value: object) -> str:
-    """Why a name in a module gives no spec, and which names would."""
+    """Return why a name in a module gives no spec, and which names would."""
     known = [one for one, other in vars(module).items() if isinstance(other, KernelSpec)]
     there = f"its kernels are {', '.join(known)}" if known else "it has no KernelSpec"
     if value is not _MISSING:

@@ -1,4 +1,4 @@
-"""A spec by where it stands: found in modules and files, sent to other processes, refused in one line."""
+"""Specs by their places: loaded from modules and files, sent to other processes, refused in one line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 from kernels import catalogue
 from kernels.all_reduce import one_shot
+from kernels.brought import spec_at
 from kernels.family import spec_with
-from kernels.reference import spec_at
 from kernels.sources import ROOT, sources_of
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from runner.world.rank import pickled_work
-from tests.kernels.brought import RING, write_ring
+from tests.kernels.own_kernel import RING, write_ring
 
 CASE = Case("send_recv", "ring", "uint8", "none", "none", 1 << 20, 2)
 
@@ -109,9 +109,9 @@ def test_a_file_that_changed_is_not_loaded_again(tmp_path: Path) -> None:
 def test_what_has_no_name_does_not_travel() -> None:
     spec = replace(catalogue.find("send_recv/push"), summary="another one")
     assert spec.origin is None
-    with pytest.raises(pickle.PicklingError, match=r"the spec of send_recv/push was made in passing: give it a name"):
+    with pytest.raises(pickle.PicklingError, match=r"the spec of send_recv/push is bound to no name: assign it to one"):
         pickle.dumps(spec)
-    with pytest.raises(ValueError, match=r"send_recv/push was made in passing"):
+    with pytest.raises(ValueError, match=r"send_recv/push is bound to no name"):
         pickled_work(print, [spec])
 
 

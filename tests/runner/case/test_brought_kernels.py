@@ -11,9 +11,9 @@ import pytest
 
 from kernels.all_reduce import one_shot
 from kernels.baselines import BASELINES
+from kernels.brought import spec_at
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.reference import spec_at
 from kernels.sources import digest_of
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
@@ -29,7 +29,7 @@ from runner.world.processes import ProcessWorld
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
-from tests.kernels.brought import write_ring
+from tests.kernels.own_kernel import write_ring
 from tests.runner.measuring import TIMING
 from tests.runner.rank_programs import FileOpener
 
