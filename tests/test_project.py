@@ -121,7 +121,7 @@ def test_import_rules_hold() -> None:
         ("memory/pool.py", "import kernels.spec", "runner knows everybody"),
         ("runner/world/world.py", "import runner.command.job", "rooms of runner import downwards only"),
         ("reports/record/record.py", "import reports.table.table", "no circle, between rooms or between files"),
-        ("kernels/numeric/dtypes.py", "import kernels.numeric.formats", "no circle, between rooms or between files"),
+        ("kernels/numeric/formats.py", "import kernels.numeric.numerics", "no circle, between rooms or between files"),
         ("simulator/ptx/parse.py", "import kernels.spec", "runner knows everybody"),
         ("reports/record/record.py", "import torch", "reports read records"),
         ("reports/record/record.py", "import memory.fabric", "reports read records"),
