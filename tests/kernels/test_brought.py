@@ -30,7 +30,7 @@ try:
 except ValueError as error:
     print(error)
 else:
-    print(spec.name, spec.launch(Case("send_recv", spec.algorithm, "uint8", "none", "none", 1 << 20, 2)).grid)
+    print(spec.name, spec.launch(Case("send_recv", spec.algorithm, "uint8", "none", "none", 1 << 20, 2)).grid[0])
 """
 
 
@@ -48,19 +48,19 @@ def test_a_module_and_a_name_are_a_spec() -> None:
 def test_a_file_and_a_name_are_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_ring(tmp_path / "my")
     spec = spec_at(f"{file}:SPEC")
-    assert (spec.name, spec.launch(CASE).grid) == ("send_recv/ring", 2)
+    assert (spec.name, spec.launch(CASE).grid[0]) == ("send_recv/ring", 2)
     assert spec_at("my/ring.py:SPEC", tmp_path) is spec
     monkeypatch.chdir(tmp_path / "my")
     assert spec_at("ring.py:SPEC") is spec
-    assert spec_at("./ring.py:TRIAL").launch(CASE).grid == 4
+    assert spec_at("./ring.py:TRIAL").launch(CASE).grid[0] == 4
     assert {"ring.py", "steps.py", "kernels/dsl/frame.py"} <= {one.name for one in sources_of(spec.files)}
 
 
 def test_files_of_the_same_name_are_modules_of_their_own(tmp_path: Path) -> None:
     files = [write_ring(tmp_path / str(blocks), blocks) for blocks in (3, 5)]
     first, second = (spec_at(f"{file}:SPEC") for file in files)
-    assert [spec.launch(CASE).grid for spec in (first, second)] == [3, 5]
-    assert [spec.launch(CASE).grid for spec in pickle.loads(pickle.dumps((first, second)))] == [3, 5]
+    assert [spec.launch(CASE).grid[0] for spec in (first, second)] == [3, 5]
+    assert [spec.launch(CASE).grid[0] for spec in pickle.loads(pickle.dumps((first, second)))] == [3, 5]
 
 
 def test_a_file_within_packages_reaches_all_of_them(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_file_within_packages_reaches_all_of_them(tmp_path: Path) -> None:
     for folder in (inner, inner.parent):
         (folder / "__init__.py").write_text("")
     spec = spec_at(f"{file}:SPEC")
-    assert spec.launch(CASE).grid == 7
+    assert spec.launch(CASE).grid[0] == 7
     assert "names.py" in {one.name for one in sources_of(spec.files)}
 
 
@@ -82,7 +82,7 @@ def test_a_spec_crosses_to_another_process(tmp_path: Path, name: str) -> None:
     spec = spec_at(f"{write_ring(tmp_path)}:{name}")
     sent = pickle.dumps(spec)
     assert pickle.loads(sent) is spec
-    assert elsewhere(sent) == f"send_recv/ring {spec.launch(CASE).grid}"
+    assert elsewhere(sent) == f"send_recv/ring {spec.launch(CASE).grid[0]}"
     assert elsewhere(pickle.dumps(catalogue.find("send_recv/push"))).startswith("send_recv/push ")
 
 
