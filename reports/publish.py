@@ -128,7 +128,7 @@ def drawings(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[
         found[root / PLACE / name / "figure.svg"] = list(featured(records).records)
         for section in split(records)[0]:
             case = section.records[0].case
-            path = root / PLACE / name / f"{case['op']}-n{case['world_size']}.svg"
+            path = root / PLACE / name / f"{case.op}-n{case.world_size}.svg"
             found.setdefault(path, []).extend(section.records)
     return found
 
@@ -141,7 +141,7 @@ def featured(records: Sequence[Record]) -> Section:
 
     def rank(section: Section) -> tuple[bool, int, bool]:
         case = section.records[0].case
-        return case["dtype"] == FEATURED_DTYPE, int(case["world_size"]), case["op"] == FEATURED_OP
+        return case.dtype == FEATURED_DTYPE, case.world_size, case.op == FEATURED_OP
 
     return max(sections, key=rank)
 

@@ -71,7 +71,7 @@ def proof_of(records: Sequence[Record]) -> Proof:
 
 
 def _name(record: Record) -> str:
-    return f"{record.case['op']}/{record.case['algorithm']}"
+    return record.case.name
 
 
 def _tally(records: Sequence[Record]) -> Tally:
@@ -83,7 +83,7 @@ def _tally(records: Sequence[Record]) -> Tally:
     return Tally(
         passed=len(passed),
         refused=len(refused),
-        world_sizes=tuple(sorted({int(record.case["world_size"]) for record in passed.values()})),
+        world_sizes=tuple(sorted({record.case.world_size for record in passed.values()})),
         sources=next(iter(digests)).removeprefix("sha256:") if digests else "-",
     )
 
@@ -95,14 +95,14 @@ def _machine(records: Sequence[Record]) -> str:
     if len(found) != 1:
         raise ValueError(f"records of one machine are wanted, and these are of {' and '.join(sorted(found)) or 'none'}")
     name = found.pop()
-    most = max(int(record.case["world_size"]) for record in ran)
+    most = max(record.case.world_size for record in ran)
     return name if name == SIMULATOR else f"{most} x {name}"
 
 
 def _commit(record: Record) -> str:
     """The commit that the latest case ran from; with changes beside it, it says so."""
-    git = record.environment.get("git")
-    if not isinstance(git, dict) or not git.get("commit"):
+    git = record.environment.git
+    if not git or not git.get("commit"):
         return "unknown"
     return f"{git['commit']}{' with changes' if git.get('dirty') else ''}"
 

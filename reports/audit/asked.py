@@ -31,13 +31,13 @@ Asked = tuple[Any, str]
 
 def jobs(material: Material) -> list[Point]:
     """Whether every job of each command has a record: the requests say how many jobs there were."""
-    found: dict[str, set[Any]] = {}
+    found: dict[str, set[int]] = {}
     wanted: dict[str, int] = {}
     for record in material.records:
-        name, number = str(record.request.get("command", "")), record.request.get("jobs")
-        if isinstance(number, int) and not isinstance(number, bool):
+        name, number = record.request.command, record.request.jobs
+        if number is not None:
             wanted[name] = max(wanted.get(name, 0), number)
-            found.setdefault(name, set()).add(record.request.get("job", 0))
+            found.setdefault(name, set()).add(record.request.job)
     if not wanted:
         return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
     total = sum(wanted.values())
@@ -47,10 +47,9 @@ def jobs(material: Material) -> list[Point]:
         for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
     ]
     odd = [
-        f"{record.id}: job {record.request.get('job', 0)!r} is none of {wanted[name]}"
+        f"{record.id}: job {record.request.job} is none of {wanted[name]}"
         for record in material.records
-        if (name := str(record.request.get("command", ""))) in wanted
-        and record.request.get("job", 0) not in range(wanted[name])
+        if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
     good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
     return [verified_or([*without, *odd], good, total, "jobs")]
@@ -75,7 +74,7 @@ def ended(material: Material) -> list[Point]:
                 odd.append(f"{key} of {name} is {_brief(document[key])}, which no command leaves")
         if isinstance(document.get("jobs"), list):
             wanted, strange = _wanted(document["jobs"], name)
-            here: Counter[Asked] = Counter((_hashable(one.request.get("job", 0)), one.id) for one in members)
+            here: Counter[Asked] = Counter((one.request.job, one.id) for one in members)
             odd += strange
             odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
             odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
@@ -146,7 +145,7 @@ def _wanted(listed_jobs: list[Any], name: str) -> tuple[Counter[Asked], list[str
 
 
 def _members(material: Material, name: str) -> list[Record]:
-    return [record for record in material.records if record.request.get("command") == name]
+    return [record for record in material.records if record.request.command == name]
 
 
 def _name(folder: Path, document: Mapping[str, Any]) -> str:

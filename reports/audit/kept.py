@@ -99,7 +99,7 @@ def _concerns(name: str, folder: Path, place: Path) -> bool:
 
 
 def replayable(material: Material) -> Item:
-    lacking = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
+    lacking = [one.id for one in material.records if one.request.configuration is None]
     name = "one command runs it again"
     if lacking:
         says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"

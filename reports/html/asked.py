@@ -27,7 +27,7 @@ def part(records: Sequence[Record]) -> Part:
     """One block of facts and one configuration for each thing that was asked for."""
     commands: dict[str, list[Record]] = {}
     for record in records:
-        commands.setdefault(str(record.request.get("command", "")), []).append(record)
+        commands.setdefault(record.request.command, []).append(record)
     groups: dict[str, list[list[Record]]] = {}
     for own in commands.values():
         groups.setdefault(_asked(own), []).append(own)
@@ -71,7 +71,7 @@ def _asked(records: Sequence[Record]) -> str:
     """What a command asked for, as a text that is the same for another that asked for it, too."""
     jobs: dict[str, Any] = {}
     for record in records:
-        jobs.setdefault(str(record.request.get("job", 0)), _configuration(record))
+        jobs.setdefault(str(record.request.job), _configuration(record))
     return json.dumps([{key: item for key, item in job.items() if key not in _OWN} for job in jobs.values()])
 
 
@@ -80,10 +80,9 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
     lines = []
     for own in commands:
         first = own[0].request
-        line = first.get("command_line")
-        shown = shlex.join(map(str, line)) if isinstance(line, list) and line else "(no command line was recorded)"
+        shown = shlex.join(first.command_line) if first.command_line else "(no command line was recorded)"
         cells = {
-            "command": str(first.get("command", "")) or "(no name)",
+            "command": first.command or "(no name)",
             "cases": f"{len(own):,}",
             "started (UTC)": min(record.started for record in own)[:19].replace("T", " "),
             "ended (UTC)": max(record.ended for record in own)[:19].replace("T", " "),
@@ -103,8 +102,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     """The configuration that all jobs share, and a table of what tells them apart."""
     jobs: dict[int, Record] = {}
     for record in records:
-        number = record.request.get("job", 0)
-        jobs.setdefault(number if isinstance(number, int) else 0, record)
+        jobs.setdefault(record.request.job, record)
     flats = {number: _flat(_configuration(record)) for number, record in sorted(jobs.items())}
     keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
     missing = object()
@@ -128,19 +126,18 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
             blocks.append(Facts(tuple((key, ", ".join(some)) for key, some in values.items())))
             blocks.append(Fold(f"Each of the {len(jobs)} jobs", (table,)))
     text = yaml_text(_without(shared, set(differing)))
-    overrides = next(iter(jobs.values())).request.get("overrides")
-    if isinstance(overrides, list) and overrides and len(jobs) == 1:
-        blocks.append(Facts((("overrides", " ".join(map(str, overrides))),)))
-    left_open = next(iter(jobs.values())).request.get("resolved")
-    if isinstance(left_open, dict) and left_open and not differing:
+    first = next(iter(jobs.values())).request
+    if first.overrides and len(jobs) == 1:
+        blocks.append(Facts((("overrides", " ".join(first.overrides)),)))
+    left_open = first.resolved
+    if left_open and not differing:
         blocks.append(Facts((("left open, became", _inline(left_open)[1:-1]),)))
     title = "The configuration, resolved" if len(jobs) == 1 else "The configuration that all jobs share, resolved"
     return [*blocks, Fold(title, (Code(text),))]
 
 
 def _configuration(record: Record) -> dict[str, Any]:
-    found = record.request.get("configuration")
-    return found if isinstance(found, dict) else {}
+    return record.request.configuration or {}
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -165,4 +162,4 @@ def _without(value: Mapping[str, Any], paths: set[str], prefix: str = "") -> dic
 
 
 def _name(record: Record) -> str:
-    return str(record.request.get("experiment") or record.case["op"])
+    return record.request.experiment or record.case.op

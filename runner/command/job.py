@@ -24,8 +24,20 @@ from kernels.baselines import find_baseline, library_of, refuses_baseline
 from kernels.catalogue import collective, find
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
-from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
+from reports.record.record import (
+    CHECK_WAS_OFF,
+    Check,
+    FabricInfo,
+    KernelInfo,
+    LinkLimit,
+    Record,
+    RecordedEnvironment,
+    RecordedRequest,
+    Status,
+    Timing,
+)
 from runner.case.contestant import Contestant
+from runner.case.recorded import recorded_case
 from runner.interrupt import shielded
 from runner.request.validate import Request
 from runner.world.world import World, WorldFailure
@@ -80,8 +92,8 @@ class Job:
     request: Request
     cases: tuple[Case, ...]
     fabric_settings: dict[str, Any]
-    environment: Callable[[], dict[str, Any]]
-    asked: dict[str, Any]
+    environment: Callable[[], RecordedEnvironment]
+    asked: RecordedRequest
 
 
 def run_job(job: Job, keeper: Keeper, means: Means | None = None) -> None:
@@ -240,7 +252,7 @@ class _Attempt:
         return Record(
             id=self.case.id,
             status=self.status,
-            case=dataclasses.asdict(self.case),
+            case=recorded_case(self.case),
             started=self._started.isoformat(timespec="milliseconds"),
             ended=ended.isoformat(timespec="milliseconds"),
             duration_s=round(time.monotonic() - self._started_s, 6),
@@ -252,15 +264,15 @@ class _Attempt:
             timing=self.timing,
             library=self.library,
             environment=self.job.environment(),
-            request=self.job.asked | self._given(),
+            request=dataclasses.replace(self.job.asked, kernel=self._given()),
         )
 
-    def _given(self) -> dict[str, Any]:
+    def _given(self) -> dict[str, Any] | None:
         """What our kernel was given that its case does not say: the choices it was compiled with, and its patience."""
         if self.executable is None:
-            return {}
+            return None
         choices = {name: _plain(value) for name, value in find(self.case.name).choices(self.case).items()}
-        return {"kernel": {"choices": choices, "patience_s": _patience_s(self.job.request)}}
+        return {"choices": choices, "patience_s": _patience_s(self.job.request)}
 
 
 def usual_means() -> Means:

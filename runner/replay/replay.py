@@ -157,7 +157,7 @@ class _Replay:
         from runner.records.store import Store, StoreError
 
         command = self._again.command
-        commands = list(dict.fromkeys(str(record.request.get("command", "")) for record in self._before))
+        commands = list(dict.fromkeys(record.request.command for record in self._before))
         self._console.say(self._headline(commands))
         for line in (*command.fabric_lines, *self._again.remarks):
             self._console.say(line)
