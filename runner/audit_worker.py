@@ -134,7 +134,9 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
 def _apart(members: Sequence[Record]) -> str:
     """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
     parts: dict[str, list[Any]] = {
-        "request": [dataclasses.replace(one.request, kernel=None).document() for one in members],
+        "request": [
+            {key: value for key, value in one.request.document().items() if key != "kernel"} for one in members
+        ],
         "commit or sources": [[one.environment.git, one.environment.sources] for one in members],
     }
     for what, values in parts.items():

@@ -162,7 +162,7 @@ def _case_document(case: Compared) -> dict[str, Any]:
     speed = asdict(case.speed)
     return {
         "id": case.pair.first.id,
-        "case": case.pair.first.case,
+        "case": case.pair.first.case.document(),
         "data": str(case.data.data),
         "remark": case.data.remark,
         "speed": str(speed.pop("speed")),

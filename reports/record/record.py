@@ -53,6 +53,8 @@ same to the byte."""
 _REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
 """The first schema with Record.refusal, and the first whose case has no unknown keys."""
 
+_OPEN_PARTS = (("case", RecordedCase), ("request", RecordedRequest), ("environment", RecordedEnvironment))
+
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
 
@@ -277,6 +279,9 @@ class Record:
     schema: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
+        for part, kind in _OPEN_PARTS:
+            if not isinstance(getattr(self, part), kind):
+                raise ValueError(f"{part} is a {type(getattr(self, part)).__name__}; give a {kind.__name__}")
         object.__setattr__(self, "counters", plain(self.counters, "counters"))
         problem = self._broken_rule() or self._broken_outcome()
         if problem:
