@@ -28,6 +28,7 @@ from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import composed, hydra_over
 from runner.request.schema import Schema
+from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
 from runner.request_error import RequestError, first_line
 
@@ -268,16 +269,15 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     config = OmegaConf.merge(OmegaConf.structured(Schema), {**configuration, "records": ".", "cache_dir": "."})
     request: Request = validate(config)  # type: ignore[arg-type]
     info = next((record.fabric for record in members if record.fabric is not None), None)
-    if info is not None:
-        request = dataclasses.replace(request, fabric=dataclasses.replace(request.fabric, name=info.name))
+    name = info.name if info is not None else request.fabric.name
+    fabric = dataclasses.replace(request.fabric, name="simulator" if name == AUTO else name)
     ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
     theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
     if isinstance(request.algorithms, str):
         request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))
-    request = resolved(request)
-    return [case.id for case in cases_of(request)]
+    return [case.id for case in cases_of(resolved(request, fabric))]
 
 
 def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, Any]:

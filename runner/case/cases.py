@@ -1,8 +1,7 @@
 """A request to its cases, in a stable order with stable ids; and the questions that only the catalogue can answer.
 
 Sizes are the outer loop and algorithms the inner one, baselines after them, so that what is compared runs close
-together. What a request leaves open ("auto", "all") is decided here, by the op: see resolved. A request's fabric is
-decided before that: "auto" stands for the simulator here.
+together. What a request leaves open ("auto", "all") is decided here, by the op and the fabric: see resolved.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_typ
 from kernels.spec import Case, KernelSpec
 from runner.case.layout import layout_of
 from runner.request.sizes import AUTO, format_bytes
-from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, check_heap
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError, near
+from runner.world.fabrics import FabricRequest
 
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
@@ -32,14 +32,15 @@ GAP_BYTES = 4096
 """What the simulator leaves free behind every allocation, so that an access beyond its end meets nobody."""
 
 
-def resolved(request: Request) -> Request:
-    """The request with names for all that it left open. A request without anything open comes back equal.
+def resolved(request: Request, fabric: FabricRequest) -> ResolvedRequest:
+    """Return the request with names for all that it left open, on a fabric that is decided (runner.world.fabrics).
 
     - algorithms: "all" are the op's in the catalogue's order; "auto" leaves out those that need multicast where the
       simulated fabric has it switched off. (A real fabric's is only known once it runs: they are refused then.)
     - dtype: float32, or what the op's kernels have instead.
     - reduction: sum, or none for an op that only moves data.
     - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
+    - baselines: all of the op's on a real fabric, none on the simulator.
     - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
 
     RequestError for an unknown op.
@@ -59,25 +60,28 @@ def resolved(request: Request) -> Request:
         accumulator = ("float32" if wide else "native") if reduces else NONE
     algorithms = request.algorithms
     if isinstance(algorithms, str):
-        off = request.fabric.simulated and not request.fabric.multicast
+        off = fabric.simulated and not fabric.multicast
         left_out = algorithms == AUTO and off
         algorithms = tuple(spec.algorithm for spec in specs if not (left_out and spec.needs_multicast))
-    named = dataclasses.replace(
-        request, algorithms=algorithms, dtype=dtype, reduction=reduction, accumulator=accumulator
-    )
+    baselines = request.baselines
+    if baselines == AUTO:
+        baselines = () if fabric.simulated else names_for(request.op)
+    fields = {member.name: getattr(request, member.name) for member in dataclasses.fields(ResolvedRequest)}
+    fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
+    named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
+    if request.sizes_given or dtype not in ITEMSIZES:
+        return named
     return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
 
 
-def _suitable(request: Request, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
-    """The sizes as given; the usual ones, where none were; for an op that takes none of those, one of one element."""
-    if request.sizes_given or request.dtype not in ITEMSIZES:
-        return request.sizes_bytes
+def _suitable(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
+    """The usual sizes; for an op that takes none of those, one of one element."""
     one = _step_bytes(request.op, request.dtype, request.world_size)
     takes_usual = any(_takes(spec, request, size) for spec in specs for size in request.sizes_bytes)
     return (one,) if not takes_usual and any(_takes(spec, request, one) for spec in specs) else request.sizes_bytes
 
 
-def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
+def _takes(spec: KernelSpec, request: ResolvedRequest, size_bytes: int) -> bool:
     """Whether nothing that a kernel says of itself is against a size."""
     step = _step_bytes(request.op, request.dtype, request.world_size)
     case = _case(request, spec.algorithm, size_bytes // step * step)
@@ -90,36 +94,31 @@ def _is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
     return most is not None and case.size_bytes > most
 
 
-def names_of(request: Request) -> tuple[str, ...]:
+def names_of(request: ResolvedRequest) -> tuple[str, ...]:
     """The algorithms that a request runs at each size: its own, then its baselines, each once."""
-    algorithms, baselines = resolved(request).algorithms, request.baselines
-    if baselines == "auto":
-        baselines = () if request.fabric.simulated else names_for(request.op)
-    return tuple(dict.fromkeys((*algorithms, *baselines)))
+    return tuple(dict.fromkeys((*request.algorithms, *request.baselines)))
 
 
-def sizes_of(request: Request) -> tuple[int, ...]:
+def sizes_of(request: ResolvedRequest) -> tuple[int, ...]:
     """The sizes in bytes that a request runs.
 
     For an op that divides its elements evenly over the ranks they are rounded down to what it can divide, as in
     nccl-tests (it may be 0), and what is then equal runs once.
     """
-    request = resolved(request)
     if not collective(request.op).chunked:
         return request.sizes_bytes
     step = _step_bytes(request.op, request.dtype, request.world_size)
     return tuple(dict.fromkeys(size_bytes // step * step for size_bytes in request.sizes_bytes))
 
 
-def cases_of(request: Request) -> tuple[Case, ...]:
+def cases_of(request: ResolvedRequest) -> tuple[Case, ...]:
     """All cases of a job: sizes outside, algorithms inside, both in the request's order."""
-    request = resolved(request)
     return tuple(
         _case(request, algorithm, size_bytes) for size_bytes in sizes_of(request) for algorithm in names_of(request)
     )
 
 
-def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
+def _case(request: ResolvedRequest, algorithm: str, size_bytes: int) -> Case:
     """One case. A baseline's names what runs: its own placement, and an accumulator that is the library's matter."""
     baseline = find_baseline(algorithm)
     return Case(
@@ -138,13 +137,12 @@ def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
     )
 
 
-def check_against_catalogue(request: Request) -> None:
+def check_against_catalogue(request: ResolvedRequest) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
 
     What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
     """
-    request = resolved(request)
     specs = {spec.algorithm: spec for spec in SPECS if spec.op == request.op}
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:
@@ -153,7 +151,7 @@ def check_against_catalogue(request: Request) -> None:
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
             )
-    for name in () if request.baselines == "auto" else request.baselines:
+    for name in request.baselines:
         if name not in known_baselines:
             raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
     _check_types(request, specs.values())
@@ -167,7 +165,7 @@ def check_against_catalogue(request: Request) -> None:
     _check_sizes(request, specs)
 
 
-def _check_types(request: Request, specs: Iterable[KernelSpec]) -> None:
+def _check_types(request: ResolvedRequest, specs: Iterable[KernelSpec]) -> None:
     """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
     specs = tuple(specs)
     _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
@@ -191,7 +189,7 @@ def _check_types(request: Request, specs: Iterable[KernelSpec]) -> None:
         )
 
 
-def _check_placing(request: Request) -> None:
+def _check_placing(request: ResolvedRequest) -> None:
     """RequestError for a root or a placement that the op has not."""
     op = collective(request.op)
     if not op.rooted and request.root:
@@ -250,7 +248,7 @@ def _aligned(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def _check_sizes(request: Request, specs: Mapping[str, KernelSpec]) -> None:
+def _check_sizes(request: ResolvedRequest, specs: Mapping[str, KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
     cases = cases_of(request)
     for case in cases:

@@ -39,7 +39,7 @@ from reports.record.record import (
 from runner.case.contestant import Contestant
 from runner.case.recorded import recorded_case
 from runner.interrupt import shielded
-from runner.request.validate import Request
+from runner.request.validate import ResolvedRequest
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
@@ -78,9 +78,11 @@ class Means:
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], str | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
-    ran: Callable[[World, Case, Executable | None, Request], Check | None]
+    ran: Callable[[World, Case, Executable | None, ResolvedRequest], Check | None]
     measured: (
-        Callable[[World, Sequence[Contestant], Request, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]]
+        Callable[
+            [World, Sequence[Contestant], ResolvedRequest, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]
+        ]
         | None
     ) = None
 
@@ -89,7 +91,7 @@ class Means:
 class Job:
     """One job of a command: its cases, and what every record of it says beside the outcome."""
 
-    request: Request
+    request: ResolvedRequest
     cases: tuple[Case, ...]
     fabric_settings: dict[str, Any]
     environment: Callable[[], RecordedEnvironment]
@@ -283,7 +285,7 @@ def usual_means() -> Means:
     from runner.case.library_program import BaselinePlan, run_baseline
     from runner.case.program import Plan, run_case
 
-    def ran(world: World, case: Case, compiled: Executable | None, request: Request) -> Check | None:
+    def ran(world: World, case: Case, compiled: Executable | None, request: ResolvedRequest) -> Check | None:
         if compiled is None:
             baseline = BaselinePlan(case, launches=request.launches, check=request.check)
             outcomes = world.run(run_baseline, baseline, request.deadline_s)
@@ -302,7 +304,7 @@ def usual_means() -> Means:
 
 
 def _measured(
-    world: World, contestants: Sequence[Contestant], request: Request, limit: LinkLimit | None
+    world: World, contestants: Sequence[Contestant], request: ResolvedRequest, limit: LinkLimit | None
 ) -> tuple[list[TimedResult], LinkLimit | None]:
     """Time contestants of one size together. The deadline: deadline_s and SLOWER times what the samples should take."""
     from runner.timing.measure import MeasurePlan, combine, expected_s, measure
@@ -317,7 +319,7 @@ def _measured(
     return combine(plan, ranks, limit)
 
 
-def _patience_s(request: Request) -> float:
+def _patience_s(request: ResolvedRequest) -> float:
     return min(PATIENCE_S, request.deadline_s / 3)
 
 

@@ -78,24 +78,16 @@ class TimingRequest:
     limit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order.
-
-    dtype, accumulator, reduction and algorithms ("auto", "all") may still wait for runner.case.cases.resolved, which
-    knows the op; so do the sizes, where none was given. baselines are libraries' names, or "auto": all that there are
-    for the op on a real fabric, none on a simulated one. isolation "process" gives the job a world of its own.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What an open and a resolved request of one job both say. isolation "process" gives it a world of its own."""
 
     op: str
-    algorithms: tuple[str, ...] | Literal["auto", "all"]
-    baselines: tuple[str, ...] | Literal["auto"]
     dtype: str
     accumulator: str
     reduction: str
     world_size: int
     sizes_bytes: tuple[int, ...]
-    sizes_given: bool
     placement: str
     root: int
     offset: int
@@ -110,6 +102,34 @@ class Request:
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(_Job):
+    """One job as it was asked for, every value checked by itself; runner.case.cases.resolved decides what is open.
+
+    dtype, accumulator and reduction may be "auto", algorithms and fabric.name, too; baselines "auto" are all that there
+    are for the op on a real fabric, none on a simulated one. sizes_given: the sizes are not just the usual ones.
+    """
+
+    algorithms: tuple[str, ...] | Literal["auto", "all"]
+    baselines: tuple[str, ...] | Literal["auto"]
+    sizes_given: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRequest(_Job):
+    """One job with nothing left open: names for its algorithms and baselines, a dtype, an accumulator, a reduction, a
+    fabric; sizes in bytes, in order. Whether the catalogue has all that, runner.case.cases.check_against_catalogue
+    says."""
+
+    algorithms: tuple[str, ...]
+    baselines: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for key in ("dtype", "accumulator", "reduction"):
+            assert getattr(self, key) != AUTO, f"{key} is left open"
+        assert self.fabric.name != AUTO, "the fabric is left open"
 
 
 def check_names(config: DictConfig) -> None:

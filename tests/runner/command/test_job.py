@@ -18,7 +18,7 @@ from runner.command.job import Job, kernel_info, run_job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
-from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld
+from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld, on_its_fabric
 
 HERE = RecordedEnvironment(host={"name": "here"})
 
@@ -49,7 +49,7 @@ class Shelf:
 def job_of(*arguments: str) -> Job:
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
-    request = composed.request
+    request = on_its_fabric(composed.request)
     return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest.read({"command": "c", "job": 0}))
 
 

@@ -19,7 +19,7 @@ from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult, measure
 from runner.world.world import WorldFailure
-from tests.runner.conftest import BAD, GOOD, TWO, Script
+from tests.runner.conftest import BAD, GOOD, TWO, Script, on_its_fabric
 
 LIMIT = LinkLimit(380.0, 370.0, 1 << 28)
 
@@ -106,7 +106,7 @@ class Shelf:
 def done(shelf: Shelf, script: Script, *arguments: str) -> Shelf:
     with hydra_over():
         (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, *arguments], multirun=False)
-    request = composed.request
+    request = on_its_fabric(composed.request)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
     assert means is not None
@@ -258,14 +258,15 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     with hydra_over():
         arguments = ["fabric=nvshmem", "algorithms=[nccl]", "sizes=[256M]", "deadline_s=6", f"timing.limit={wanted}"]
         (composed,) = compose_jobs(arguments, multirun=False)
-    case = next(one for one in cases_of(composed.request) if one.algorithm == "nccl")
+    request = on_its_fabric(composed.request)
+    case = next(one for one in cases_of(request) if one.algorithm == "nccl")
     world = OnlyAsked(Traits("nvshmem", "sm_90a", 2, 8 << 30, False))
     measured = usual_means().measured
     assert measured is not None
     with pytest.raises(Asked):
-        measured(world, [Contestant(case, None)], composed.request, limit)
+        measured(world, [Contestant(case, None)], request, limit)
     program, plan, deadline_s = world.asked
     assert program is measure
-    assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, composed.request.timing)
+    assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, request.timing)
     # 53 rounds of 4 calls of 15 us and 256 MiB at 200 GB/s, and 0.2 ms beside each
     assert deadline_s == pytest.approx(6 + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)

@@ -25,7 +25,7 @@ from runner.environment.capture import capture
 from runner.records.command_json import manifest_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
-from runner.request.validate import CONF, Request
+from runner.request.validate import CONF, ResolvedRequest
 from runner.track.send import main as send
 from runner.world.processes import ProcessWorld
 from tests.runner.conftest import Script, in_thread
@@ -107,7 +107,7 @@ class Tale:
     def tools(self, repository: Path) -> Tools:
         means = usual_means()
 
-        def ran(world: Any, case: Any, executable: Executable | None, request: Request) -> Check | None:
+        def ran(world: Any, case: Any, executable: Executable | None, request: ResolvedRequest) -> Check | None:
             if case.algorithm != "two_shot":
                 return means.ran(world, case, executable, request)
             dying = ProcessWorld(2, FileOpener(str(self.folder)))
