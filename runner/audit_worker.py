@@ -31,6 +31,7 @@ from runner.request.schema import Schema
 from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
 from runner.request_error import RequestError, first_line
+from runner.world.fabrics import FabricName
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -160,7 +161,7 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
         config = composed(record.request.overrides)
-        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True)
+        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True, enum_to_str=True)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
@@ -224,7 +225,7 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
 
 def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
     """Which values are not the same, in words; "" when all are."""
-    defaults = _flat(OmegaConf.to_container(OmegaConf.structured(Schema)))
+    defaults = _flat(OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True))
     missing = object()
     lines = []
     for key in dict.fromkeys([*recorded, *again]):
@@ -270,7 +271,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     request: Request = validate(config)  # type: ignore[arg-type]
     info = next((record.fabric for record in members if record.fabric is not None), None)
     name = info.name if info is not None else request.fabric.name
-    fabric = dataclasses.replace(request.fabric, name="simulator" if name == AUTO else name)
+    fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
     ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
     theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
     if isinstance(request.algorithms, str):

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from kernels.baselines import ACCUMULATOR, Baseline, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective, find
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, KernelSpec, Placement
 from runner.case.layout import layout_of
+from runner.request.schema import TimingMode
 from runner.request.sizes import AUTO, format_bytes
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError, near
@@ -129,8 +130,8 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int) -> Case:
         reduction=request.reduction,
         size_bytes=size_bytes,
         world_size=request.world_size,
-        placement=baseline.placement(request.op, request.placement) if baseline else request.placement,
-        inputs=request.inputs,
+        placement=str(baseline.placement(request.op, request.placement) if baseline else request.placement),
+        inputs=str(request.inputs),
         seed=request.seed,
         root=request.root,
         offset=request.offset,
@@ -200,7 +201,7 @@ def _check_placing(request: ResolvedRequest) -> None:
             f"there is no rank {request.root} in a world of {request.world_size} (root), "
             f"give {f'0 to {last}' if last else '0'}"
         )
-    if op.in_place is None and request.placement == "in_place":
+    if op.in_place is None and request.placement == Placement.in_place:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
 
 
@@ -268,7 +269,7 @@ def _check_sizes(request: ResolvedRequest, specs: Mapping[str, KernelSpec]) -> N
                 f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
                 f"fabric.heap_bytes), with input, output and guards {fits}"
             )
-    if request.fabric.simulated or request.timing.mode == "none" or not request.check:
+    if request.fabric.simulated or request.timing.mode == TimingMode.none or not request.check:
         return
     for size_bytes in sizes_of(request):
         needed = heap_bytes_to_measure([case for case in cases if case.size_bytes == size_bytes])

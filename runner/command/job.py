@@ -39,6 +39,7 @@ from reports.record.record import (
 from runner.case.contestant import Contestant
 from runner.case.recorded import recorded_case
 from runner.interrupt import shielded
+from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.world.world import World, WorldFailure
 
@@ -165,7 +166,7 @@ class _Run:
         traits = attempt.traits
         if self._means.measured is None or traits is None or traits.simulated:
             return False
-        return self._job.request.timing.mode != "none" and attempt.verified
+        return self._job.request.timing.mode != TimingMode.none and attempt.verified
 
     def _time(self, attempts: Sequence[_Attempt]) -> None:
         """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
@@ -313,7 +314,7 @@ def _measured(
         tuple(contestants),
         request.timing,
         patience_s=_patience_s(request),
-        link=limit is None and request.timing.limit == "measured",
+        link=limit is None and request.timing.limit == Limit.measured,
     )
     ranks = world.run(measure, plan, request.deadline_s + SLOWER * expected_s(plan))
     return combine(plan, ranks, limit)

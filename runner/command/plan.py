@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner.request.compose import ComposedJob
+from runner.request.schema import Isolation
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
+from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -82,7 +83,7 @@ def prepare(
 
 def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer) -> None:
     """RequestError for what a launcher's world, of which there is only one, can't give."""
-    if request.fabric.name == "nvshmem" and is_isolated(request):
+    if request.fabric.name == FabricName.nvshmem and is_isolated(request):
         raise RequestError(
             f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
         )
@@ -92,7 +93,7 @@ def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer
 
 def is_isolated(request: ResolvedRequest) -> bool:
     """Whether the job wants a world of its own."""
-    return request.isolation == "process"
+    return request.isolation == Isolation.process
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from runner.records.command_json import AskedJob, Manifest
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import program
+from runner.request.schema import TrackName
 from runner.request_error import RequestError
 from runner.track.dashboard import open_command
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
@@ -261,7 +262,7 @@ class _Session:
 
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
-        if track.name == "none":
+        if track.name == TrackName.none:
             return
         from runner.track.background import Mirror
 

@@ -204,7 +204,7 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
     }
     config = _configuration({**(first.request.configuration or {}), **pinned})
-    container = OmegaConf.to_container(config, resolve=True)
+    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     assert isinstance(container, dict)
     job = ComposedJob(
         number=number,

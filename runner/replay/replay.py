@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from runner.command.console import Console
 from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
+from runner.world.fabrics import FabricName
 
 if TYPE_CHECKING:
     from reports.record.record import Record
@@ -87,7 +88,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("what", nargs="?", metavar="RECORDS", help="a file, a folder or a bundle; or an MLflow run")
     parser.add_argument("--launches", type=_launches, default=1, metavar="N", help="new worlds (%(default)s)")
     parser.add_argument("--band", type=_band, default="2%", metavar="PERCENT", help="what counts as SAME (%(default)s)")
-    parser.add_argument("--fabric", choices=("auto", "simulator", "nvshmem"), default="auto", help="(as recorded)")
+    parser.add_argument("--fabric", choices=tuple(map(str, FabricName)), default="auto", help="(as recorded)")
     parser.add_argument("--up-to", type=_size, default="1M", metavar="SIZE", help="of GPUs' records in the simulator")
     parser.add_argument("--records", type=Path, default=Path("records"), metavar="DIR", help="new ones (%(default)s)")
     parser.add_argument("--mlflow", default="sqlite:///mlflow.db", metavar="URI", help="where the run is (%(default)s)")

@@ -25,7 +25,7 @@ from runner.command.session import Tools
 from runner.records.command_json import COMMAND_JSON
 from runner.request.validate import Request, ResolvedRequest
 from runner.track.background import Connection, follow
-from runner.world.fabrics import FabricRequest
+from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.world import WorldFailure
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
@@ -37,7 +37,7 @@ BAD = Check("bitwise", 64, 3, 2.5, 7, 1.25, True, 2, True, first_mismatch=Mismat
 def on_its_fabric(request: Request) -> ResolvedRequest:
     """The request with nothing left open, without a look at this machine: "auto" is the simulator."""
     fabric = request.fabric
-    return resolved(request, replace(fabric, name="simulator") if fabric.name == "auto" else fabric)
+    return resolved(request, replace(fabric, name=FabricName.simulator) if fabric.name == "auto" else fabric)
 
 
 class StubWorld:

@@ -12,7 +12,6 @@ import torch
 from memory.pool import SymmetricPool
 from runner.request.validate import TimingRequest
 from runner.timing import measure as measure_module
-from runner.timing import measurements
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.measure import (
     Contestant,
@@ -179,7 +178,7 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
 
     def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
         seen: dict[tuple[str, int], int] = {}
-        original = measurements.Measurement.checked
+        original = measure_module.Measurement.checked
 
         def checked(measurement: Any, own: int) -> Any:
             key = (measurement.contestant.case.algorithm, own)
@@ -187,10 +186,10 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
             if key == (algorithm, rank) and seen[key] >= first:
                 output = measurement.opened.output(0).clone()
                 output[3] += 64
-                return measurements.check_rank(measurement.contestant.case, measurement.promise, own, [output], ())
+                return measure_module.check_rank(measurement.contestant.case, measurement.promise, own, [output], ())
             return original(measurement, own)
 
-        monkeypatch.setattr(measurements.Measurement, "checked", checked)
+        monkeypatch.setattr(measure_module.Measurement, "checked", checked)
 
     return spoil
 
