@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -16,6 +17,25 @@ from memory.fabric import Argument, ArgumentKind, Launch, Traits
 
 if TYPE_CHECKING:
     import torch
+
+
+class Placement(StrEnum):
+    """Where a case's output is. Members of these enums are named as they are written: OmegaConf reads names."""
+
+    out_of_place = "out_of_place"
+    in_place = "in_place"
+    """Input and output share one buffer, see Collective.in_place."""
+
+
+class Inputs(StrEnum):
+    """What a case's data is, see runner/case/inputs.py."""
+
+    exact = "exact"
+    """Every sum is exact, so that all bits must agree."""
+    normal = "normal"
+    edge = "edge"
+    """NaN, infinities, zeros, subnormals, the largest values among normal ones."""
+
 
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
 
@@ -27,9 +47,8 @@ class Case:
     size_bytes has nccl-tests' meaning for the op (all_reduce, broadcast, reduce, send_recv: the buffer; all_gather: the
     whole output; reduce_scatter, all_to_all: the whole input). accumulator and reduction are names of
     kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32" mean the same), both "none"
-    where the op only moves data. placement is "out_of_place" or "in_place"; inputs "exact", "normal" or "edge"
-    (runner/case/inputs.py). root is the rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how
-    many elements after a 16-byte boundary both buffers begin.
+    where the op only moves data. placement is of Placement, inputs of Inputs. root is the rank that gives (broadcast)
+    or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary both buffers begin.
     """
 
     op: str
@@ -39,8 +58,8 @@ class Case:
     reduction: str
     size_bytes: int
     world_size: int
-    placement: str = "out_of_place"
-    inputs: str = "normal"
+    placement: str = Placement.out_of_place.value
+    inputs: str = Inputs.normal.value
     seed: int = 0
     root: int = 0
     offset: int = 0

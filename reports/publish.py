@@ -142,7 +142,7 @@ def featured(records: Sequence[Record]) -> Section:
 
     def rank(section: Section) -> tuple[bool, int, bool]:
         case = section.records[0].case
-        return case["dtype"] == FEATURED_DTYPE, int(case["world_size"]), case["op"] == FEATURED_OP
+        return case.dtype == FEATURED_DTYPE, case.world_size, case.op == FEATURED_OP
 
     return max(sections, key=rank)
 

@@ -150,7 +150,7 @@ def _of_run(client: Any, run: Any, folder: Path) -> list[Record]:
     return [
         record
         for record in _of_command(client, parent, folder)
-        if all(str(record.case.get(name)) == value for name, value in fixed.items())
+        if all(getattr(record.case, name) == value for name, value in fixed.items())
     ]
 
 

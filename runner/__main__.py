@@ -129,11 +129,11 @@ def _run(given: list[str], jobs: Sequence[ComposedJob], tools: Tools | None, lea
     from runner.command.console import Console
     from runner.command.plan import prepare
     from runner.command.session import Tools, run_command
-    from runner.world.fabrics import joining
+    from runner.world.fabrics import FabricName, joining
 
     command = prepare(given, jobs, leader.outer if leader else None)
     if leader is not None:
-        if any(job.request.fabric.name == "nvshmem" for job in command.jobs):
+        if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
             tools = replace(tools or Tools(), make_world=joining(leader))
         else:
             leader.tell_end(0)  # the simulator needs one process

@@ -2,7 +2,7 @@
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
 {"records": [..], "inputs_up_to_bytes": n}, and writes JSON, one document a line: {"progress": ".."} now and then, and
-last {"configurations": .., "cases": .., "inputs": .., "sources": .., "secrets": .., "malformed": ..}, see the functions
+last {"configurations": .., "cases": .., "inputs": .., "sources": .., "secrets": ..}, see the functions
 of these names.
 """
 
@@ -29,11 +29,13 @@ from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import composed, hydra_over
 from runner.request.schema import Schema
+from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
 from runner.request_error import RequestError, first_line
+from runner.world.fabrics import FabricName
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    pass
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -45,16 +47,6 @@ _ELSEWHERE = ("records", "cache_dir", "track")
 
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
 """What a record that holds something strange may raise: it is named, and the others are looked at."""
-
-_SHAPES = (
-    ("environment.git", "environment", "git", dict),
-    ("environment.sources", "environment", "sources", dict),
-    ("request.job", "request", "job", int),
-    ("request.overrides", "request", "overrides", list),
-)
-"""What is looked into here, and what it has to be where it is there."""
-
-_KINDS: dict[type, str] = {dict: "a dictionary", int: "a number", list: "a list"}
 
 
 def main() -> int:
@@ -69,8 +61,7 @@ def main() -> int:
             print(json.dumps({"progress": text}), flush=True)
 
     records = [decoded(Record, document, "record") for document in asked["records"]]
-    strange = malformed(records)
-    jobs = jobs_of(record for record in map(readable, records) if _job_number(record) is not None)
+    jobs = jobs_of(records)
     recomposed, found = configurations(jobs, say)
     answer = {
         "configurations": found,
@@ -78,37 +69,9 @@ def main() -> int:
         "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
         "sources": sources(records, Path(Schema().cache_dir).expanduser(), say),
         "secrets": secrets(records),
-        "malformed": strange,
     }
     print(json.dumps(answer), flush=True)
     return 0
-
-
-def malformed(records: Iterable[Record]) -> list[list[str]]:
-    """What no command writes, and would keep the other records from being looked at: [[case id, what], ..]."""
-    found = []
-    for record in records:
-        for where, part, key, kind in _SHAPES:
-            value = getattr(record, part).get(key)
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                found.append([record.id, f"{where} is {json.dumps(value)[:40]}, not {_KINDS[kind]}"])
-    return found
-
-
-def readable(record: Record) -> Record:
-    """The record without the parts of its environment and its request that are malformed, but for its job."""
-    environment, request = dict(record.environment), dict(record.request)
-    for _, part, key, kind in _SHAPES:
-        values = environment if part == "environment" else request
-        if key != "job" and not isinstance(values.get(key), kind):
-            values.pop(key, None)
-    return dataclasses.replace(record, environment=environment, request=request)
-
-
-def _job_number(record: Record) -> int | None:
-    """None where it is no number."""
-    number = record.request.get("job", 0)
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def secrets(records: Iterable[Record]) -> dict[str, Any]:
@@ -119,8 +82,8 @@ def secrets(records: Iterable[Record]) -> dict[str, Any]:
     looked_at: set[str] = set()
     found: list[list[str]] = []
     for record in records:
-        for part in ("environment", "request", "reason"):
-            value = getattr(record, part)
+        parts = {"environment": record.environment.document(), "request": record.request.document()}
+        for part, value in {**parts, "reason": record.reason}.items():
             text = f"{part} {json.dumps(value, sort_keys=True)}"
             if not value or text in looked_at:
                 continue
@@ -142,7 +105,7 @@ def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
     """The records by command and job, in order of appearance."""
     jobs: dict[Job, list[Record]] = {}
     for record in records:
-        job = (str(record.request.get("command", "")), int(record.request.get("job", 0)))
+        job = (record.request.command, record.request.job)
         jobs.setdefault(job, []).append(record)
     return jobs
 
@@ -177,8 +140,10 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
 def _apart(members: Sequence[Record]) -> str:
     """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
     parts: dict[str, list[Any]] = {
-        "request": [{key: value for key, value in one.request.items() if key != "kernel"} for one in members],
-        "commit or sources": [[one.environment.get(key) for key in ("git", "sources")] for one in members],
+        "request": [
+            {key: value for key, value in one.request.document().items() if key != "kernel"} for one in members
+        ],
+        "commit or sources": [[one.environment.git, one.environment.sources] for one in members],
     }
     for what, values in parts.items():
         texts = [json.dumps(value, sort_keys=True) for value in values]
@@ -193,14 +158,14 @@ def _apart(members: Sequence[Record]) -> str:
 
 def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:
     """Compose one job again, into recomposed. Gives the outcome, and what is to be said of it."""
-    recorded = record.request.get("configuration")
-    if not isinstance(recorded, dict):
+    recorded = record.request.configuration
+    if recorded is None:
         return "not_comparable", "the record holds no configuration"
-    if "replays" in record.request:
+    if record.request.replays is not None:
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
-        config = composed(list(map(str, record.request.get("overrides", []))))
-        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True)
+        config = composed(record.request.overrides)
+        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True, enum_to_str=True)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
@@ -219,11 +184,11 @@ def _without_hydra(config: Any) -> Any:
 
 def _commit_to_ask(record: Record) -> str:
     """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be asked."""
-    digest = (record.environment.get("sources") or {}).get("conf")
+    digest = (record.environment.sources or {}).get("conf")
     if digest and digest == source_digests(CONF.parent)["conf"]:
         return ""
-    git = record.environment.get("git")
-    return str(git.get("commit") or "unknown") if isinstance(git, dict) else "unknown"
+    git = record.environment.git
+    return str(git.get("commit") or "unknown") if git else "unknown"
 
 
 @contextmanager
@@ -254,7 +219,7 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
 
 def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
     """Which values are not the same, in words; "" when all are."""
-    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema))
+    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True)
     defaults = by_dotted_path(schema)
     missing = object()
     lines = []
@@ -277,7 +242,7 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
     """
     found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
     for job, members in jobs.items():
-        configuration = recomposed.get(job) or members[0].request.get("configuration")
+        configuration = recomposed.get(job) or members[0].request.configuration
         try:
             expected = _expected(members, configuration)
         except _MALFORMED as error:
@@ -300,16 +265,15 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     config = OmegaConf.merge(OmegaConf.structured(Schema), {**configuration, "records": ".", "cache_dir": "."})
     request: Request = validate(config)  # type: ignore[arg-type]
     info = next((record.fabric for record in members if record.fabric is not None), None)
-    if info is not None:
-        request = dataclasses.replace(request, fabric=dataclasses.replace(request.fabric, name=info.name))
-    ours = dict.fromkeys(str(one.case["algorithm"]) for one in members if not is_baseline(one))
-    theirs = dict.fromkeys(str(one.case["algorithm"]) for one in members if is_baseline(one))
+    name = info.name if info is not None else request.fabric.name
+    fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
+    ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
+    theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
     if isinstance(request.algorithms, str):
         request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))
-    request = resolved(request)
-    return [case.id for case in cases_of(request)]
+    return [case.id for case in cases_of(resolved(request, fabric))]
 
 
 def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, Any]:
@@ -330,7 +294,7 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
             continue
         say(f"making inputs again: case {number} of {len(records)}")
         try:
-            if int(record.case["size_bytes"]) > up_to_bytes:
+            if record.case.size_bytes > up_to_bytes:
                 found["too_large"] += 1
                 continue
             again = _input_digests(record)
@@ -350,18 +314,11 @@ def _input_digests(record: Record) -> list[str]:
     """The digests of what all ranks of a case put in."""
     from kernels.catalogue import collective
     from runner.case.inputs import digest_of, make_input
+    from runner.case.recorded import case_of
 
-    case = _case_of(record)
+    case = case_of(record.case)
     count = collective(case.op).counts(case.numel, case.world_size)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
-
-
-def _case_of(record: Record) -> Case:
-    """The case of a record, without what it holds besides."""
-    from kernels.spec import Case
-
-    known = {member.name for member in dataclasses.fields(Case)}
-    return Case(**{key: value for key, value in record.case.items() if key in known})
 
 
 def sources(records: Iterable[Record], cache_dir: Path, say: Say) -> dict[str, list[Any]]:
@@ -405,11 +362,12 @@ def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
     from kernels.catalogue import find
     from kernels.code import code_digest
     from kernels.compile import executable
+    from runner.case.recorded import case_of
 
     here: dict[tuple[str, str], str] = {}
     for record in records:
         assert record.kernel is not None
-        case, arch = _case_of(record), record.kernel.arch
+        case, arch = case_of(record.case), record.kernel.arch
         spec = find(case.name)
         variant = spec.variant(case), arch
         if variant not in here:

@@ -10,7 +10,6 @@ the digests of their sources.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +19,10 @@ from kernels.code import code_digest
 from kernels.compile import executable
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
-from kernels.spec import Case
 from reports.record.bundle import read, write_file
 from reports.record.record import Record, Status
 from reports.table.compare import device_text
+from runner.case.recorded import case_of
 from runner.request.options import Parser
 from runner.request.schema import Schema
 
@@ -83,7 +82,7 @@ def proof_of(records: Sequence[Record], cache_dir: Path) -> Proof:
 
 
 def _name(record: Record) -> str:
-    return f"{record.case['op']}/{record.case['algorithm']}"
+    return record.case.name
 
 
 def _tally(records: Sequence[Record], cache_dir: Path) -> Tally:
@@ -96,7 +95,7 @@ def _tally(records: Sequence[Record], cache_dir: Path) -> Tally:
     return Tally(
         passed=len(passed),
         refused=len(refused),
-        world_sizes=tuple(sorted({int(record.case["world_size"]) for record in passed.values()})),
+        world_sizes=tuple(sorted({record.case.world_size for record in passed.values()})),
         sources=next(iter(digests)).removeprefix("sha256:") if digests else "-",
         code=_code(list(passed.values()), cache_dir),
     )
@@ -110,12 +109,11 @@ def _code(records: Sequence[Record], cache_dir: Path) -> str | None:
     if not records or any(one.kernel is None or one.kernel.code_digest is None for one in records):
         return None
     spec = find(_name(records[0]))
-    names = {one.name for one in dataclasses.fields(Case)}
     here: dict[tuple[str, str], str] = {}
     for record in records:
         assert record.kernel is not None
         ran, arch = str(record.kernel.code_digest), record.kernel.arch
-        case = Case(**{name: value for name, value in record.case.items() if name in names})
+        case = case_of(record.case)
         key = spec.variant(case), arch
         if key not in here:
             here[key] = code_digest(executable(spec, case, arch, cache_dir).ptx)
@@ -134,14 +132,14 @@ def _machine(records: Sequence[Record]) -> str:
     if len(found) != 1:
         raise ValueError(f"records of one machine are wanted, and these are of {' and '.join(sorted(found)) or 'none'}")
     name = found.pop()
-    most = max(int(record.case["world_size"]) for record in ran)
+    most = max(record.case.world_size for record in ran)
     return name if name == SIMULATOR else f"{most} x {name}"
 
 
 def _commit(record: Record) -> str:
     """The commit that the latest case ran from; with changes beside it, it says so."""
-    git = record.environment.get("git")
-    if not isinstance(git, dict) or not git.get("commit"):
+    git = record.environment.git
+    if not git or not git.get("commit"):
         return "unknown"
     return f"{git['commit']}{' with changes' if git.get('dirty') else ''}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 class RequestError(ValueError):
@@ -17,13 +17,6 @@ def near(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(options)}" if options else "there are none"
-
-
-def one_of(value: str, known: Sequence[str], key: str) -> str:
-    """value, if it is one of the known ones; else RequestError."""
-    if value not in known:
-        raise RequestError(f"unknown {key.rpartition('.')[2]} '{value}' ({key}), {near(value, known)}")
-    return value
 
 
 def first_line(error: BaseException) -> str:

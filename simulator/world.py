@@ -29,6 +29,7 @@ from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
+from simulator.options import MultimemModel, Schedule
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
 
@@ -39,24 +40,22 @@ MAX_WORLD_SIZE = 72
 class SimulatorOptions:
     """How a simulated world is made.
 
-    multimem: "exact" (the switch sums exactly and rounds once) or "stated" (it folds in the precision of the
-    instruction). schedule: "fair" or "random" by seed. step_budget: basic-block steps of all groups of lanes in one
+    multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
     run.
     """
 
     arch: str = "sm_90a"
     heap_bytes: int = 256 << 20
     multicast: bool = True
-    multimem: str = "exact"
-    schedule: str = "fair"
+    multimem: str = MultimemModel.exact
+    schedule: str = Schedule.fair
     seed: int = 0
     step_budget: int = 2_000_000
 
     def __post_init__(self) -> None:
-        if self.multimem not in ("exact", "stated"):
-            raise ValueError(f"multimem is {self.multimem!r}; it must be exact or stated")
-        if self.schedule not in ("fair", "random"):
-            raise ValueError(f"schedule is {self.schedule!r}; it must be fair or random")
+        for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
+            if value not in tuple(known):
+                raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
         if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
             raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
 

@@ -176,7 +176,7 @@ def _case_document(case: Compared) -> dict[str, Any]:
     speed = asdict(case.speed)
     return {
         "id": case.pair.first.id,
-        "case": case.pair.first.case,
+        "case": case.pair.first.case.document(),
         "data": str(case.data.data),
         "remark": case.data.remark,
         "speed": str(speed.pop("speed")),
@@ -199,7 +199,7 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     absent = (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
     columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
-    for case in sorted(comparison.cases, key=lambda one: int(one.pair.first.case["size_bytes"])):
+    for case in sorted(comparison.cases, key=lambda one: one.pair.first.case.size_bytes):
         line = Line({name: cell for name, cell in _cells(case, numbers).items() if name in columns}, _styles(case))
         found.setdefault(heading(case.pair.first), []).append(line)
     sheets = [Sheet(name, columns, (tuple(lines),), _NUMERIC & frozenset(columns)) for name, lines in found.items()]
@@ -241,7 +241,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
     show_times = speed.ratio is not None
     return {
         "algorithm": _name(case.pair),
-        "size": size_text(int(case.pair.first.case["size_bytes"])),
+        "size": size_text(case.pair.first.case.size_bytes),
         "data": str(case.data.data),
         "speed": str(speed.speed),
         "before (us)": f"{statistics.median(before):.4g}" if show_times else "-",
@@ -284,5 +284,5 @@ def _lone(name: str, pairs: Sequence[Pair], missing: Sequence[Pair]) -> Sheet:
 
 
 def _name(pair: Pair) -> str:
-    placement = str(pair.first.case.get("placement", ""))
-    return f"{pair.first.case['algorithm']}{' (in place)' if placement == 'in_place' else ''}"
+    placement = pair.first.case.placement
+    return f"{pair.first.case.algorithm}{' (in place)' if placement == 'in_place' else ''}"

@@ -69,13 +69,13 @@ def _expected(material: Material) -> Point:
 
 def _jobs(material: Material) -> list[Point]:
     """Whether every job of each command has a record. The requests name the number of jobs."""
-    found: dict[str, set[Any]] = {}
+    found: dict[str, set[int]] = {}
     wanted: dict[str, int] = {}
     for record in material.records:
-        name, number = str(record.request.get("command", "")), record.request.get("jobs")
-        if isinstance(number, int) and not isinstance(number, bool):
+        name, number = record.request.command, record.request.jobs
+        if number is not None:
             wanted[name] = max(wanted.get(name, 0), number)
-            found.setdefault(name, set()).add(record.request.get("job", 0))
+            found.setdefault(name, set()).add(record.request.job)
     if not wanted:
         return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
     total = sum(wanted.values())
@@ -85,10 +85,9 @@ def _jobs(material: Material) -> list[Point]:
         for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
     ]
     odd = [
-        f"{record.id}: job {record.request.get('job', 0)!r} is out of range, the command has {wanted[name]}"
+        f"{record.id}: job {record.request.job} is out of range, the command has {wanted[name]}"
         for record in material.records
-        if (name := str(record.request.get("command", ""))) in wanted
-        and record.request.get("job", 0) not in range(wanted[name])
+        if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
     good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
     return [verified_or([*without, *odd], good, total, "jobs")]
@@ -113,7 +112,7 @@ def _ended(material: Material) -> list[Point]:
                 odd.append(f"{key} of {name} is {_brief(document[key])}, which no command writes")
         if isinstance(document.get("jobs"), list):
             wanted, strange = _wanted(document["jobs"], name)
-            here: Counter[Asked] = Counter((_hashable(one.request.get("job", 0)), one.id) for one in members)
+            here: Counter[Asked] = Counter((one.request.job, one.id) for one in members)
             odd += strange
             odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
             odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
@@ -184,7 +183,7 @@ def _wanted(listed_jobs: list[Any], name: str) -> tuple[Counter[Asked], list[str
 
 
 def _members(material: Material, name: str) -> list[Record]:
-    return [record for record in material.records if record.request.get("command") == name]
+    return [record for record in material.records if record.request.command == name]
 
 
 def _name(folder: Path, document: Mapping[str, Any]) -> str:
@@ -262,7 +261,7 @@ def _concerns(name: str, folder: Path, place: Path) -> bool:
 
 def replayable(material: Material) -> Item:
     """Item 19: the command that runs the records again; of a replay, its verdict."""
-    lacking = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
+    lacking = [one.id for one in material.records if one.request.configuration is None]
     name = "one command runs it again"
     if lacking:
         says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"

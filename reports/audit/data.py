@@ -51,7 +51,7 @@ def data_of(before: Sequence[Record], after: Sequence[Record]) -> Finding:
         return Finding(Data.NOT_COMPARABLE, f"before: {_outcome(before[0])}")
     wrong = [record for record in before if not record.verified]
     remark = f"{len(wrong)} of {len(before)} worlds before: {_outcome(wrong[0])}" if wrong else ""
-    found = _by_digests(ours, theirs, is_edge=before[0].case.get("inputs") == "edge")
+    found = _by_digests(ours, theirs, is_edge=before[0].case.inputs == "edge")
     shared = {world_of(record) for record in before} & {world_of(record) for record in after}
     if shared and found.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND):
         return Finding(Data.NOT_COMPARABLE, "the same world stands on both sides: nothing was run again")

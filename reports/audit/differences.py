@@ -55,7 +55,7 @@ def differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[Diff
     """All that differs, what matters most first. A value that a set has several of counts as all of them."""
     sides = [_values(records) for records in (before, after)]
     names = sorted(set(sides[0]) | set(sides[1]), key=_rank)
-    if any("replays" in record.request for record in (*before, *after)):
+    if any(record.request.replays is not None for record in (*before, *after)):
         names = [name for name in names if not _PINNED.match(name)]
     found = ((name, sides[0].get(name, set()), sides[1].get(name, set())) for name in names)
     others = [Difference(name, tuple(sorted(one)), tuple(sorted(other))) for name, one, other in found if one != other]
@@ -100,8 +100,8 @@ def _values(records: Iterable[Record]) -> dict[str, set[str]]:
 
 
 def _parts(record: Record) -> Iterator[tuple[str, Any]]:
-    yield "environment", record.environment
-    yield "configuration", record.request.get("configuration")
+    yield "environment", record.environment.document()
+    yield "configuration", record.request.configuration
     if record.fabric is not None:
         one = record.fabric
         yield (
@@ -123,7 +123,7 @@ def _parts(record: Record) -> Iterator[tuple[str, Any]]:
             {"sources": kernel.source_digest, "compiler": kernel.compiler, "multimem": list(kernel.multimem)},
         )
     if record.library:
-        yield "library", {str(record.case["algorithm"]): record.library}
+        yield "library", {record.case.algorithm: record.library}
 
 
 def _compiled(before: Sequence[Record], after: Sequence[Record]) -> list[Difference]:

@@ -54,9 +54,8 @@ class Material:
     @cached_property
     def environments(self) -> list[dict[str, Any]]:
         """Each environment once, in order of appearance."""
-        return list(
-            {json.dumps(record.environment, sort_keys=True): record.environment for record in self.records}.values()
-        )
+        documents = (record.environment.document() for record in self.records)
+        return list({json.dumps(one, sort_keys=True): one for one in documents}.values())
 
     @cached_property
     def folders(self) -> tuple[Path, ...]:

@@ -142,11 +142,11 @@ def _digests(checked: list[Record]) -> Point:
 def _lacking(record: Record) -> Iterator[str]:
     """Yield a sentence for each missing digest: every rank has an output, but for reduce, where only the root has."""
     assert record.check is not None
-    size = int(record.case["world_size"])
+    size = record.case.world_size
     for what, rows in (("input", record.check.input_digests), ("output", record.check.output_digests)):
         if len(rows or ()) != size:
             yield f"{what} digests of {len(rows or ())} ranks, the case has {size}"
-    given = [int(record.case.get("root", 0))] if record.case["op"] == "reduce" else range(size)
+    given = [record.case.root] if record.case.op == "reduce" else range(size)
     rows = record.check.output_digests or ()
     without = [rank for rank in given if rank < len(rows) and not rows[rank]]
     if without:
@@ -351,11 +351,11 @@ def baselines(material: Material) -> Item:
         return Item(14, name, (_untimed(material),))
     beside: dict[tuple[object, ...], list[Record]] = {}
     for record in material.timed:
-        key = (world_of(record), record.request.get("job"), record.case["op"], record.case["dtype"])
-        beside.setdefault((*key, record.case["world_size"], record.case["size_bytes"]), []).append(record)
+        key = (world_of(record), record.request.job, record.case.op, record.case.dtype)
+        beside.setdefault((*key, record.case.world_size, record.case.size_bytes), []).append(record)
     apart, together, alone = [], 0, 0
     for members in beside.values():
-        theirs = {str(one.case["algorithm"]) for one in members if is_baseline(one)}
+        theirs = {one.case.algorithm for one in members if is_baseline(one)}
         for record in members:
             assert record.timing is not None
             if is_baseline(record):
@@ -381,7 +381,7 @@ def bound(material: Material) -> Item:
     above, shares, unknown = [], [], 0
     for record in material.timed:
         assert record.timing is not None
-        share = record.timing.of_limit(int(record.case["size_bytes"]))
+        share = record.timing.of_limit(record.case.size_bytes)
         if record.timing.limit is None:
             unknown += 1
         elif share is not None:
@@ -414,6 +414,5 @@ def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
 
 def _asked_timing(record: Record) -> dict[str, Any]:
     """Return the timing section of a record's configuration, empty if it has none."""
-    configuration = record.request.get("configuration")
-    asked = configuration.get("timing") if isinstance(configuration, dict) else None
+    asked = (record.request.configuration or {}).get("timing")
     return asked if isinstance(asked, dict) else {}

@@ -23,12 +23,9 @@ _USER_IN_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s@:\"]+:[^/\s@\"]+
 
 
 def configuration(material: Material) -> Item:
-    missing = [one.id for one in material.records if not isinstance(one.request.get("configuration"), dict)]
+    missing = [one.id for one in material.records if one.request.configuration is None]
     points = _presence(missing, len(material.records), "configuration, overrides and choices of %s")
     points.append(_composed(material))
-    if material.again is not None and (strange := material.again["malformed"]):
-        texts = [f"{case}: {what}" for case, what in strange]
-        points.append(Point(Outcome.NOT_COMPARABLE, f"not looked into: {listed(texts)}"))
     return Item(1, "configuration", tuple(points))
 
 
@@ -219,8 +216,8 @@ def _alike(material: Material) -> Point:
 
 def _names_software(record: Record) -> bool:
     """Whether there is anything of it that could be compared."""
-    paths = (name for name in SOFTWARE if name != "library")
-    return bool(record.library) or any(values_at(record.environment, path) for path in paths)
+    paths, environment = (name for name in SOFTWARE if name != "library"), record.environment.document()
+    return bool(record.library) or any(values_at(environment, path) for path in paths)
 
 
 def machine(material: Material) -> Item:
@@ -239,7 +236,7 @@ def _known_gpus(material: Material) -> Point:
     strange, looked_at = [], 0
     for record in material.timed:
         assert record.timing is not None
-        listed_here = set(values_at(record.environment, "gpus.uuid"))
+        listed_here = set(values_at(record.environment.document(), "gpus.uuid"))
         used = {str(state["uuid"]) for one in record.timing.devices for state in one.values() if "uuid" in state}
         if used and listed_here:
             looked_at += 1
@@ -277,7 +274,7 @@ def _secrets(material: Material) -> Point:
         return verified_or(texts, good, found["looked_at"], "hold some")
     leaks = []
     for record in {id(record.environment): record for record in material.records}.values():
-        text = json.dumps([record.environment, record.request])
+        text = json.dumps([record.environment.document(), record.request.document()])
         leaks += [f"{record.id} holds an address with a password"] if _USER_IN_ADDRESS.search(text) else []
     if leaks:
         return Point(Outcome.FINDING, listed(leaks))
@@ -285,8 +282,7 @@ def _secrets(material: Material) -> Point:
 
 
 def seeds(material: Material) -> Item:
-    lacking = [one.id for one in material.records if "seed" not in one.case]
-    points = _presence(lacking, len(material.records), "seed of %s")
+    points = [Point(Outcome.CAPTURED, f"seed of {counted(len(material.records), 'record')}")]
     if material.again is None:
         points.append(Point(Outcome.NOT_COMPARABLE, f"inputs not made again here: {material.problem}"))
         return Item(8, "seeds and inputs", tuple(points))
@@ -312,7 +308,7 @@ def seeds(material: Material) -> Item:
 
 
 def command(material: Material) -> Item:
-    lacking = [one.id for one in material.records if not one.request.get("command_line")]
+    lacking = [one.id for one in material.records if not one.request.command_line]
     points = _presence(lacking, len(material.records), "command line, start and end of %s")
     points += _captured(material, {"user": "host.user", "launcher, job id and nodes": "launch.launcher"})
     points.append(exit_codes(material))

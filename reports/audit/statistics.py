@@ -117,7 +117,7 @@ def not_comparable(reason: str, worlds: tuple[int, int] = (0, 0)) -> Judgement:
 def world_of(record: Record) -> str:
     """The world that a record came from, as far as it says: one command is one world. A record that does not name its
     command stands for itself."""
-    return str(record.request.get("command") or f"{record.id} {record.started}")
+    return record.request.command or f"{record.id} {record.started}"
 
 
 def world_medians(records: Iterable[Record]) -> dict[str, float]:

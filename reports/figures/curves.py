@@ -44,7 +44,7 @@ class Curve:
 def drawable(records: Sequence[Record]) -> list[Section]:
     """The timed sections, without empty messages, which have no place on a logarithmic axis. ValueError where there is
     none, saying what to do."""
-    sections, _ = split([record for record in records if record.case["size_bytes"]])
+    sections, _ = split([record for record in records if record.case.size_bytes])
     if not sections:
         raise ValueError(
             "none of these records has a timing, so there is nothing to draw; only real hardware gives one"
@@ -135,7 +135,7 @@ def _title(sections: Sequence[Section]) -> str:
     """Device, world size, how it was timed: of the first section, and of all where they agree."""
     records = [record for section in sections for record in section.records if record.timing is not None]
     devices = dict.fromkeys(map(device_text, records))
-    sizes = sorted({int(record.case["world_size"]) for record in records})
+    sizes = sorted({record.case.world_size for record in records})
     setups = dict.fromkeys(map(setup_text, records))
     return f"{' and '.join(map(str, sizes))} x {', '.join(devices)}: {'; '.join(setups)}"
 

@@ -29,7 +29,7 @@ def part(records: Sequence[Record]) -> Part:
     """Return the part, with the commands and the configuration of each request."""
     commands: dict[str, list[Record]] = {}
     for record in records:
-        commands.setdefault(str(record.request.get("command", "")), []).append(record)
+        commands.setdefault(record.request.command, []).append(record)
     groups: dict[str, list[list[Record]]] = {}
     for own in commands.values():
         groups.setdefault(_asked(own), []).append(own)
@@ -80,7 +80,7 @@ def _asked(records: Sequence[Record]) -> str:
     """Return the configurations of a command's jobs as one text, equal for commands of one request."""
     jobs: dict[str, Any] = {}
     for record in records:
-        jobs.setdefault(str(record.request.get("job", 0)), _configuration(record))
+        jobs.setdefault(str(record.request.job), _configuration(record))
     return json.dumps([{key: item for key, item in job.items() if key not in _OWN} for job in jobs.values()])
 
 
@@ -89,10 +89,9 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
     lines = []
     for own in commands:
         first = own[0].request
-        line = first.get("command_line")
-        shown = shlex.join(map(str, line)) if isinstance(line, list) and line else "(no command line was recorded)"
+        shown = shlex.join(first.command_line) if first.command_line else "(no command line was recorded)"
         cells = {
-            "command": str(first.get("command", "")) or "(no name)",
+            "command": first.command or "(no name)",
             "cases": f"{len(own):,}",
             "started (UTC)": min(record.started for record in own)[:19].replace("T", " "),
             "ended (UTC)": max(record.ended for record in own)[:19].replace("T", " "),
@@ -112,8 +111,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     """Return the configuration that all jobs share, and a table of the keys in which they differ."""
     jobs: dict[int, Record] = {}
     for record in records:
-        number = record.request.get("job", 0)
-        jobs.setdefault(number if isinstance(number, int) else 0, record)
+        jobs.setdefault(record.request.job, record)
     flats = {number: by_dotted_path(_configuration(record)) for number, record in sorted(jobs.items())}
     keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
     missing = object()
@@ -137,19 +135,18 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
             blocks.append(Facts(tuple((key, ", ".join(some)) for key, some in values.items())))
             blocks.append(Fold(f"Each of the {len(jobs)} jobs", (table,)))
     text = yaml_text(_without(shared, set(differing)))
-    overrides = next(iter(jobs.values())).request.get("overrides")
-    if isinstance(overrides, list) and overrides and len(jobs) == 1:
-        blocks.append(Facts((("overrides", " ".join(map(str, overrides))),)))
-    left_open = next(iter(jobs.values())).request.get("resolved")
-    if isinstance(left_open, dict) and left_open and not differing:
+    first = next(iter(jobs.values())).request
+    if first.overrides and len(jobs) == 1:
+        blocks.append(Facts((("overrides", " ".join(first.overrides)),)))
+    left_open = first.resolved
+    if left_open and not differing:
         blocks.append(Facts((("left open, became", yaml_line(left_open)[1:-1]),)))
     title = "The configuration, resolved" if len(jobs) == 1 else "The configuration that all jobs share, resolved"
     return [*blocks, Fold(title, (Code(text),))]
 
 
 def _configuration(record: Record) -> dict[str, Any]:
-    found = record.request.get("configuration")
-    return found if isinstance(found, dict) else {}
+    return record.request.configuration or {}
 
 
 def _without(value: Mapping[str, Any], paths: set[str], prefix: str = "") -> dict[str, Any]:
@@ -163,4 +160,4 @@ def _without(value: Mapping[str, Any], paths: set[str], prefix: str = "") -> dic
 
 
 def _name(record: Record) -> str:
-    return str(record.request.get("experiment") or record.case["op"])
+    return record.request.experiment or record.case.op

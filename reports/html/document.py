@@ -111,7 +111,7 @@ def _audit_part(audit: Audit) -> Part:
 
 
 def _title(records: Sequence[Record]) -> str:
-    ops = list(dict.fromkeys(str(record.case["op"]) for record in records))
+    ops = list(dict.fromkeys(record.case.op for record in records))
     shown = ", ".join(ops) if len(ops) <= 3 else f"{', '.join(ops[:2])} and {len(ops) - 2} other ops"
     return f"{shown} on {outcomes.machine(records)}"
 

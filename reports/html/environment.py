@@ -38,9 +38,10 @@ def environment_part(records: Sequence[Record]) -> Part:
     blocks: list[Block] = []
     first: dict[str, str] = {}
     for number, own in enumerate(sorted(found, key=len, reverse=True), start=1):
-        commands = dict.fromkeys(str(record.request.get("command", "")) for record in own)
+        commands = dict.fromkeys(record.request.command for record in own)
         name = f"Environment {number}" if len(found) > 1 else "Environment"
-        flat = _flat(own[0].environment)
+        environment = own[0].environment.document()
+        flat = _flat(environment)
         if not flat:
             blocks.append(Notes((f"{name} was not captured ({len(own):,} cases).",)))
             continue
@@ -50,7 +51,7 @@ def environment_part(records: Sequence[Record]) -> Part:
             blocks.append(_differences(first, flat))
         else:
             first = flat
-            blocks += _groups(own[0].environment)
+            blocks += _groups(environment)
     return Part("environment", "The environment", (*blocks, *_clocks(records)))
 
 
@@ -58,7 +59,7 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
     """Records that have the same environment together. They are compared, not hashed: a command's all have the same."""
     found: list[tuple[dict[str, Any], list[Record]]] = []
     for record in records:
-        steady = {key: item for key, item in record.environment.items() if key not in _VOLATILE}
+        steady = {key: item for key, item in record.environment.document().items() if key not in _VOLATILE}
         for place, (known, own) in enumerate(found):
             if known == steady:
                 own.append(record)
@@ -73,7 +74,7 @@ def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
     """Return the number of records and their digest (bundle.digest) of each command."""
     commands: dict[str, list[Record]] = {}
     for record in records:
-        commands.setdefault(str(record.request.get("command", "")), []).append(record)
+        commands.setdefault(record.request.command, []).append(record)
     return {name: (len(own), bundle.digest(own)) for name, own in commands.items()}
 
 
@@ -139,7 +140,7 @@ def _data(records: Sequence[Record]) -> list[Block]:
         known += [*(inputs or ()), *distinct]
         cells = {
             "case": record.id,
-            "size": size_text(int(record.case["size_bytes"])),
+            "size": size_text(record.case.size_bytes),
             "inputs, by rank": " ".join(map(short, inputs or ())) or "-",
             "outputs, each once": " ".join(map(short, distinct)) or "-",
         }

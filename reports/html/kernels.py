@@ -65,7 +65,7 @@ def _libraries(records: Sequence[Record]) -> list[Block]:
     for record in records:
         if record.library:
             names = found.setdefault(record.library, {})
-            name = f"{record.case['op']}/{record.case['algorithm']}"
+            name = record.case.name
             names[name] = names.get(name, 0) + 1
     if not found:
         return []

@@ -72,10 +72,10 @@ def facts(records: Sequence[Record]) -> Facts:
     said += [f"simulated: {simulated:,} cases, which have no times and no bandwidths"] if simulated else []
     commits: dict[str, None] = {}
     for record in records:
-        git = record.environment.get("git")
-        if isinstance(git, dict) and git.get("commit"):
+        git = record.environment.git
+        if git and git.get("commit"):
             commits[str(git["commit"])[:12] + (" with changes" if git.get("dirty") else "")] = None
-    commands = {str(record.request.get("command", "")) for record in records}
+    commands = {record.request.command for record in records}
     first, last = min(record.started for record in records), max(record.ended for record in records)
     return Facts(
         (
@@ -149,8 +149,8 @@ def _refusals(records: Sequence[Record]) -> Sheet:
     """Return a line for each reason and algorithm, with its sizes. Reasons that differ only in the size are one."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        reason = re.sub(rf"\b{record.case['size_bytes']}\b", "(its size)", reason_of(record))
-        found.setdefault((f"{record.case['op']}/{record.case['algorithm']}", reason), []).append(record)
+        reason = re.sub(rf"\b{record.case.size_bytes}\b", "(its size)", reason_of(record))
+        found.setdefault((record.case.name, reason), []).append(record)
     lines = []
     for (who, reason), own in found.items():
         cells = {"who": who, "sizes": _sizes(own), "cases": f"{len(own):,}", "reason": reason}
@@ -160,7 +160,7 @@ def _refusals(records: Sequence[Record]) -> Sheet:
 
 def _sizes(records: Sequence[Record]) -> str:
     """Return a few sizes in full, more as a range."""
-    sizes = sorted({int(record.case["size_bytes"]) for record in records})
+    sizes = sorted({record.case.size_bytes for record in records})
     if len(sizes) <= _SIZES_SHOWN:
         return ", ".join(map(size_text, sizes))
     return f"{len(sizes)} sizes, {size_text(sizes[0])} to {size_text(sizes[-1])}"
@@ -170,7 +170,7 @@ def _failures(records: Sequence[Record]) -> Sheet:
     """Return a line for each reason of each algorithm in each job, with sizes and number of cases."""
     found: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
-        key = (str(record.status), str(record.case["algorithm"]), heading(record), reason_of(record))
+        key = (str(record.status), record.case.algorithm, heading(record), reason_of(record))
         found.setdefault(key, []).append(record)
     lines = []
     for (status, algorithm, job, reason), own in found.items():

@@ -76,11 +76,11 @@ def groups(records: Sequence[Record]) -> list[Group]:
     found: dict[str, dict[tuple[str, str], list[Record]]] = {}
     for record in filter(_counts, records):
         case = record.case
-        size = case["world_size"]
-        heading = f"{case['op']} {case['dtype']}, {case['reduction']}, {counted(size, 'rank')}"
-        heading += f", {case['inputs']} inputs" if "inputs" in case else ""
+        size = case.world_size
+        heading = f"{case.op} {case.dtype}, {case.reduction}, {counted(size, 'rank')}"
+        heading += f", {case.inputs} inputs"
         heading += (", simulated" if is_simulated(record) else ", on hardware") if are_mixed else ""
-        key = (str(case["algorithm"]), str(case.get("accumulator", "")))
+        key = (case.algorithm, case.accumulator)
         found.setdefault(heading, {}).setdefault(key, []).append(record)
     return [Group(heading, tuple(_curve(*key, own) for key, own in some.items())) for heading, some in found.items()]
 
@@ -94,26 +94,26 @@ def _counts(record: Record) -> bool:
     case = record.case
     return (
         record.verified
-        and case["dtype"] in SIGNIFICAND_BITS
-        and case.get("reduction") in SUMS
-        and case.get("inputs") != "edge"
-        and bool(case["size_bytes"])
+        and case.dtype in SIGNIFICAND_BITS
+        and case.reduction in SUMS
+        and case.inputs != "edge"
+        and bool(case.size_bytes)
     )
 
 
 def _curve(algorithm: str, accumulator: str, records: Sequence[Record]) -> Curve:
     by_size: dict[int, list[Record]] = {}
     for record in records:
-        by_size.setdefault(int(record.case["size_bytes"]), []).append(record)
+        by_size.setdefault(record.case.size_bytes, []).append(record)
     sizes = tuple(sorted(by_size))
-    world_size = int(records[0].case["world_size"])
+    world_size = records[0].case.world_size
     points = tuple(point(world_size, by_size[size]) for size in sizes)
     return Curve(algorithm, accumulator, not is_baseline(records[0]), sizes, points, tuple(records))
 
 
 def _line(curve: Curve) -> Line:
     checks = [record.check for record in curve.records if record.check is not None]
-    whole = point(int(curve.records[0].case["world_size"]), curve.records)
+    whole = point(curve.records[0].case.world_size, curve.records)
     used = [check.bound_used for check in checks if check.bound_used is not None]
     raw: dict[str, float | None] = {
         "sizes": len(curve.sizes),

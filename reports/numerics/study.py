@@ -112,8 +112,8 @@ def series(records: Sequence[Record]) -> list[Series]:
     for record in counted:
         case = record.case
         where = ("simulated" if is_simulated(record) else "on hardware") if are_mixed else ""
-        key = (*(str(case[name]) for name in _AXES), where)
-        found.setdefault(key, {}).setdefault(int(case["world_size"]), []).append(record)
+        key = (*(getattr(case, name) for name in _AXES), where)
+        found.setdefault(key, {}).setdefault(case.world_size, []).append(record)
     return [
         Series(
             **dict(zip(_AXES, key[:-1], strict=True)),
@@ -145,16 +145,16 @@ def _counts(record: Record) -> bool:
     return (
         record.verified
         and not is_baseline(record)
-        and case["dtype"] in SIGNIFICAND_BITS
-        and case.get("reduction") in SUMS
-        and case.get("inputs") != "edge"
+        and case.dtype in SIGNIFICAND_BITS
+        and case.reduction in SUMS
+        and case.inputs != "edge"
     )
 
 
 def point(world_size: int, records: Sequence[Record]) -> Point:
     """The errors of these checked records together."""
     checks = [record.check for record in records if record.check is not None]
-    bits = SIGNIFICAND_BITS[str(records[0].case["dtype"])]
+    bits = SIGNIFICAND_BITS[records[0].case.dtype]
     results = [check.results for check in checks if check.results is not None]
     return Point(
         world_size=world_size,

@@ -20,7 +20,6 @@ from typing import Any
 
 from memory.atomic_file import replacing
 from reports import second_process
-from reports.record.codec import encoded
 from reports.record.record import Record, from_json, load
 
 SUFFIX = ".jsonl.xz"
@@ -130,7 +129,7 @@ def can_be_written(path: Path) -> None:
 def line_of(record: Record) -> str:
     """A record as one line of JSON, without its end."""
     # In ASCII: text may hold what splitlines() takes for the end of a line, such as U+2028.
-    return json.dumps(encoded(record), separators=(",", ":"), allow_nan=False)
+    return json.dumps(record.document(), separators=(",", ":"), allow_nan=False)
 
 
 def digest(records: Iterable[Record]) -> str:
@@ -147,8 +146,8 @@ def _lines(records: Iterable[Record]) -> bytes:
 def _order(record: Record) -> tuple[Any, ...]:
     """Like beside like: a case's worlds follow one another."""
     case = record.case
-    names = [str(case.get(name, "")) for name in ("op", "dtype", "accumulator", "reduction")]
-    return (*names, case["world_size"], case["size_bytes"], str(case["algorithm"]), record.id, record.started)
+    names = (case.op, case.dtype, case.accumulator, case.reduction)
+    return (*names, case.world_size, case.size_bytes, case.algorithm, record.id, record.started)
 
 
 def record_files(place: Path) -> list[Path]:

@@ -2,7 +2,8 @@
 isn't.
 
 JSON has no NaN and no infinity: a dataclass field annotated float writes them as "NaN", "Infinity" and "-Infinity".
-Dicts are free-form and hold plain JSON values with finite numbers only (see plain).
+Dicts are free-form and hold plain JSON values with finite numbers only (see plain). An Open dataclass is the one
+exception to strictness: it keeps keys that it has no field for.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, partial
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 _AS_IT_IS = frozenset({str, int, bool, type(None)})
 """Types whose values JSON says as they are."""
@@ -57,8 +59,72 @@ LATER = {"later": True}
 """Metadata of a field that came later: None is not written, so that a record without it stays as it was to the byte."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Base of a part of a record that is read from a JSON object of any version and written as it was read.
+
+    A subclass is a frozen, slotted, keyword-only dataclass whose fields are the keys that this version knows, annotated
+    str, int, float, tuple[str, ...], dict[str, Any], tuple[dict[str, Any], ...], or one of these or None. ValueError,
+    naming the field, for a value of another type, and for an int below the field's metadata AT_LEAST.
+
+    other holds all other keys of the object. order lists the keys as they were read; None for a part that was not read,
+    which is written with all its fields in their order, except those that are None.
+    """
+
+    PLACE: ClassVar[str] = ""
+    """Name of the part in a record and in messages."""
+
+    other: dict[str, Any] = field(default_factory=dict)
+    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, exact, taken in _known(self.__class__).checks:
+            value = getattr(self, name)
+            if type(value) not in exact:
+                object.__setattr__(self, name, taken(value))
+        if self.other:
+            object.__setattr__(self, "other", plain(self.other, self.PLACE))
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Return the part that a JSON object holds. ValueError, naming the field, for what it can't hold."""
+        if not isinstance(document, Mapping):
+            raise ValueError(f"{cls.PLACE} is {_brief(document)}; it is an object")
+        known = _known(cls)
+        if missing := [name for name in known.needed if name not in document]:
+            raise ValueError(f"{cls.PLACE} lacks {', '.join(missing)}")
+        fields = {key: value for key, value in document.items() if key in known.defaults}
+        other = (
+            {key: value for key, value in document.items() if key not in fields} if len(fields) < len(document) else {}
+        )
+        return cls(**fields, other=other, order=_order(tuple(document)))
+
+    def document(self) -> dict[str, Any]:
+        """Return the part as a JSON object: plain values, keys in the order in which they were read."""
+        defaults = _known(self.__class__).defaults
+        if self.order is None:
+            found = {name: value for name in defaults if (value := _listed(getattr(self, name))) is not None}
+            return found | self.other
+        found = {}
+        for key in self.order:
+            if key in defaults:
+                found[key] = _listed(getattr(self, key))
+            elif key in self.other:
+                found[key] = self.other[key]
+        for name, default in defaults.items():  # what replace() has set since
+            if name not in found and (value := getattr(self, name)) != default:
+                found[name] = _listed(value)
+        return found | self.other
+
+
+AT_LEAST = "at least"
+"""Metadata of an int field of an Open dataclass: its smallest value."""
+
+
 def encoded(value: Any) -> Any:
     """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
+    if isinstance(value, Open):
+        return value.document()
     if hasattr(type(value), "__dataclass_fields__"):
         found = {}
         for name, is_later in _written(value.__class__):
@@ -93,6 +159,9 @@ def _reader(kind: Any) -> Callable[[Any, str], Any]:
         (one,) = [option for option in typing.get_args(kind) if option is not type(None)]
         inner = _reader(one)
         return lambda value, where: None if value is None else inner(value, where)
+    if isinstance(kind, type) and issubclass(kind, Open):
+        read = kind.read
+        return lambda value, where: read(value)
     if dataclasses.is_dataclass(kind):
         return partial(_decoded_fields, kind)
     if typing.get_origin(kind) is tuple:
@@ -165,3 +234,95 @@ def _fields(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         if member.default is dataclasses.MISSING and member.default_factory is dataclasses.MISSING
     ]
     return {member.name: hints[member.name] for member in dataclasses.fields(kind)}, tuple(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFields:
+    """What is known of an Open dataclass.
+
+    checks: each field's name, the types whose values need no look, and what takes all others. defaults: by name;
+    needed: the names of those that have none.
+    """
+
+    checks: tuple[tuple[str, frozenset[type], Callable[[Any], Any]], ...]
+    defaults: dict[str, Any]
+    needed: tuple[str, ...]
+
+
+def _known(kind: type[Open]) -> _OpenFields:
+    found: _OpenFields = _open_fields(typing.cast(Any, kind))  # mypy takes a frozen dataclass for unhashable here
+    return found
+
+
+@cache
+def _open_fields(kind: Any) -> _OpenFields:
+    hints = typing.get_type_hints(kind)
+    checks, defaults, needed = [], {}, []
+    for member in dataclasses.fields(kind):
+        if member.name in ("other", "order"):
+            continue
+        assert member.default_factory is dataclasses.MISSING, f"{kind.__name__}.{member.name}: defaults are immutable"
+        where, least = f"{kind.PLACE}.{member.name}", member.metadata.get(AT_LEAST)
+        hint, is_optional = hints[member.name], False
+        if isinstance(hint, types.UnionType):
+            (hint,) = [option for option in typing.get_args(hint) if option is not type(None)]
+            is_optional = True
+        exact: set[type] = {hint} if hint is str or (hint is int and least is None) else set()
+        exact |= {type(None)} if is_optional else set()
+        checks.append((member.name, frozenset(exact), _taker(hint, is_optional, where, least)))
+        defaults[member.name] = member.default
+        if member.default is dataclasses.MISSING:
+            needed.append(member.name)
+    return _OpenFields(tuple(checks), defaults, tuple(needed))
+
+
+def _taker(hint: Any, is_optional: bool, where: str, least: int | None) -> Callable[[Any], Any]:
+    """What makes plain values of a value of an Open dataclass's field; ValueError, naming the field, for another
+    type."""
+    kinds: dict[Any, tuple[Callable[[Any], bool], Callable[[Any], Any], str]] = {
+        str: (lambda value: isinstance(value, str), str, "text"),
+        int: (
+            lambda value: type(value) is int and (least is None or value >= least),
+            int,
+            "a whole number" + ("" if least is None else f" from {least}"),
+        ),
+        float: (
+            lambda value: type(value) in (int, float) and math.isfinite(value),
+            lambda value: value,  # 3 stays 3: it is written as it was
+            "a finite number",
+        ),
+        dict[str, Any]: (lambda value: isinstance(value, Mapping), lambda value: plain(value, where), "an object"),
+        tuple[str, ...]: (
+            lambda value: isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value),
+            tuple,
+            "a list of texts",
+        ),
+        tuple[dict[str, Any], ...]: (
+            lambda value: isinstance(value, (list, tuple)) and all(isinstance(one, Mapping) for one in value),
+            lambda value: tuple(plain(list(value), where)),
+            "a list of objects",
+        ),
+    }
+    fits, plainly, wanted = kinds[hint]
+
+    def taken(value: Any) -> Any:
+        if fits(value):
+            return plainly(value)
+        raise ValueError(f"{where} is {_brief(value)}; it is {wanted}{' or null' if is_optional else ''}")
+
+    return taken
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if type(value) is tuple else value
+
+
+@cache
+def _order(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The same tuple for the same keys: thousands of records have them in the same order."""
+    return keys
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:78]}.."

@@ -12,9 +12,11 @@ them:
   PASSED with no check and the reason CHECK_WAS_OFF. Such a record is not `verified`, is never shown as such, and has
   no timing.
 - WRONG has a check that found a fault.
+- The id is the one that the case gives by the rule of the record's schema (see reports.record.case).
 
 JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
-strings. Free-form parts (case, counters, environment, request, settings) hold plain JSON values, finite numbers only.
+strings. Free-form parts (counters, settings, the leaves of environment and request) hold plain JSON values, finite
+numbers only.
 """
 
 from __future__ import annotations
@@ -28,22 +30,30 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from reports.record.case import RecordedCase as RecordedCase
+from reports.record.case import wrong_id
 from reports.record.codec import LATER, decoded, encoded, plain
+from reports.record.request import RecordedEnvironment as RecordedEnvironment
+from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.timing import LinkLimit as LinkLimit
 from reports.record.timing import Timing as Timing
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
 what is newer than itself, and reads what is older:
 
-- 1 had another Timing, of which no record was ever made, and no library: it is read as 2.
+- 1 had another Timing, of which no record was ever made, and no library.
 - 2 has all but the digests of inputs and outputs in its check.
-- 3 is this one.
+- 3 has all but a refusal, its id may be shorter than its case gives, and its case may have keys that are unknown here.
+- 4 is this one.
 
-A record that was read says which it is, and is written again as that: the same to the byte."""
+A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
+same to the byte."""
 
-_WRITTEN = (2, SCHEMA_VERSION)
-"""The schemas that a Record can be of."""
+_REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
+"""The first schema with Record.refusal, and the first whose case has no unknown keys."""
+
+_OPEN_PARTS = (("case", RecordedCase), ("request", RecordedRequest), ("environment", RecordedEnvironment))
 
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
@@ -228,40 +238,56 @@ class FabricInfo:
         object.__setattr__(self, "settings", plain(self.settings, "fabric.settings"))
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedRefusal:
+    """Why a case was refused, as values: what it is about ("dtype", "multicast"), the reason, and what to do instead
+    ("" if nothing helps)."""
+
+    key: str
+    reason: str
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.key.strip() or not self.reason.strip():
+            raise ValueError("refusal: key and reason are not empty")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
 
-    id is the case's id; case has all fields of the Case (without root and offset, which came later, both are 0).
-    library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel describes.
-    counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link, over all
-    launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks, and how
-    many of them were checked (the first, the last, and those at equal distances between; older records lack it: they
-    are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
-    request holds the command line, the overrides, the configuration, and the names of what that left open. started and
-    ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
+    id is the case's id. reason is for people; refusal, of a REFUSED case, has the same as values, where its writer gave
+    them. library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel
+    describes. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
+    over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
+    and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
+    they are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
+    started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 
     id: str
     status: Status
-    case: dict[str, Any]
+    case: RecordedCase
     started: str
     ended: str
     duration_s: float
     reason: str = ""
+    refusal: RecordedRefusal | None = field(default=None, metadata=LATER)
     fabric: FabricInfo | None = None
     kernel: KernelInfo | None = None
     library: str = ""
     check: Check | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
-    environment: dict[str, Any] = field(default_factory=dict)
-    request: dict[str, Any] = field(default_factory=dict)
+    environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
+    request: RecordedRequest = field(default_factory=RecordedRequest)
     schema: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        for name in ("case", "counters", "environment", "request"):
-            object.__setattr__(self, name, plain(getattr(self, name), name))
+        for part, kind in _OPEN_PARTS:
+            if not isinstance(getattr(self, part), kind):
+                raise ValueError(f"{part} is a {type(getattr(self, part)).__name__}; give a {kind.__name__}")
+        object.__setattr__(self, "counters", plain(self.counters, "counters"))
         problem = self._broken_rule() or self._broken_outcome()
         if problem:
             raise ValueError(f"record {self.id or '(no id)'}: {problem}")
@@ -275,28 +301,23 @@ class Record:
         """What is wrong with the parts that every record has; "" when nothing is."""
         if not isinstance(self.status, Status):
             return f"status {self.status!r} is no Status"
-        if self.schema not in _WRITTEN:
+        if not 1 <= self.schema <= SCHEMA_VERSION:
             return f"schema {self.schema} can't be written; this program writes {SCHEMA_VERSION}"
+        if self.schema == 1 and (self.timing is not None or self.library):
+            return "schema 1 has no timing and no library"
         if not self.id:
             return "a record needs the id of its case"
-        missing = [key for key in ("op", "algorithm", "dtype", "size_bytes", "world_size") if key not in self.case]
-        if missing:
-            return f"case lacks {', '.join(missing)}; give all fields of the Case"
-        for key, least in (("size_bytes", 0), ("world_size", 1)):
-            if type(self.case[key]) is not int or self.case[key] < least:
-                return f"case.{key} is {self.case[key]!r}; it is a whole number from {least}"
-        for key in ("job", "jobs"):
-            if key in self.request and type(self.request[key]) is not int:
-                return f"request.{key} is {self.request[key]!r}; it is a whole number"
+        if self.case.other and self.schema >= _CLOSED_CASES_SINCE:
+            return f"case has unknown keys: {', '.join(self.case.other)}"
+        if problem := wrong_id(self.id, self.case, self.schema):
+            return problem
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
         for name, text in (("started", self.started), ("ended", self.ended)):
             if not _is_utc(text):
                 return f"{name} is '{text}'; give ISO 8601 in UTC, such as 2026-11-20T12:00:00.000+00:00"
-        if self.kernel is not None and self.kernel.name != f"{self.case['op']}/{self.case['algorithm']}":
-            return (
-                f"kernel {self.kernel.name} is not what the case asked for, {self.case['op']}/{self.case['algorithm']}"
-            )
+        if self.kernel is not None and self.kernel.name != self.case.name:
+            return f"kernel {self.kernel.name} is not what the case asked for, {self.case.name}"
         if self.kernel is not None and self.fabric is not None and self.kernel.arch != self.fabric.arch:
             return f"the kernel was compiled for {self.kernel.arch}, the fabric is {self.fabric.arch}"
         if self.kernel is not None and self.library:
@@ -311,14 +332,18 @@ class Record:
             )
         if self.timing is not None and (self.fabric is None or self.fabric.simulated):
             return "a simulated fabric has no clock of real hardware, so there is no timing"
-        if self.timing is not None and len(self.timing.samples_us) != self.case["world_size"]:
-            return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case['world_size']}"
-        if (digests := self.check and self.check.input_digests) and len(digests) != self.case["world_size"]:
-            return f"check has digests of {len(digests)} ranks, the case has {self.case['world_size']}"
-        if self.check is not None and not self.check.elements and self.case["size_bytes"]:
-            return f"the check compared nothing, and the case has {self.case['size_bytes']} bytes"
+        if self.timing is not None and len(self.timing.samples_us) != self.case.world_size:
+            return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case.world_size}"
+        if (digests := self.check and self.check.input_digests) and len(digests) != self.case.world_size:
+            return f"check has digests of {len(digests)} ranks, the case has {self.case.world_size}"
+        if self.check is not None and not self.check.elements and self.case.size_bytes:
+            return f"the check compared nothing, and the case has {self.case.size_bytes} bytes"
+        if self.refusal is not None and (self.status is not Status.REFUSED or self.schema < _REFUSALS_SINCE):
+            return (
+                f"a refusal belongs to REFUSED from schema {_REFUSALS_SINCE} on, not to {self.status} of {self.schema}"
+            )
         if self.status is Status.PASSED:
-            if self.fabric is None or self.fabric.world_size != self.case["world_size"]:
+            if self.fabric is None or self.fabric.world_size != self.case.world_size:
                 return "PASSED needs the fabric it ran on, of the case's world size"
             if self.check is None and self.reason != CHECK_WAS_OFF:
                 return f"PASSED needs a check, or the reason '{CHECK_WAS_OFF}'"
@@ -334,10 +359,17 @@ class Record:
                 return f"{self.status} needs a reason"
         return ""
 
+    def document(self) -> dict[str, Any]:
+        """Return the record as a JSON object, with the keys of its schema."""
+        found: dict[str, Any] = encoded(self)
+        if self.schema == 1:
+            del found["library"]
+        return found
+
     def to_json(self) -> str:
         """The record as JSON text, ending in a newline; from_json gives an equal record back."""
         return (
-            json.dumps({"schema": self.schema, **encoded(self)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+            json.dumps({"schema": self.schema, **self.document()}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         )
 
 
@@ -367,18 +399,13 @@ def from_json(text: str, where: str = "record") -> Record:
             "use a newer symlab"
         )
     try:
-        record = decoded(Record, _as_of_today(document), "record")
+        if schema == 1 and document.get("timing") is not None:
+            raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
+        record = decoded(Record, document, "record")
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     assert isinstance(record, Record)
     return record
-
-
-def _as_of_today(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of the first schema as the next one says the same. ValueError where it can't."""
-    if document["schema"] == 1 and document.get("timing") is not None:
-        raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
-    return document | {"schema": max(document["schema"], min(_WRITTEN))}
 
 
 def load(path: Path | str) -> Record:

@@ -14,20 +14,40 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from reports.record.codec import plain
 
-MODES = ("graph", "eager")
-"""graph: a CUDA graph of calls_per_sample calls, replayed once a sample. eager: as many launches from the host."""
 
-WINDOWS = ("kernel", "entry_barrier", "both_barriers")
-"""What is in the time of each call: nothing but the call, or a barrier over all ranks before it, or one after it, too.
-The barriers are queued on the device, between all calls of a sample."""
+class Mode(StrEnum):
+    """How a sample's calls are made. Members of these enums are named as they are written: OmegaConf reads names."""
 
-L2_STATES = ("rotate", "hot")
-"""rotate: calls go through several slots in turn, up to twice the L2 cache together, but no more than a sample has
-calls: those of small buffers fit in the cache all the same, see Timing.fits_l2. hot: one slot, as it was left there."""
+    graph = "graph"
+    """A CUDA graph of calls_per_sample calls, replayed once a sample."""
+    eager = "eager"
+    """As many launches from the host."""
+
+
+class Window(StrEnum):
+    """What is in the time of each call. Barriers are queued on the device, between all calls of a sample."""
+
+    kernel = "kernel"
+    """Nothing but the call."""
+    entry_barrier = "entry_barrier"
+    """A barrier over all ranks before it."""
+    both_barriers = "both_barriers"
+    """A barrier before it and one after it."""
+
+
+class L2State(StrEnum):
+    """Where the calls' data is."""
+
+    rotate = "rotate"
+    """Calls go through several slots in turn, up to twice the L2 cache together, but no more than a sample has calls:
+    those of small buffers fit in the cache all the same, see Timing.fits_l2."""
+    hot = "hot"
+    """One slot, as it was left in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +85,7 @@ class _Derived:
 class Timing(_Derived):
     """Raw times of one case, and how they came about. ValueError for what can't be a timing.
 
-    mode, window and l2 are of MODES, WINDOWS and L2_STATES. slots is how many sets of buffers the calls went through in
+    mode, window and l2 are of Mode, Window and L2State. slots is how many sets of buffers the calls went through in
     turn, each of slot_bytes (input and output of a rank together; 0 of an empty message); l2_bytes is a GPU's L2
     cache, 0 where nobody says. warmup_calls were made before the first sample, and each sample is calls_per_sample
     calls. bus_factor is the op's: busbw = algbw * bus_factor.
@@ -96,9 +116,9 @@ class Timing(_Derived):
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_us", tuple(tuple(map(float, row)) for row in self.samples_us))
         for name, value, known in (
-            ("mode", self.mode, MODES),
-            ("window", self.window, WINDOWS),
-            ("l2", self.l2, L2_STATES),
+            ("mode", self.mode, tuple(Mode)),
+            ("window", self.window, tuple(Window)),
+            ("l2", self.l2, tuple(L2State)),
         ):
             if value not in known:
                 raise ValueError(f"timing.{name}: '{value}' is none of {', '.join(known)}")

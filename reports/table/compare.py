@@ -9,7 +9,6 @@ import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from reports.record.record import Record, Status
 from reports.record.timing import LinkLimit, Timing
@@ -75,16 +74,16 @@ class Row:
 
     @property
     def algorithm(self) -> str:
-        return str(self.records[0].case["algorithm"])
+        return self.records[0].case.algorithm
 
     @property
     def size_bytes(self) -> int:
-        return int(self.records[0].case["size_bytes"])
+        return self.records[0].case.size_bytes
 
     @property
     def count(self) -> int:
         """Elements, as nccl-tests counts them: the size over the dtype's."""
-        return self.size_bytes // itemsize(str(self.records[0].case["dtype"]))
+        return self.size_bytes // itemsize(self.records[0].case.dtype)
 
     @property
     def status(self) -> Status:
@@ -161,12 +160,12 @@ def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
     A section is what can be compared: op, dtype, accumulator, reduction, world size, inputs, device, and how it was
     timed. A heading names the last two only where the records differ in them.
     """
-    differing = varying([record.request.get("overrides", ()) for record in records])
+    differing = varying([record.request.overrides for record in records])
     setups = {setup for record in records if record.timing is not None and (setup := setup_text(record))}
     devices = {device_text(record) for record in records if record.fabric is not None}
     found: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        told = [one for one in record.request.get("overrides", ()) if one in differing and _tells(one)]
+        told = [one for one in record.request.overrides if one in differing and _tells(one)]
         parts = [heading(record)]
         parts += [device_text(record)] if len(devices) > 1 else []
         parts += [setup_text(record)] if len(setups) > 1 and setup_text(record) else []
@@ -202,35 +201,33 @@ def is_simulated(record: Record) -> bool:
 
 def is_baseline(record: Record) -> bool:
     """A library ran it, or would have: it is not ours."""
-    return bool(record.library) or record.case.get("accumulator") == LIBRARY
+    return bool(record.library) or record.case.accumulator == LIBRARY
 
 
 def accumulator(record: Record) -> str:
     """The accumulator that the job asked for: a baseline's own is "library", and it stands beside ours. "" when nobody
     says."""
     if is_baseline(record):
-        for part in ("resolved", "configuration"):  # records of before had nothing that was left open
-            said = record.request.get(part)
-            if isinstance(said, dict) and "accumulator" in said:
+        for said in (record.request.resolved, record.request.configuration):  # records of before left nothing open
+            if said is not None and "accumulator" in said:
                 return str(said["accumulator"])
-    return str(record.case.get("accumulator", ""))
+    return record.case.accumulator
 
 
 def heading(record: Record) -> str:
     """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
     nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root and offset where there are any."""
     case = record.case
-    size = case["world_size"]
-    parts = [f"{case['op']} {case['dtype']}"]
-    if case.get("reduction") == "none":
+    size = case.world_size
+    parts = [f"{case.op} {case.dtype}"]
+    if case.reduction == "none":
         parts += ["moves data"]
     else:
         parts += [f"accumulator {accumulator(record)}"] if accumulator(record) else []
-        parts += [str(case["reduction"])] if "reduction" in case else []
+        parts += [case.reduction]
     parts += [counted(size, "rank")]
-    parts += [f"{name} {case[name]}" for name in ("root", "offset") if case.get(name)]
-    parts += [f"{case['inputs']} inputs"] if "inputs" in case else []
-    return ", ".join(parts)
+    parts += [f"{name} {value}" for name, value in (("root", case.root), ("offset", case.offset)) if value]
+    return ", ".join([*parts, f"{case.inputs} inputs"])
 
 
 def setup_text(record: Record) -> str:
@@ -238,8 +235,7 @@ def setup_text(record: Record) -> str:
     if record.timing is not None:
         mode, window, l2 = record.timing.mode, record.timing.window, record.timing.l2
     else:
-        asked: Any = record.request.get("configuration", {})
-        asked = asked.get("timing") if isinstance(asked, dict) else None
+        asked = (record.request.configuration or {}).get("timing")
         if not isinstance(asked, dict) or not {"mode", "window", "l2"} <= set(asked):
             return ""
         mode, window, l2 = asked["mode"], asked["window"], asked["l2"]
@@ -248,8 +244,7 @@ def setup_text(record: Record) -> str:
 
 def device_text(record: Record) -> str:
     """The GPUs' model as the driver says it, else what the fabric says of itself."""
-    gpus = record.environment.get("gpus")
-    models = {str(gpu.get("model", "")) for gpu in gpus} if isinstance(gpus, list) else set()
+    models = {str(gpu.get("model", "")) for gpu in record.environment.gpus or ()}
     if record.fabric is not None and record.fabric.simulated:
         models = set()
     if models - {""}:

@@ -84,10 +84,10 @@ def _rendered(
 
 def sections(records: Sequence[Record]) -> list[Section]:
     """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance."""
-    differing = varying([record.request.get("overrides", ()) for record in records])
+    differing = varying([record.request.overrides for record in records])
     found: dict[str, list[Record]] = {}
     for record in records:
-        overrides = [one for one in record.request.get("overrides", ()) if one in differing and not is_shown(one)]
+        overrides = [one for one in record.request.overrides if one in differing and not is_shown(one)]
         found.setdefault(", ".join([heading(record), *overrides]), []).append(record)
     return [Section(heading, tuple(members)) for heading, members in found.items()]
 
@@ -126,7 +126,7 @@ def instruction_count(record: Record) -> int | None:
 def _columns(records: Sequence[Record]) -> list[str]:
     """The columns that say something: placement only where it differs."""
     columns = ["algorithm", "size", "status", "wrong", "max abs error", "max ulp", "check", "PTX instr (M)"]
-    if len({record.case.get("placement") for record in records}) > 1:
+    if len({record.case.placement for record in records}) > 1:
         columns.insert(1, "placement")
     return columns
 
@@ -138,9 +138,9 @@ def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
     if reason := reason_of(record):
         remark = f" [{numbers[reason]}]"
     return {
-        "algorithm": str(record.case["algorithm"]),
-        "placement": str(record.case.get("placement", "")),
-        "size": size_text(int(record.case["size_bytes"])),
+        "algorithm": record.case.algorithm,
+        "placement": record.case.placement,
+        "size": size_text(record.case.size_bytes),
         "status": f"{record.status}{remark}",
         "wrong": str(check.wrong) if check else "-",
         "max abs error": number(check.max_absolute_error) if check else "-",
@@ -164,7 +164,7 @@ def sheets_of(records: Sequence[Record]) -> list[Sheet]:
 def _raw(record: Record) -> dict[str, float]:
     """The figures of a line, unrounded; those that do not exist are left out."""
     check, count = record.check, instruction_count(record)
-    values: dict[str, float | None] = {"size": int(record.case["size_bytes"]), "PTX instr (M)": count}
+    values: dict[str, float | None] = {"size": record.case.size_bytes, "PTX instr (M)": count}
     if check is not None:
         error = check.max_absolute_error
         values |= {"wrong": check.wrong, "max ulp": check.max_ulp_error}

@@ -82,7 +82,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     records = [record for section in sections for record in section.records]
     timings = [record.timing for record in records if record.timing is not None]
     judged = [row for section in sections for row in rows(section)]
-    placed = len({row.records[0].case.get("placement") for row in judged if row.timings}) > 1
+    placed = len({row.records[0].case.placement for row in judged if row.timings}) > 1
     setups = dict.fromkeys(setup_text(record) for record in records if record.timing is not None)
     shown = "time (busbw)" if is_wide else "time (median), min, p95 and p99 (nearest rank)"
     lines = [
@@ -134,7 +134,7 @@ def refusals(sections: Sequence[Section]) -> list[str]:
     asked: dict[str, set[tuple[int, int]]] = {}
     for number_, section in enumerate(sections):
         for record in section.records:
-            name, place = str(record.case["algorithm"]), (number_, int(record.case["size_bytes"]))
+            name, place = record.case.algorithm, (number_, record.case.size_bytes)
             asked.setdefault(name, set()).add(place)
             if record.status is Status.REFUSED:
                 reason = _OWN_SIZE.sub("", reason_of(record))
@@ -161,7 +161,7 @@ def _places(judged: Sequence[Row]) -> str:
     names: dict[str, dict[str, None]] = {}
     for row in judged:
         if row.timings:
-            place = str(row.records[0].case.get("placement", "")).replace("_", " ")
+            place = row.records[0].case.placement.replace("_", " ")
             names.setdefault(place, {})[row.algorithm] = None
     return "; ".join(f"{place}: {', '.join(some)}" for place, some in sorted(names.items()))
 
@@ -172,7 +172,7 @@ def _cached(records: Sequence[Record]) -> list[str]:
     cached = [(record, timing) for record, timing in found if timing.l2 == "rotate" and timing.fits_l2]
     if not cached:
         return []
-    largest = max(int(record.case["size_bytes"]) for record, _ in cached)
+    largest = max(record.case.size_bytes for record, _ in cached)
     return [
         f"L2 rotate: up to {size_text(largest)} a contestant's slots fit in the L2 cache "
         f"({_span((timing.l2_bytes for _, timing in cached), size_text)}) together: calls may find their data there"
@@ -200,7 +200,7 @@ def _origins(records: Sequence[Record]) -> list[str]:
         lines.append(f"libraries: {', '.join(libraries)}")
     if chosen := sorted(set().union(*map(_settings, records))):
         lines.append(f"set in the environment: {', '.join(chosen)}")
-    gits = [git for record in records if isinstance(git := record.environment.get("git"), dict) and git.get("commit")]
+    gits = [git for record in records if (git := record.environment.git) and git.get("commit")]
     if gits:
         commits = sorted({str(git["commit"])[:12] + ("+changes" if git.get("dirty") else "") for git in gits})
         lines.append(f"symlab: {', '.join(commits)}")
@@ -209,8 +209,7 @@ def _origins(records: Sequence[Record]) -> list[str]:
 
 def _settings(record: Record) -> set[str]:
     """The variables that tell the libraries what to do, and were set when it ran: ["NCCL_NVLS_ENABLE=0"]."""
-    variables = record.environment.get("variables")
-    allowed = variables.get("allowed") if isinstance(variables, dict) else None
+    allowed = (record.environment.variables or {}).get("allowed")
     if not isinstance(allowed, dict):
         return set()
     return {
@@ -230,7 +229,7 @@ def _span(values: Iterable[Any], text: Any = str) -> str:
 
 def _ran_in(rows: Sequence[Row]) -> str:
     """What several records of a case are: each command starts a world; within one, it may have been the same."""
-    own = all(len({one.request.get("command") for one in row.records}) == len(row.records) for row in rows)
+    own = all(len({one.request.command for one in row.records}) == len(row.records) for row in rows)
     return "new worlds a case" if own else "runs a case, not each in a world of its own"
 
 
@@ -252,10 +251,10 @@ def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
     cells = {
         "size (B)": str(row.size_bytes),
         "count": str(row.count),
-        "type": str(case["dtype"]),
-        "redop": str(case.get("reduction", "none")),
+        "type": case.dtype,
+        "redop": case.reduction,
         "algorithm": row.algorithm,
-        "place": str(case.get("placement", "")).removesuffix("_of_place").removesuffix("_place"),
+        "place": case.placement.removesuffix("_of_place").removesuffix("_place"),
         "status": f"{row.status}{unchecked}{remark}",
         "#wrong": str(row.wrong) if row.wrong is not None else "N/A",
         "link %": f"{share * 100:.1f}" if share is not None else "-",
@@ -289,7 +288,7 @@ def _styles(row: Row) -> dict[str, str]:
 def _said(judged: Sequence[Row]) -> frozenset[str]:
     """Which of the optional columns say something."""
     told = {
-        "place": len({row.records[0].case.get("placement") for row in judged}) > 1,
+        "place": len({row.records[0].case.placement for row in judged}) > 1,
         "status": any(row.status is not Status.PASSED or not row.records[0].verified for row in judged),
         "link %": any(row.figure("of_limit") is not None for row in judged),
         "ours/base": any(row.ratio is not None for row in judged),
@@ -305,8 +304,8 @@ def _numeric(columns: Sequence[str]) -> frozenset[str]:
 
 def _name(row: Row, judged: Sequence[Row]) -> str:
     """A contestant's column: its algorithm, with the placement where the section has several of them."""
-    placements = {one.records[0].case.get("placement") for one in judged if one.algorithm == row.algorithm}
-    return f"{row.algorithm} {row.records[0].case.get('placement')}" if len(placements) > 1 else row.algorithm
+    placements = {one.records[0].case.placement for one in judged if one.algorithm == row.algorithm}
+    return f"{row.algorithm} {row.records[0].case.placement}" if len(placements) > 1 else row.algorithm
 
 
 def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
@@ -329,10 +328,11 @@ def time_text(time_us: float) -> str:
 def _values(section: Section | None, row: Row) -> dict[str, Any]:
     record, times = row.records[0], row.times_us
     case, check, timing = record.case, record.check, record.timing
-    values: dict[str, Any] = {key: case.get(key) for key in ("op", "dtype", "reduction", "world_size", "size_bytes")}
-    values |= {"root": case.get("root", 0), "offset": case.get("offset", 0)}
-    values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.get("inputs")}
-    values |= {"algorithm": row.algorithm, "placement": case.get("placement"), "library": record.library}
+    values: dict[str, Any] = {"op": case.op, "dtype": case.dtype, "reduction": case.reduction}
+    values |= {"world_size": case.world_size, "size_bytes": case.size_bytes}
+    values |= {"root": case.root, "offset": case.offset}
+    values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.inputs}
+    values |= {"algorithm": row.algorithm, "placement": case.placement, "library": record.library}
     values |= {"status": str(row.status), "reason": reason_of(record), "verified": record.verified}
     values |= {"fabric": record.fabric.name if record.fabric else None, "device": device_text(record)}
     values |= {name: getattr(timing, name) if timing else None for name in ("mode", "window", "l2")}

@@ -1,8 +1,7 @@
 """A request to its cases, in a stable order with stable ids; and the questions that only the catalogue can answer.
 
 Sizes are the outer loop and algorithms the inner one, baselines after them, so that what is compared runs close
-together. What a request leaves open ("auto", "all") is decided here, by the op: see resolved. A request's fabric is
-decided before that: "auto" stands for the simulator here.
+together. What a request leaves open ("auto", "all") is decided here, by the op and the fabric: see resolved.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, KernelSpec, Placement
 from memory.placing import NVSHMEM, SIMULATED
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
@@ -23,16 +22,18 @@ from runner.case.memory_needed import (
     largest_fitting,
     step_bytes,
 )
+from runner.request.schema import TimingMode
 from runner.request.sizes import AUTO, format_bytes
-from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, check_heap
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError, near
+from runner.world.fabrics import FabricRequest
 
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
 
 
-def resolved(request: Request, specs: Sequence[KernelSpec] = SPECS) -> Request:
-    """The request with names for all that it left open. A request without anything open comes back equal.
+def resolved(request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
+    """Return the request with names for all that it left open, on a fabric that is decided (runner.world.fabrics).
 
     Here and below, specs are the kernels there are: the catalogue's, unless others are brought.
 
@@ -41,6 +42,7 @@ def resolved(request: Request, specs: Sequence[KernelSpec] = SPECS) -> Request:
     - dtype: float32, or what the op's kernels have instead.
     - reduction: sum, or none for an op that only moves data.
     - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
+    - baselines: all of the op's on a real fabric, none on the simulator.
     - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
 
     RequestError for an unknown op.
@@ -60,60 +62,59 @@ def resolved(request: Request, specs: Sequence[KernelSpec] = SPECS) -> Request:
         accumulator = ("float32" if wide else "native") if reduces else NONE
     algorithms = request.algorithms
     if isinstance(algorithms, str):
-        off = request.fabric.simulated and not request.fabric.multicast
+        off = fabric.simulated and not fabric.multicast
         left_out = algorithms == AUTO and off
         algorithms = tuple(spec.algorithm for spec in specs if not (left_out and spec.needs_multicast))
-    named = dataclasses.replace(
-        request, algorithms=algorithms, dtype=dtype, reduction=reduction, accumulator=accumulator
-    )
+    baselines = request.baselines
+    if baselines == AUTO:
+        baselines = () if fabric.simulated else names_for(request.op)
+    fields = {member.name: getattr(request, member.name) for member in dataclasses.fields(ResolvedRequest)}
+    fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
+    named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
+    if request.sizes_given or dtype not in ITEMSIZES:
+        return named
     return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
 
 
-def _suitable(request: Request, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
-    """The sizes as given; the usual ones, where none were; for an op that takes none of those, one of one element."""
-    if request.sizes_given or request.dtype not in ITEMSIZES:
-        return request.sizes_bytes
+def _suitable(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
+    """The usual sizes; for an op that takes none of those, one of one element."""
     one = step_bytes(request.op, request.dtype, request.world_size)
     takes_usual = any(_takes(spec, request, size) for spec in specs for size in request.sizes_bytes)
     return (one,) if not takes_usual and any(_takes(spec, request, one) for spec in specs) else request.sizes_bytes
 
 
-def _takes(spec: KernelSpec, request: Request, size_bytes: int) -> bool:
+def _takes(spec: KernelSpec, request: ResolvedRequest, size_bytes: int) -> bool:
     """Whether nothing that a kernel says of itself is against a size."""
     step = step_bytes(request.op, request.dtype, request.world_size)
     case = _case(request, spec.algorithm, size_bytes // step * step)
     return not is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
 
 
-def names_of(request: Request, specs: Sequence[KernelSpec] = SPECS) -> tuple[str, ...]:
+def names_of(request: ResolvedRequest) -> tuple[str, ...]:
     """The algorithms that a request runs at each size: its own, then its baselines, each once."""
-    algorithms, baselines = resolved(request, specs).algorithms, request.baselines
-    if baselines == "auto":
-        baselines = () if request.fabric.simulated else names_for(request.op)
-    return tuple(dict.fromkeys((*algorithms, *baselines)))
+    return tuple(dict.fromkeys((*request.algorithms, *request.baselines)))
 
 
-def sizes_of(request: Request, specs: Sequence[KernelSpec] = SPECS) -> tuple[int, ...]:
+def sizes_of(request: ResolvedRequest) -> tuple[int, ...]:
     """The sizes in bytes that a request runs.
 
     For an op that divides its elements evenly over the ranks they are rounded down to what it can divide, as in
     nccl-tests (it may be 0), and what is then equal runs once.
     """
-    request = resolved(request, specs)
     if not collective(request.op).chunked:
         return request.sizes_bytes
     step = step_bytes(request.op, request.dtype, request.world_size)
     return tuple(dict.fromkeys(size_bytes // step * step for size_bytes in request.sizes_bytes))
 
 
-def cases_of(request: Request, specs: Sequence[KernelSpec] = SPECS) -> tuple[Case, ...]:
+def cases_of(request: ResolvedRequest) -> tuple[Case, ...]:
     """All cases of a job: sizes outside, algorithms inside, both in the request's order."""
-    request = resolved(request, specs)
-    names = names_of(request, specs)
-    return tuple(_case(request, algorithm, size) for size in sizes_of(request, specs) for algorithm in names)
+    return tuple(
+        _case(request, algorithm, size_bytes) for size_bytes in sizes_of(request) for algorithm in names_of(request)
+    )
 
 
-def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
+def _case(request: ResolvedRequest, algorithm: str, size_bytes: int) -> Case:
     """One case. A baseline's names what runs: its own placement, and an accumulator that is the library's matter."""
     baseline = find_baseline(algorithm)
     return Case(
@@ -124,21 +125,20 @@ def _case(request: Request, algorithm: str, size_bytes: int) -> Case:
         reduction=request.reduction,
         size_bytes=size_bytes,
         world_size=request.world_size,
-        placement=baseline.placement(request.op, request.placement) if baseline else request.placement,
-        inputs=request.inputs,
+        placement=str(baseline.placement(request.op, request.placement) if baseline else request.placement),
+        inputs=str(request.inputs),
         seed=request.seed,
         root=request.root,
         offset=request.offset,
     )
 
 
-def check_against_catalogue(request: Request, specs: Sequence[KernelSpec] = SPECS) -> None:
+def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] = SPECS) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
 
     What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
     """
-    request = resolved(request, specs)
     specs = tuple(spec for spec in specs if spec.op == request.op)
     algorithms = [spec.algorithm for spec in specs]
     known_baselines = names_for(request.op)
@@ -148,7 +148,7 @@ def check_against_catalogue(request: Request, specs: Sequence[KernelSpec] = SPEC
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
             )
-    for name in () if request.baselines == "auto" else request.baselines:
+    for name in request.baselines:
         if name not in known_baselines:
             raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
     _check_types(request, specs)
@@ -162,7 +162,7 @@ def check_against_catalogue(request: Request, specs: Sequence[KernelSpec] = SPEC
     _check_sizes(request, specs)
 
 
-def _check_types(request: Request, specs: Sequence[KernelSpec]) -> None:
+def _check_types(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
     _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
     if not collective(request.op).reduces:
@@ -183,7 +183,7 @@ def _check_types(request: Request, specs: Sequence[KernelSpec]) -> None:
         )
 
 
-def _check_placing(request: Request) -> None:
+def _check_placing(request: ResolvedRequest) -> None:
     """RequestError for a root or a placement that the op has not."""
     op = collective(request.op)
     if not op.rooted and request.root:
@@ -194,13 +194,13 @@ def _check_placing(request: Request) -> None:
             f"there is no rank {request.root} in a world of {request.world_size} (root), "
             f"give {f'0 to {last}' if last else '0'}"
         )
-    if op.in_place is None and request.placement == "in_place":
+    if op.in_place is None and request.placement == Placement.in_place:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
 
 
-def _check_sizes(request: Request, specs: Sequence[KernelSpec]) -> None:
+def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
-    cases = cases_of(request, specs)
+    cases = cases_of(request)
     heap_bytes = request.fabric.heap_bytes
     rules = SIMULATED if request.fabric.simulated else NVSHMEM
     for case in cases:
@@ -219,9 +219,9 @@ def _check_sizes(request: Request, specs: Sequence[KernelSpec]) -> None:
                 f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
                 f"fabric.heap_bytes), with input, output and guards {fits}"
             )
-    if request.fabric.simulated or request.timing.mode == "none" or not request.check:
+    if request.fabric.simulated or request.timing.mode == TimingMode.none or not request.check:
         return
-    for size_bytes in sizes_of(request, specs):
+    for size_bytes in sizes_of(request):
         needed = heap_bytes_to_measure([case for case in cases if case.size_bytes == size_bytes], specs)
         if needed > request.fabric.heap_bytes:
             raise RequestError(

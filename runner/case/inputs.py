@@ -32,10 +32,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from kernels.numeric.dtypes import DTYPES, NONE
 from kernels.numeric.formats import FORMATS, is_float, is_signed
-from kernels.spec import Case
+from kernels.spec import Case, Inputs
 from runner.case.streams import LARGEST_DRAWN, Stream, draw
-
-INPUTS = ("exact", "normal", "edge")
 
 KEPT_BYTES = 256 * 1024 * 1024
 """Inputs of the latest cases are kept up to this size, so that algorithms and launches of one case share them."""
@@ -73,8 +71,8 @@ def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) ->
 
     ValueError for inputs nobody knows, and for a negative seed.
     """
-    if case.inputs not in INPUTS:
-        raise ValueError(f"inputs '{case.inputs}': must be exact, normal or edge")
+    if case.inputs not in tuple(Inputs):
+        raise ValueError(f"inputs '{case.inputs}': must be one of {', '.join(Inputs)}")
     if case.seed < 0:
         raise ValueError(f"seed {case.seed}: must be 0 or more")
     stream = stream_of(case)
@@ -130,9 +128,9 @@ def stream_of(case: Case) -> Stream:
     """The stream that a case's inputs are drawn from. Only some depend on the world size."""
     dtype = DTYPES[case.dtype]
     plain = "normal" if is_float(dtype) and case.reduction != NONE else "bits"
-    if case.inputs == "edge":
+    if case.inputs == Inputs.edge:
         return Stream("edge", dtype, case.world_size, base=plain)
-    if case.inputs == "normal" or case.reduction in (NONE, "xor"):
+    if case.inputs == Inputs.normal or case.reduction in (NONE, "xor"):
         return Stream(plain, dtype)
     if case.reduction in ("and", "or"):
         return Stream("ones" if case.reduction == "or" else "zeros", dtype, case.world_size)

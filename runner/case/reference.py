@@ -28,7 +28,7 @@ from kernels.numeric.dtypes import DTYPES, FLOATS, SUMS
 from kernels.numeric.exact import ExactSum, exact_average, exact_sum
 from kernels.numeric.formats import bits_of, round_to, same_bits, to_float64, ulp_distance
 from kernels.numeric.numerics import fold
-from kernels.spec import Case, Collective, Fold
+from kernels.spec import Case, Collective, Fold, Inputs
 from runner.case.inputs import CPU, make_inputs
 
 KEPT_REFERENCES = 16
@@ -142,7 +142,7 @@ def method_of(case: Case, spec: Promise, collective: Collective) -> str:
     """How a case's outputs are compared, see above."""
     if not collective.reduces:
         return "bytes"
-    ordered, exact = spec.fold != "unordered", case.inputs == "exact"
+    ordered, exact = spec.fold != "unordered", case.inputs == Inputs.exact
     if case.reduction == "avg":
         exact = exact and case.world_size & (case.world_size - 1) == 0
     if case.dtype not in FLOATS or exact or (ordered and case.reduction not in SUMS):

@@ -83,8 +83,8 @@ class Console:
         """A case has ended: a step of the bar, and a line where it did not pass; without a terminal a line each."""
         self._done += 1
         case = record.case
-        text = _case_text(str(case["algorithm"]), int(case["size_bytes"]), int(case["world_size"]))
-        told = [one for one in record.request.get("overrides", ()) if one in self._differing and not _in_text(one)]
+        text = _case_text(case.algorithm, case.size_bytes, case.world_size)
+        told = [one for one in record.request.overrides if one in self._differing and not _in_text(one)]
         text += f" ({' '.join(told)})" if told else ""
         # Why cases were refused is said once for all of them, below the table.
         reason = record.reason.splitlines()[0] if record.reason and record.status != REFUSED else ""
@@ -129,8 +129,8 @@ def failures(records: Sequence[Record]) -> list[str]:
             continue
         request = record.request
         job = ""
-        if int(request.get("jobs", 1)) > 1:
-            job = f"job {request.get('job', 0)} ({' '.join(request.get('overrides', []))}) "
+        if (request.jobs or 1) > 1:
+            job = f"job {request.job} ({' '.join(request.overrides)}) "
         reason = record.reason.splitlines()[0] if record.reason else ""
         lines.append(f"  {job}{record.id}: {record.status}: {reason}")
     return lines

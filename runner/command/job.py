@@ -25,10 +25,24 @@ from kernels.catalogue import collective
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
-from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, KernelInfo, LinkLimit, Record, Status, Timing
+from reports.record.record import (
+    CHECK_WAS_OFF,
+    Check,
+    FabricInfo,
+    KernelInfo,
+    LinkLimit,
+    Record,
+    RecordedEnvironment,
+    RecordedRefusal,
+    RecordedRequest,
+    Status,
+    Timing,
+)
 from runner.case.contestant import Contestant, spec_for
+from runner.case.recorded import recorded_case
 from runner.interrupt import shielded
-from runner.request.validate import Request
+from runner.request.schema import Limit, TimingMode
+from runner.request.validate import ResolvedRequest
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
@@ -67,9 +81,11 @@ class Means:
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
     compiled: Callable[[KernelSpec, Case, str, Path], Executable]
-    ran: Callable[[World, Contestant, Request], Check | None]
+    ran: Callable[[World, Contestant, ResolvedRequest], Check | None]
     measured: (
-        Callable[[World, Sequence[Contestant], Request, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]]
+        Callable[
+            [World, Sequence[Contestant], ResolvedRequest, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]
+        ]
         | None
     ) = None
 
@@ -81,11 +97,11 @@ class Job:
     brought are kernels that do the cases of their name, in place of the catalogue's where that has the name, too.
     """
 
-    request: Request
+    request: ResolvedRequest
     cases: tuple[Case, ...]
     fabric_settings: dict[str, Any]
-    environment: Callable[[], dict[str, Any]]
-    asked: dict[str, Any]
+    environment: Callable[[], RecordedEnvironment]
+    asked: RecordedRequest
     brought: tuple[KernelSpec, ...] = ()
 
 
@@ -156,7 +172,7 @@ class _Run:
         traits = attempt.traits
         if self._means.measured is None or traits is None or traits.simulated:
             return False
-        return self._job.request.timing.mode != "none" and attempt.verified
+        return self._job.request.timing.mode != TimingMode.none and attempt.verified
 
     def _time(self, attempts: Sequence[_Attempt]) -> None:
         """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
@@ -187,6 +203,7 @@ class _Attempt:
         self.traits: Traits | None = None
         self.contestant: Contestant | None = None
         self.timing: Timing | None = None
+        self.refusal: RecordedRefusal | None = None
         self.library = ""
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
@@ -227,6 +244,7 @@ class _Attempt:
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
             self.fail(Status.REFUSED, str(refusal))
+            self.refusal = RecordedRefusal(refusal.key, refusal.reason, refusal.hint)
             return
         if isinstance(spec, Baseline):
             self.library = library_of(spec.name, self.traits)
@@ -253,11 +271,12 @@ class _Attempt:
         return Record(
             id=self.case.id,
             status=self.status,
-            case=dataclasses.asdict(self.case),
+            case=recorded_case(self.case),
             started=self._started.isoformat(timespec="milliseconds"),
             ended=ended.isoformat(timespec="milliseconds"),
             duration_s=round(time.monotonic() - self._started_s, 6),
             reason=self.reason,
+            refusal=self.refusal,
             fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
             kernel=self._kernel_info(),
             check=self._check,
@@ -265,7 +284,7 @@ class _Attempt:
             timing=self.timing,
             library=self.library,
             environment=self.job.environment(),
-            request=self.job.asked | self._given(),
+            request=dataclasses.replace(self.job.asked, kernel=self._given()),
         )
 
     def _kernel_info(self) -> KernelInfo | None:
@@ -274,12 +293,12 @@ class _Attempt:
             return None
         return kernel_info(one.spec, one.case, one.executable)
 
-    def _given(self) -> dict[str, Any]:
+    def _given(self) -> dict[str, Any] | None:
         """What our kernel was given that its case does not say: the choices it was compiled with, and its patience."""
         if self.contestant is None or isinstance(self.contestant.spec, Baseline):
-            return {}
+            return None
         choices = {name: _plain(value) for name, value in self.contestant.spec.choices(self.case).items()}
-        return {"kernel": {"choices": choices, "patience_s": _patience_s(self.job.request)}}
+        return {"choices": choices, "patience_s": _patience_s(self.job.request)}
 
 
 def usual_means() -> Means:
@@ -290,7 +309,7 @@ def usual_means() -> Means:
     from runner.case.library_program import BaselinePlan, run_baseline
     from runner.case.program import Plan, run_case
 
-    def ran(world: World, contestant: Contestant, request: Request) -> Check | None:
+    def ran(world: World, contestant: Contestant, request: ResolvedRequest) -> Check | None:
         case, spec, compiled = contestant.case, contestant.spec, contestant.executable
         watched: dict[str, Any] = {"launches": request.launches, "check": request.check}
         if isinstance(spec, Baseline):
@@ -310,7 +329,7 @@ def usual_means() -> Means:
 
 
 def _measured(
-    world: World, contestants: Sequence[Contestant], request: Request, limit: LinkLimit | None
+    world: World, contestants: Sequence[Contestant], request: ResolvedRequest, limit: LinkLimit | None
 ) -> tuple[list[TimedResult], LinkLimit | None]:
     """Time contestants of one size together. The deadline: deadline_s and SLOWER times what the samples should take."""
     from runner.timing.measure import MeasurePlan, combine, expected_s, measure
@@ -319,13 +338,13 @@ def _measured(
         tuple(contestants),
         request.timing,
         patience_s=_patience_s(request),
-        link=limit is None and request.timing.limit == "measured",
+        link=limit is None and request.timing.limit == Limit.measured,
     )
     ranks = world.run(measure, plan, request.deadline_s + SLOWER * expected_s(plan))
     return combine(plan, ranks, limit)
 
 
-def _patience_s(request: Request) -> float:
+def _patience_s(request: ResolvedRequest) -> float:
     return min(PATIENCE_S, request.deadline_s / 3)
 
 

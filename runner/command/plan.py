@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner.request.compose import ComposedJob
-from runner.request.validate import Request
+from runner.request.schema import Isolation
+from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
+from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -22,7 +23,7 @@ class PreparedJob:
     """A composed job that was found possible: its request with nothing left open, its cases."""
 
     composed: ComposedJob
-    request: Request
+    request: ResolvedRequest
     cases: tuple[Case, ...]
 
 
@@ -68,7 +69,7 @@ def prepare(
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
-            request = resolved(replace(job.request, fabric=decided[wanted][0]))
+            request = resolved(job.request, decided[wanted][0])
             check_against_catalogue(request)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
@@ -80,9 +81,9 @@ def prepare(
     return Command(tuple(arguments), tuple(jobs), tuple(lines))
 
 
-def _check_joined(request: Request, first: Request, outer: Outer) -> None:
+def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer) -> None:
     """RequestError for what a launcher's world, of which there is only one, can't give."""
-    if request.fabric.name == "nvshmem" and is_isolated(request):
+    if request.fabric.name == FabricName.nvshmem and is_isolated(request):
         raise RequestError(
             f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
         )
@@ -90,9 +91,9 @@ def _check_joined(request: Request, first: Request, outer: Outer) -> None:
         raise RequestError(f"{outer.launcher}'s world has one fabric for all jobs (fabric), leave it out of the sweep")
 
 
-def is_isolated(request: Request) -> bool:
+def is_isolated(request: ResolvedRequest) -> bool:
     """Whether the job wants a world of its own."""
-    return request.isolation == "process"
+    return request.isolation == Isolation.process
 
 
 @contextlib.contextmanager

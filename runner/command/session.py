@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from reports.record.record import RecordedRequest
 from runner.command.console import Console, failures, summary
 from runner.command.plan import Command, PreparedJob, is_isolated
 from runner.environment.capture import capture
@@ -23,6 +24,7 @@ from runner.records.command_json import AskedJob, Manifest
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import program
+from runner.request.schema import TrackName
 from runner.request_error import RequestError
 from runner.track.dashboard import open_command
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
@@ -198,9 +200,9 @@ class _Session:
 
         return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, self._asked(job))
 
-    def _asked(self, job: PreparedJob) -> dict[str, Any]:
+    def _asked(self, job: PreparedJob) -> RecordedRequest:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
-        return scrubbed_values(
+        asked = scrubbed_values(
             {
                 "command": self._store.folder.name,
                 "command_line": [*program(sys.argv[0]), *self._command.arguments],
@@ -213,23 +215,24 @@ class _Session:
                 **self._command.origin,
             }
         )
+        return RecordedRequest.read(asked)
 
     def _write_configuration(self, job: PreparedJob) -> None:
         name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
-        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job)["configuration"])), name)
+        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job).configuration)), name)
 
     def _begin_manifest(self) -> None:
         """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
         first = self._asked(self._command.jobs[0])
         self._manifest = Manifest(
-            command=first["command"],
-            command_line=tuple(first["command_line"]),
+            command=first.command,
+            command_line=first.command_line,
             working_folder=Path(scrubbed(str(Path.cwd()))).name,
             started=_now(),
             jobs=tuple(
                 AskedJob(
                     job.composed.number,
-                    tuple(self._asked(job)["overrides"]),
+                    self._asked(job).overrides,
                     tuple(case.id for case in job.cases),
                 )
                 for job in self._command.jobs
@@ -259,7 +262,7 @@ class _Session:
 
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
-        if track.name == "none":
+        if track.name == TrackName.none:
             return
         from runner.track.background import Mirror
 

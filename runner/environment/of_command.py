@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reports.record.record import RecordedEnvironment
 from runner.environment.gpus import rank_facts
 from runner.records.store import Store, StoreError
 from runner.request.validate import CONF
@@ -33,10 +34,10 @@ class Surroundings:
         if not self._found:
             self._found = self._looked()
 
-    def now(self) -> dict[str, Any]:
+    def now(self) -> RecordedEnvironment:
         """The environment of a record that is made now."""
         self.look()
-        return self._found | ({"world": self._world} if self._world else {})
+        return RecordedEnvironment.read(self._found | ({"world": self._world} if self._world else {}))
 
     def ask(self, world: World) -> bool:
         """Let the ranks of a new world say what only they know. False if that has hurt the world: then never again."""

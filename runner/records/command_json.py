@@ -70,7 +70,7 @@ class Manifest:
 
     def not_run(self, records: Iterable[Record]) -> tuple[tuple[int, str], ...]:
         """The cases that none of these records is of."""
-        ran = Counter((int(record.request.get("job", 0)), record.id) for record in records)
+        ran = Counter((record.request.job, record.id) for record in records)
         missing = []
         for case in self.cases:
             if ran[case]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reports.record.record import Record
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 
 Plain = TypeVar("Plain")
 
@@ -115,8 +115,8 @@ def scrubbed_record(record: Record) -> Record:
         fabric=fabric,
         check=check,
         timing=timing,
-        environment=_walked(record.environment, known),
-        request=_walked(record.request, known),
+        environment=RecordedEnvironment.read(_walked(record.environment.document(), known)),
+        request=RecordedRequest.read(_walked(record.request.document(), known)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports.record.record import KernelInfo, Record
+from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from runner.request.validate import CONF
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def as_here(
     """
     from kernels.catalogue import find
 
-    environment = capture(CONF.parent)
-    if isinstance(git := environment.get("git"), dict):
-        environment = {**environment, "git": {key: value for key, value in git.items() if key != "diff"}}
+    environment = RecordedEnvironment.read(capture(CONF.parent))
+    if git := environment.git:
+        environment = replace(environment, git={key: value for key, value in git.items() if key != "diff"})
     known = {case.id: (job, case) for job in command.jobs for case in job.cases}
     kernels: dict[tuple[str, str], KernelInfo] = {}
     found = []

@@ -21,6 +21,7 @@ from runner.command.console import Console
 from runner.request.options import Parser
 from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
+from runner.world.fabrics import FabricName
 
 if TYPE_CHECKING:
     from reports.record.record import Record
@@ -82,7 +83,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("what", nargs="?", metavar="RECORDS", help="a file, a folder or a bundle; or an MLflow run")
     parser.add_argument("--launches", type=_launches, default=1, metavar="N", help="new worlds (%(default)s)")
     parser.add_argument("--band", type=_band, default="2%", metavar="PERCENT", help="what counts as SAME (%(default)s)")
-    parser.add_argument("--fabric", choices=("auto", "simulator", "nvshmem"), default="auto", help="(as recorded)")
+    parser.add_argument("--fabric", choices=tuple(map(str, FabricName)), default="auto", help="(as recorded)")
     parser.add_argument("--up-to", type=_size, default="1M", metavar="SIZE", help="of GPUs' records in the simulator")
     parser.add_argument("--records", type=Path, default=Path("records"), metavar="DIR", help="new ones (%(default)s)")
     parser.add_argument("--mlflow", default="sqlite:///mlflow.db", metavar="URI", help="where the run is (%(default)s)")
@@ -152,7 +153,7 @@ class _Replay:
         from runner.records.store import Store, StoreError
 
         command = self._again.command
-        commands = list(dict.fromkeys(str(record.request.get("command", "")) for record in self._before))
+        commands = list(dict.fromkeys(record.request.command for record in self._before))
         self._console.say(self._headline(commands))
         for line in (*command.fabric_lines, *self._again.remarks):
             self._console.say(line)

@@ -196,7 +196,7 @@ def _checked(number: int, lines: Sequence[str], config: DictConfig) -> ComposedJ
         del config["hydra"]
     _refuse_unused_sizes(config, lines)
     request = validate(config)
-    configuration = OmegaConf.to_container(config, resolve=True)
+    configuration = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     assert isinstance(configuration, dict)
     plain = {str(key): value for key, value in configuration.items()}
     return ComposedJob(number, tuple(lines), experiment, plain, request)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import typing
+from enum import Enum
 
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -38,8 +40,13 @@ def explain(error: BaseException) -> str:
     if section and (file or (key in SECTIONS and key != "sizes")):
         key = section[2].lower()
         return f"{key} is a section and not '{section[3]}' ({key}{file}), give it keys: {_keys(key)}"
+    word = re.match(r"Invalid value '(.*)', expected one of \[", str(cause or _last_message(text)))
+    if word and (words := _words(key)):
+        return f"unknown {key.rpartition('.')[2]} '{word[1]}' ({key}{file}), {near(word[1], words)}"
     if key:
-        return f"{first_line(cause) if cause else _last_message(text)} ({key}{file}), give {_wanted(key)}"
+        said = first_line(cause) if cause else _last_message(text)
+        said = re.sub(r"is not a valid input for <enum '\w+'>", "is not a word", said)
+        return f"{said} ({key}{file}), give {_wanted(key)}"
     if file:
         return f"{_last_message(text)} ({file.removeprefix(' in ')}), see symlab --help"
     return f"{first_line(error)} (command line), see symlab --help"
@@ -60,10 +67,19 @@ def _wanted(key: str) -> str:
     if name == "sizes":
         return "a range {min: 1K, max: 1M, factor: 4}, or in a file {list: [1K, 4K]}"
     kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
+    if words := _words(key):
+        return f"one of {', '.join(words)}"
     for member in dataclasses.fields(SECTIONS.get(section, Schema)):
         if member.name == name:
             return kinds.get(str(member.type).partition(" ")[0], "a value of another type")
     return "a value of another type"
+
+
+def _words(key: str) -> list[str]:
+    """The words that a key takes; none where it takes others."""
+    section, _, name = key.rpartition(".")
+    kind = typing.get_type_hints(SECTIONS.get(section, Schema)).get(name)
+    return [str(word) for word in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
 
 def _last_message(text: str) -> str:

@@ -1,10 +1,54 @@
-"""The schema of conf/: every key, its type, and where it lies. runner/request/validate.py says which values are
-allowed."""
+"""The schema of conf/: every key, its type, and where it lies. Which words a key takes is in enums,
+each once, with whatever the words are about; runner/request/validate.py says which other values are allowed.
+
+Members of the enums are named as they are written: OmegaConf reads an enum by its members' names.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+
+from kernels.spec import Inputs, Placement
+from reports.record.timing import L2State, Mode, Window
+from runner.world.fabrics import FabricName
+from simulator.options import MultimemModel, Schedule
+
+
+class TimingMode(StrEnum):
+    """How times are taken, if at all."""
+
+    graph = Mode.graph.value
+    """A CUDA graph of many calls, replayed."""
+    eager = Mode.eager.value
+    """Calls from Python."""
+    none = "none"
+    """Nothing is timed."""
+
+
+class Limit(StrEnum):
+    """Where the limit of the links is from."""
+
+    measured = "measured"
+    """Plain copies in the same run."""
+    none = "none"
+
+
+class Isolation(StrEnum):
+    """What a job shares its world with."""
+
+    none = "none"
+    """The jobs before and after it, where they want the same world."""
+    process = "process"
+    """Nothing: it has a world of its own."""
+
+
+class TrackName(StrEnum):
+    """Where records are mirrored to."""
+
+    mlflow = "mlflow"
+    none = "none"
 
 
 @dataclass
@@ -21,12 +65,12 @@ class SizesSchema:
 class FabricSchema:
     """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator."""
 
-    name: str = "auto"
+    name: FabricName = FabricName.auto
     arch: str = "sm_90a"
     heap_bytes: Any = None
     multicast: bool = True
-    multimem: str = "exact"
-    schedule: str = "fair"
+    multimem: MultimemModel = MultimemModel.exact
+    schedule: Schedule = Schedule.fair
     seed: int = 0
     step_budget: int | None = None
 
@@ -35,7 +79,7 @@ class FabricSchema:
 class TrackSchema:
     """Where records are mirrored to."""
 
-    name: str = "mlflow"
+    name: TrackName = TrackName.mlflow
     uri: str = "sqlite:///mlflow.db"
     experiment: str = "symlab"
 
@@ -44,13 +88,13 @@ class TrackSchema:
 class TimingSchema:
     """How times are taken; only real fabrics have any. Meanings: TimingRequest."""
 
-    mode: str = "graph"
-    window: str = "kernel"
-    l2: str = "rotate"
+    mode: TimingMode = TimingMode.graph
+    window: Window = Window.kernel
+    l2: L2State = L2State.rotate
     warmup: int = 3
     samples: int = 50
     calls: int | None = None
-    limit: str = "measured"
+    limit: Limit = Limit.measured
 
 
 @dataclass
@@ -65,17 +109,17 @@ class Schema:
     reduction: str = "auto"
     world_size: int = 2
     sizes: SizesSchema = field(default_factory=SizesSchema)
-    placement: str = "out_of_place"
+    placement: Placement = Placement.out_of_place
     root: int = 0
     offset: int = 0
-    inputs: str = "normal"
+    inputs: Inputs = Inputs.normal
     seed: int = 0
     check: bool = True
     launches: int = 2
     deadline_s: float = 120.0
     records: str = "records"
     cache_dir: str = "~/.cache/symlab/kernels"
-    isolation: str = "none"
+    isolation: Isolation = Isolation.none
     timing: TimingSchema = field(default_factory=TimingSchema)
     fabric: FabricSchema = field(default_factory=FabricSchema)
     track: TrackSchema = field(default_factory=TrackSchema)

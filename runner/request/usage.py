@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import textwrap
+from enum import StrEnum
 from pathlib import Path
 
 from kernels.baselines import names_for
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import FLOATS, INTEGERS
+from kernels.spec import Placement
+from reports.record.timing import L2State, Window
 from runner.request.compose import experiments
+from runner.request.schema import Isolation, Limit, TimingMode, TrackName
+from runner.world.fabrics import FabricName
+from simulator.options import MultimemModel, Schedule
 
 _WIDTH = 120
 
@@ -17,6 +23,12 @@ symlab: collectives over symmetric memory, described in YAML, run on GPUs or in 
 
 usage: symlab [options] [key=value ...]          (or: python -m runner ...)
 """
+
+
+def _others(words: type[StrEnum]) -> str:
+    """All but the first of a key's words, which it has by default."""
+    return ", ".join(list(words)[1:])
+
 
 _KEYS = f"""\
 keys (conf/config.yaml has the values they start from; symlab --cfg job shows the result; auto: what suits the op):
@@ -31,21 +43,21 @@ keys (conf/config.yaml has the values they start from; symlab --cfg job shows th
   reduction=auto                  sum, min, max, avg; of integers and, or, xor; auto: sum, or none where data only moves
   world_size=8                    ranks, 1 to 72
   sizes.min=1K sizes.max=1M sizes.factor=4     bytes, as in nccl-tests; or a list: sizes=[0,6,1K]
-  placement=out_of_place          or in_place
+  placement=out_of_place          or {_others(Placement)}
   root=0                          the rank that gives (broadcast) or gets (reduce)
   offset=0                        elements after a 16-byte boundary at which both buffers begin
   inputs=normal                   or exact: every sum is exact, so all bits must agree; or edge: NaN, infinities, zeros,
                                   subnormals, the largest values, integers that wrap around
-  seed=0   check=true   launches=2   deadline_s=120 (a case)   isolation=none   or process: a new world a job
-  timing.mode=graph               or eager, none (GPUs only)      timing.window=kernel   or entry_barrier, both_barriers
-  timing.l2=rotate                or hot                          timing.limit=measured  or none
+  seed=0   check=true   launches=2   deadline_s=120 (a case)   isolation=none   or {_others(Isolation)}: a new world a job
+  timing.mode=graph               or {_others(TimingMode)} (GPUs only)      timing.window=kernel   or {_others(Window)}
+  timing.l2=rotate                or {_others(L2State)}                          timing.limit=measured  or {_others(Limit)}
   timing.warmup=3 timing.samples=50 timing.calls=null              calls a sample; null: as many as suit the size
-  fabric=auto                     simulator, nvshmem; auto takes nvshmem where it can
-  fabric.multimem=exact           or stated       fabric.multicast=true     fabric.arch=sm_90a   or sm_100a, ..
-  fabric.schedule=fair            or random, with fabric.seed=0             fabric.heap_bytes=null (256M; GPUs 8G)
-  track=mlflow                    none; track.uri=sqlite:///mlflow.db track.experiment=symlab
+  fabric=auto                     {_others(FabricName)}; auto takes nvshmem where it can
+  fabric.multimem=exact           or {_others(MultimemModel)}       fabric.multicast=true     fabric.arch=sm_90a   or sm_100a, ..
+  fabric.schedule=fair            or {_others(Schedule)}, with fabric.seed=0             fabric.heap_bytes=null (256M; GPUs 8G)
+  track=mlflow                    {_others(TrackName)}; track.uri=sqlite:///mlflow.db track.experiment=symlab
   records=records                 the folder for records      cache_dir=...  for compiled kernels
-"""
+"""  # noqa: E501
 
 _TAIL = """\
 options:

@@ -1,6 +1,7 @@
 """The validation of a configuration: from what was written to a Request in which nothing impossible is left.
 
-Hydra and OmegaConf see to names and types (runner/request/schema.py is in the ConfigStore); this file sees to values.
+Hydra and OmegaConf see to names, types and words (runner/request/schema.py is in the ConfigStore); this file sees to
+all other values.
 It imports neither torch nor a kernel, so that a wrong request is answered at once. What only the catalogue of kernels
 can tell (is there such an algorithm, does the accumulator fit the dtype) is asked in cases.py.
 """
@@ -18,10 +19,13 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.schema import SECTIONS
+from kernels.spec import Inputs, Placement
+from reports.record.timing import L2State, Window
+from runner.request.schema import SECTIONS, Isolation, Limit, TimingMode, TrackName
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
-from runner.request_error import RequestError, first_line, near, one_of
-from runner.world.fabrics import FabricRequest
+from runner.request_error import RequestError, first_line, near
+from runner.world.fabrics import FabricName, FabricRequest
+from simulator.options import MultimemModel, Schedule
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 """Where the configuration lies: beside the packages, whatever the working folder is."""
@@ -34,25 +38,14 @@ MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 MAX_DEVICE_HEAP_BYTES = 1 << 37
 """The largest heap that can be asked for on GPUs; NVSHMEM's grows as it is used."""
 
-FABRICS = ("auto", "simulator", "nvshmem")
-TRACKERS = ("mlflow", "none")
-PLACEMENTS = ("out_of_place", "in_place")
-INPUTS = ("exact", "normal", "edge")
-MULTIMEM_MODELS = ("exact", "stated")
-SCHEDULES = ("fair", "random")
-MODES = ("graph", "eager", "none")
-WINDOWS = ("kernel", "entry_barrier", "both_barriers")
-L2_STATES = ("rotate", "hot")
-LIMITS = ("measured", "none")
-ISOLATIONS = ("none", "process")
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
 
 @dataclass(frozen=True, slots=True)
 class TrackRequest:
-    """The track section, checked; name "none" keeps records only."""
+    """The track section, checked; name none keeps records only."""
 
-    name: str
+    name: TrackName
     uri: str
     experiment: str
 
@@ -61,55 +54,71 @@ class TrackRequest:
 class TimingRequest:
     """The timing section, checked.
 
-    mode: "graph" (a CUDA graph of many calls, replayed), "eager" (calls from Python) or "none" (nothing is timed).
-    window: what a call's time spans beside the call: "kernel" nothing, "entry_barrier" a barrier over all ranks before
-    it, "both_barriers" one after it, too. l2: "rotate" takes buffers in turn, as many as are twice the cache together
-    but no more than a sample has calls (so the cache may keep those of small sizes), "hot" the same again and again. A
-    sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
-    after `warmup` that are not. limit "measured": the links' speed by plain copies.
+    A sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
+    after `warmup` that are not. What the words mean, their enums say.
     """
 
-    mode: str
-    window: str
-    l2: str
+    mode: TimingMode
+    window: Window
+    l2: L2State
     warmup: int
     samples: int
     calls: int | None
-    limit: str
+    limit: Limit
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One job, checked: one op, dtype, accumulator, reduction and world size; algorithms; sizes in bytes, in order.
-
-    dtype, accumulator, reduction and algorithms ("auto", "all") may still wait for runner.case.cases.resolved, which
-    knows the op; so do the sizes, where none was given. baselines are libraries' names, or "auto": all that there are
-    for the op on a real fabric, none on a simulated one. isolation "process" gives the job a world of its own.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What an open and a resolved request of one job both say."""
 
     op: str
-    algorithms: tuple[str, ...] | Literal["auto", "all"]
-    baselines: tuple[str, ...] | Literal["auto"]
     dtype: str
     accumulator: str
     reduction: str
     world_size: int
     sizes_bytes: tuple[int, ...]
-    sizes_given: bool
-    placement: str
+    placement: Placement
     root: int
     offset: int
-    inputs: str
+    inputs: Inputs
     seed: int
     check: bool
     launches: int
     deadline_s: float
     records: Path
     cache_dir: Path
-    isolation: str
+    isolation: Isolation
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(_Job):
+    """One job as it was asked for, every value checked by itself; runner.case.cases.resolved decides what is open.
+
+    dtype, accumulator and reduction may be "auto", algorithms and fabric.name, too; baselines "auto" are all that there
+    are for the op on a real fabric, none on a simulated one. sizes_given: the sizes are not just the usual ones.
+    """
+
+    algorithms: tuple[str, ...] | Literal["auto", "all"]
+    baselines: tuple[str, ...] | Literal["auto"]
+    sizes_given: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRequest(_Job):
+    """One job with nothing left open: names for its algorithms and baselines, a dtype, an accumulator, a reduction, a
+    fabric; sizes in bytes, in order. Whether the catalogue has all that, runner.case.cases.check_against_catalogue
+    says."""
+
+    algorithms: tuple[str, ...]
+    baselines: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for key in ("dtype", "accumulator", "reduction"):
+            assert getattr(self, key) != AUTO, f"{key} is left open"
+        assert self.fabric.name != FabricName.auto, "the fabric is left open"
 
 
 def check_names(config: DictConfig) -> None:
@@ -145,17 +154,17 @@ def validate(config: DictConfig) -> Request:
         world_size=_world_size(values["world_size"]),
         sizes_bytes=sizes_of(values["sizes"]),
         sizes_given=are_given(values["sizes"]),
-        placement=one_of(values["placement"], PLACEMENTS, "placement"),
+        placement=Placement(values["placement"]),
         root=_at_least(values["root"], 0, "root"),
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
-        inputs=one_of(values["inputs"], INPUTS, "inputs"),
+        inputs=Inputs(values["inputs"]),
         seed=_at_least(values["seed"], 0, "seed"),
         check=values["check"],
         launches=_launches(values["launches"]),
         deadline_s=_deadline(values["deadline_s"]),
         records=writable_folder(_word(values, "records"), "records"),
         cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
-        isolation=one_of(values["isolation"], ISOLATIONS, "isolation"),
+        isolation=Isolation(values["isolation"]),
         timing=_timing(values["timing"]),
         fabric=_fabric(values["fabric"]),
         track=_track(values["track"]),
@@ -250,13 +259,13 @@ def _names(value: object, key: str, right: str, least: int = 0) -> tuple[str, ..
 def _timing(values: dict[str, Any]) -> TimingRequest:
     calls = values["calls"]
     return TimingRequest(
-        mode=one_of(values["mode"], MODES, "timing.mode"),
-        window=one_of(values["window"], WINDOWS, "timing.window"),
-        l2=one_of(values["l2"], L2_STATES, "timing.l2"),
+        mode=TimingMode(values["mode"]),
+        window=Window(values["window"]),
+        l2=L2State(values["l2"]),
         warmup=_within(values["warmup"], 0, 1000, "timing.warmup"),
         samples=_within(values["samples"], 1, 10_000, "timing.samples"),
         calls=None if calls is None else _within(calls, 1, 1000, "timing.calls"),
-        limit=one_of(values["limit"], LIMITS, "timing.limit"),
+        limit=Limit(values["limit"]),
     )
 
 
@@ -272,16 +281,16 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
     fabric = FabricRequest(
-        name=one_of(values["name"], FABRICS, "fabric.name"),
+        name=FabricName(values["name"]),
         arch=values["arch"],
         heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
         multicast=values["multicast"],
-        multimem=one_of(values["multimem"], MULTIMEM_MODELS, "fabric.multimem"),
-        schedule=one_of(values["schedule"], SCHEDULES, "fabric.schedule"),
+        multimem=MultimemModel(values["multimem"]),
+        schedule=Schedule(values["schedule"]),
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
     )
-    check_heap(fabric, MAX_HEAP_BYTES if fabric.name == "simulator" else MAX_DEVICE_HEAP_BYTES)
+    check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric
 
 
@@ -293,8 +302,8 @@ def check_heap(fabric: FabricRequest, most_bytes: int) -> None:
 
 
 def _track(values: dict[str, Any]) -> TrackRequest:
-    name = one_of(values["name"], TRACKERS, "track.name")
-    if name != "none":
+    name = TrackName(values["name"])
+    if name != TrackName.none:
         check_uri(values["uri"], "track.uri")
         if not values["experiment"].strip():
             raise RequestError("no experiment to log to (track.experiment), give a name such as symlab")

@@ -29,6 +29,7 @@ from kernels.spec import Case
 from memory.fabric import Deadlock, DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from reports.record.record import Check, LinkLimit, Timing
+from reports.record.timing import L2State, Window
 from runner.case.binding import device_of
 from runner.case.buffers import POISON
 from runner.case.check import RankCheck, check_rank, merge
@@ -37,6 +38,7 @@ from runner.case.inputs import make_input
 from runner.case.layout import layout_of
 from runner.case.libraries import open_baseline
 from runner.case.slots import OpenContestant, open_kernel, slot_bytes
+from runner.request.schema import TimingMode
 from runner.timing.gpu_state import read_clocks
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.stopwatch import Stopwatch, TorchStopwatch
@@ -113,7 +115,7 @@ def calls_for(size_bytes: int, given: int | None) -> int:
 
 def slots_for(one_slot_bytes: int, l2: str, l2_bytes: int, calls: int, budget_bytes: int) -> int:
     """Slots of a contestant: enough to be twice the L2 cache together, no more than calls or than the heap permits."""
-    if l2 == "hot":
+    if l2 == L2State.hot:
         return 1
     one_slot_bytes = max(one_slot_bytes, 1)
     wanted = -(-2 * l2_bytes // one_slot_bytes)
@@ -351,7 +353,7 @@ class _Measuring:
     def _calls(self, measurement: Measurement, calls: int) -> Callable[[], None]:
         """What queues so many calls, slots in turn, with the barriers of the window."""
         window = self._plan.timing.window
-        entry, exit_ = window in ("entry_barrier", "both_barriers"), window == "both_barriers"
+        entry, exit_ = window != Window.kernel, window == Window.both_barriers
 
         def queue() -> None:
             for call in range(calls):
@@ -367,7 +369,7 @@ class _Measuring:
         """Make each measurement's graph. A contestant that can't be captured is not timed; the others are."""
         for measurement in self._live:
             measurement.queue = self._calls(measurement, measurement.calls)
-            if self._plan.timing.mode == "graph":
+            if self._plan.timing.mode == TimingMode.graph:
                 try:
                     measurement.queue = self._stopwatch.capture(measurement.queue)
                     if measurement.accumulates:
@@ -450,9 +452,9 @@ def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedRes
     if problem or len(rounds) < 2:
         return TimedResult(problem=problem or "nobody looked at its results after timing")
     timing = Timing(
-        mode=plan.timing.mode,
-        window=plan.timing.window,
-        l2=plan.timing.l2,
+        mode=str(plan.timing.mode),
+        window=str(plan.timing.window),
+        l2=str(plan.timing.l2),
         slots=rows[0].slots,
         slot_bytes=rows[0].slot_bytes,
         warmup_calls=plan.timing.warmup * rows[0].calls_per_sample,

@@ -70,13 +70,13 @@ def _page(records: Sequence[Record]) -> str:
 def _first_sections(records: Sequence[Record]) -> list[Record]:
     """The records of the first sections that were timed: a picture of a hundred rows is for nobody, and costs a
     minute."""
-    found, _ = split([record for record in records if record.case["size_bytes"]])
+    found, _ = split([record for record in records if record.case.size_bytes])
     return [record for section in found[:_MOST_SECTIONS] for record in section.records]
 
 
 def _figures(folder: Path, records: Sequence[Record]) -> None:
     """The pictures that these records give, each as SVG and as PNG."""
-    timed = any(record.timing is not None and record.case["size_bytes"] for record in records)
+    timed = any(record.timing is not None and record.case.size_bytes for record in records)
     curves = studied(records)
     if not timed and not curves:
         return

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from reports.record.record import load
+from reports.record.record import RecordedRequest, load
 from reports.second_process import module_command
 from runner.records.scrub import without_secrets
 from runner.request.validate import TrackRequest
@@ -49,7 +49,7 @@ class Mirror:
     def __init__(
         self,
         track: TrackRequest,
-        request: dict[str, Any],
+        request: RecordedRequest,
         folder: Path,
         connect: Callable[[], Connection] | None = None,
     ) -> None:
@@ -58,7 +58,12 @@ class Mirror:
         self._messages, self._answers, self._wait = (connect or in_process)()
         self.remarks: tuple[str, ...] = ()
         """After finish: a clause for each part of the report that could not be attached."""
-        opening = {"uri": track.uri, "experiment": track.experiment, "request": request, "folder": str(folder)}
+        opening = {
+            "uri": track.uri,
+            "experiment": track.experiment,
+            "request": request.document(),
+            "folder": str(folder),
+        }
         self._tell({"open": opening})
 
     def send(self, paths: Sequence[Path]) -> None:
@@ -139,7 +144,8 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
         for line in _drained(messages):
             message = json.loads(line)
             if "open" in message:
-                run = CommandRun(**message["open"])
+                opening = message["open"]
+                run = CommandRun(**opening | {"request": RecordedRequest.read(opening["request"])})
             elif "send" in message and run is not None:
                 some = [Kept(Path(path), load(path)) for path in message["send"]]
                 kept += some

@@ -28,12 +28,12 @@ def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kep
         except ValueError as error:
             problems.append(str(error))
             continue
-        key = (record.request.get("command"), record.request.get("job", 0), record.id, record.started)
+        key = (record.request.command, record.request.job, record.id, record.started)
         if key in seen:
             continue  # in a bundle, and beside it
         seen.add(key)
-        if "command" in record.request:
-            commands.setdefault(str(record.request["command"]), []).append(Kept(path.absolute(), record))
+        if record.request.command:
+            commands.setdefault(record.request.command, []).append(Kept(path.absolute(), record))
         else:
             problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
     for command, kept in list(commands.items()):
@@ -66,8 +66,8 @@ def _unpack(path: Path, folder: Path) -> None:
     """The records of a bundle as files, one folder a command."""
     stores: dict[str, Store] = {}
     for record in bundle.unpacked(path):
-        command = str(record.request.get("command", ""))
+        command = record.request.command
         if command not in stores:
             stores[command] = Store(folder / str(len(stores)))
-        is_sweep = int(record.request.get("jobs", 1)) > 1
-        stores[command].write(record, f"{int(record.request.get('job', 0)):02d}" if is_sweep else "")
+        is_sweep = (record.request.jobs or 1) > 1
+        stores[command].write(record, f"{record.request.job:02d}" if is_sweep else "")

@@ -28,7 +28,7 @@ _MOST_REASONS = 3
 
 def series_note(records: Sequence[Record], cases_not_run: int, report: str) -> str:
     """Of a series: what was run, on what, how many cases passed, why others did not; report is a link."""
-    sizes = sorted(int(record.case["size_bytes"]) for record in records)
+    sizes = sorted(record.case.size_bytes for record in records)
     span = size_text(sizes[0]) if sizes[0] == sizes[-1] else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     lines = [f"{_what(records[0])}, {span}, on {_where(records)}: {outcome(records, cases_not_run)}."]
     reasons = list(dict.fromkeys(filter(None, map(reason_of, records))))
@@ -86,10 +86,10 @@ def charts_link(experiment_id: str, command: str) -> str:
 
 def _what(record: Record) -> str:
     case = record.case
-    parts = [f"{case['op']}/{case['algorithm']}", str(case["dtype"])]
-    if case.get("reduction") not in (None, "none"):
-        parts.append(f"{case['reduction']} with accumulator {case.get('accumulator', '')}")
-    return f"{' '.join(parts[:2])}{''.join(f', {part}' for part in parts[2:])}, {case['world_size']} ranks"
+    parts = [case.name, case.dtype]
+    if case.reduction not in (None, "none"):
+        parts.append(f"{case.reduction} with accumulator {case.accumulator}")
+    return f"{' '.join(parts[:2])}{''.join(f', {part}' for part in parts[2:])}, {case.world_size} ranks"
 
 
 def _where(records: Sequence[Record]) -> str:

@@ -40,14 +40,14 @@ def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
     series: dict[str, list[Kept]] = {}
     for one in kept:
         case = one.record.case
-        series.setdefault(f"{one.record.request.get('job', 0)}/{case['op']}/{case['algorithm']}", []).append(one)
+        series.setdefault(f"{one.record.request.job}/{case.name}", []).append(one)
     return series
 
 
 def missing_of(kept: Sequence[Kept], missing: Iterable[tuple[int, str]]) -> int:
     """How many of the missing cases, as pairs of job and id, belong to the series that these records are of."""
     record = kept[0].record
-    job, beginning = int(record.request.get("job", 0)), f"{record.case['op']}-{record.case['algorithm']}-"
+    job, beginning = record.request.job, f"{record.case.op}-{record.case.algorithm}-"
     return sum(number == job and case.startswith(beginning) for number, case in missing)
 
 
@@ -84,9 +84,9 @@ def metrics_of(record: Record) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     if record.check is not None:
-        found |= _errors(record.check, str(record.case["dtype"]))
+        found |= _errors(record.check, record.case.dtype)
     if record.timing is not None:
-        found |= _timing_metrics(record.timing, int(record.case["size_bytes"]))
+        found |= _timing_metrics(record.timing, record.case.size_bytes)
     counters = {key: value for key, value in record.counters.items() if key not in ("of", "launches")}
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112
@@ -144,11 +144,11 @@ def command_metrics(records: Sequence[Record], cases_not_run: int) -> dict[str, 
 def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
     """A child run's name. distinction: what tells its job from the others of the command, see differing."""
     case = record.case
-    name = f"{case['op']}/{case['algorithm']} {case['dtype']}"
-    if case.get("reduction") != "none":
-        name += f"/{case.get('accumulator', '')}"
-        name += "" if case.get("reduction") == "sum" else f" {case.get('reduction', '')}"
-    return " ".join([f"{name} n{case['world_size']}", *distinction])
+    name = f"{case.name} {case.dtype}"
+    if case.reduction != "none":
+        name += f"/{case.accumulator}"
+        name += "" if case.reduction == "sum" else f" {case.reduction}"
+    return " ".join([f"{name} n{case.world_size}", *distinction])
 
 
 def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
@@ -162,11 +162,11 @@ def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...
 
 def parameters_of(record: Record) -> dict[str, Any]:
     """What a series was run with."""
-    parameters = {key: value for key, value in record.case.items() if key != "size_bytes"}
+    parameters = {key: value for key, value in record.case.document().items() if key != "size_bytes"}
     if record.fabric is not None:
         parameters |= {"fabric": record.fabric.name, "arch": record.fabric.arch}
         parameters |= {f"fabric.{key}": value for key, value in record.fabric.settings.items()}
-    configuration = record.request.get("configuration", {})
+    configuration = record.request.configuration or {}
     if "sizes" in configuration:
         parameters["sizes"] = _sizes(configuration["sizes"])
     if isinstance(asked := configuration.get("timing"), dict) and record.timing is not None:
@@ -211,7 +211,7 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     baseline, whose dashes MLflow does not draw."""
     from reports.figures import look
 
-    colour = str(look(str(records[0].case["algorithm"]))["color"])
+    colour = str(look(records[0].case.algorithm)["color"])
     status = worst(records)
     passed = sum(record.status is Status.PASSED for record in records)
     tags = {
@@ -258,10 +258,10 @@ def origin_tags(records: Sequence[Record]) -> dict[str, str]:
     fabric = next((record.fabric for record in records if record.fabric is not None), None)
     if fabric is not None:
         tags |= {"fabric": fabric.name, "simulated": str(fabric.simulated).lower()}
-    host = records[0].environment.get("host")
-    if isinstance(host, dict) and host.get("user"):
+    host = records[0].environment.host
+    if host and host.get("user"):
         tags["mlflow.user"] = str(host["user"])
-    git = records[0].environment.get("git")
-    if isinstance(git, dict) and git.get("commit"):
+    git = records[0].environment.git
+    if git and git.get("commit"):
         tags |= {"mlflow.source.git.commit": str(git["commit"]), "git_dirty": str(git.get("dirty", "")).lower()}
     return tags

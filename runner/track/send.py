@@ -18,6 +18,7 @@ from typing import Any
 
 from reports import tracked
 from reports.numerics.study import Series, studied
+from reports.record.record import RecordedRequest
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import manifest_of
 from runner.records.scrub import without_secrets
@@ -71,7 +72,7 @@ class CommandRun:
     """The parent run of a command and its children. Every run that was opened is ended by close, whatever happened."""
 
     def __init__(
-        self, uri: str, experiment: str, request: dict[str, Any], folder: Path | str, started: str = ""
+        self, uri: str, experiment: str, request: RecordedRequest, folder: Path | str, started: str = ""
     ) -> None:
         """Open, or find again, the parent run of a command, from the `request` part of any of its records.
 
@@ -83,8 +84,8 @@ class CommandRun:
         self._client = _client(uri)
         self._open: list[str] = []
         self._experiment_id = _experiment(self._client, uri, experiment)
-        self._command = str(request["command"])
-        self._line = " ".join(request.get("command_line", []))
+        self._command = request.command
+        self._line = " ".join(request.command_line)
         found = self._search(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''", 1)
         self._tags = dict(found[0].data.tags) if found else {}
         self._children: dict[str, str] = {}
@@ -102,15 +103,14 @@ class CommandRun:
             return False
         return self._tags.get(COMPLETE_TAG) == "true" or self._tags.get(SENT_TAG) == _digest(kept)
 
-    def _create_parent(self, request: dict[str, Any], started: str) -> str:
-        configuration = request.get("configuration", {})
-        name = str(request.get("experiment") or configuration.get("op") or "symlab")
+    def _create_parent(self, request: RecordedRequest, started: str) -> str:
+        name = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
         # Until all is there, and if the end never comes, it is not complete.
         tags = {COMMAND_TAG: self._command, SERIES_TAG: "", COMPLETE_TAG: "false", "status": INCOMPLETE}
         run_id = self._create(name, tags | {"mlflow.source.name": "symlab"}, started)
         parameters = {
-            "experiment": request.get("experiment", ""),
-            "jobs": request.get("jobs", 1),
+            "experiment": request.experiment,
+            "jobs": request.jobs or 1,
             "command_line": self._line,
         }
         self._log(run_id, (), parameters)
@@ -124,7 +124,7 @@ class CommandRun:
         missing = manifest.not_run(one.record for one in kept) if manifest is not None else ()
         for one in kept:
             request = one.record.request
-            self._overrides.setdefault(int(request.get("job", 0)), tuple(request.get("overrides", ())))
+            self._overrides.setdefault(request.job, request.overrides)
         for name, members in series_of(kept).items():
             self._send_series(name, members, missing_of(members, missing))
 
@@ -174,9 +174,9 @@ class CommandRun:
 
     def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
         records = [one.record for one in kept]
-        name = series_name(records[0], differing(self._overrides)[int(records[0].request.get("job", 0))])
+        name = series_name(records[0], differing(self._overrides)[records[0].request.job])
         metrics = [
-            (key, value, _milliseconds(record.ended), int(record.case["size_bytes"]))
+            (key, value, _milliseconds(record.ended), record.case.size_bytes)
             for record in records
             for key, value in metrics_of(record).items()
         ]

@@ -7,10 +7,12 @@ import importlib.metadata
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from reports.table.text import counted
 from runner.request_error import RequestError
+from simulator.options import MultimemModel, Schedule
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -24,23 +26,32 @@ SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
 """What fabric.heap_bytes=null means: simulated, on GPUs."""
 
 
+class FabricName(StrEnum):
+    """What a request can run on. Members are named as they are written: OmegaConf reads names."""
+
+    auto = "auto"
+    """NVSHMEM where it can be, else the simulator: see resolve."""
+    simulator = "simulator"
+    nvshmem = "nvshmem"
+
+
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's."""
 
-    name: str
+    name: FabricName
     arch: str
     heap_given: int | None
     multicast: bool
-    multimem: str
-    schedule: str
+    multimem: MultimemModel
+    schedule: Schedule
     seed: int
     step_budget: int | None
 
     @property
     def simulated(self) -> bool:
         """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
-        return self.name != "nvshmem"
+        return self.name != FabricName.nvshmem
 
     @property
     def heap_bytes(self) -> int:
@@ -111,12 +122,12 @@ def resolve(
 
     A world of one rank is possible on NVSHMEM as well: it needs one GPU.
     """
-    if fabric.name == "simulator":
+    if fabric.name == FabricName.simulator:
         return fabric, "asked for"
     found = machine()
     missing, remedy = _missing(found)
-    if fabric.name == "auto" and missing:
-        return replace(fabric, name="simulator"), f"{missing}: {remedy}" if found.gpu_count else missing
+    if fabric.name == FabricName.auto and missing:
+        return replace(fabric, name=FabricName.simulator), f"{missing}: {remedy}" if found.gpu_count else missing
     if missing:
         raise RequestError(f"{missing} (fabric=nvshmem), {remedy}, or use fabric=simulator")
     if outer is not None:
@@ -127,15 +138,16 @@ def resolve(
             )
     elif world_size > found.gpu_count:
         are = f"{counted(found.gpu_count, 'GPU')} {'is' if found.gpu_count == 1 else 'are'} here"
-        if fabric.name == "auto":
-            return replace(fabric, name="simulator"), f"world_size is {world_size}, and {are}"
+        if fabric.name == FabricName.auto:
+            return replace(fabric, name=FabricName.simulator), f"world_size is {world_size}, and {are}"
         most = f"give 2 to {found.gpu_count}" if found.gpu_count > 2 else f"give {found.gpu_count}"
         raise RequestError(
             f"world_size is {world_size}, but {are} (world_size, fabric=nvshmem), {most} or start it with torchrun"
         )
-    why = f"{counted(found.gpu_count, 'GPU')} and the gpu extra found" if fabric.name == "auto" else "asked for"
+    gpus = counted(found.gpu_count, "GPU")
+    why = f"{gpus} and the gpu extra found" if fabric.name == FabricName.auto else "asked for"
     joined = f"; {outer.launcher} started {outer.world_size} ranks" if outer is not None else ""
-    return replace(fabric, name="nvshmem"), why + joined
+    return replace(fabric, name=FabricName.nvshmem), why + joined
 
 
 def _missing(machine: HostOffer) -> tuple[str, str]:
@@ -200,7 +212,7 @@ def _count_gpus() -> tuple[int, str]:
 
 def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
     """A new world of world_size ranks on a resolved fabric. Raises WorldFailure if its ranks can't be started."""
-    if fabric.name == "nvshmem":
+    if fabric.name == FabricName.nvshmem:
         from runner.world.processes import ProcessWorld
 
         return ProcessWorld(world_size, NvshmemOpener(fabric.heap_bytes), say=say)
@@ -211,7 +223,7 @@ def joining(leader: Leader) -> WorldMaker:
     """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one."""
 
     def make(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
-        if fabric.name == "nvshmem":
+        if fabric.name == FabricName.nvshmem:
             return leader.world(NvshmemOpener(fabric.heap_bytes, joined=True))
         return _simulated(fabric, world_size)
 
@@ -237,9 +249,10 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
 
 def settings(fabric: FabricRequest) -> dict[str, object]:
     """What a record says about how the fabric was set, beside its traits."""
-    if fabric.name != "simulator":
+    if fabric.name != FabricName.simulator:
         return {}
-    chosen: dict[str, object] = {"multimem": fabric.multimem, "schedule": fabric.schedule, "seed": fabric.seed}
+    chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
+    chosen["seed"] = fabric.seed
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget
     return chosen

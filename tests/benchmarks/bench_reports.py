@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from reports import html  # noqa: E402
 from reports.record import bundle  # noqa: E402
+from reports.record.case import case_id  # noqa: E402
 from reports.record.record import Record  # noqa: E402
 from tests.reports.synthetic import KIB, record  # noqa: E402
 
@@ -43,22 +44,22 @@ def invented() -> Iterator[Record]:
     real = next(one for one in published if one.timing is not None and one.kernel is not None)
     assert real.timing is not None
     for world in range(9):
-        request = real.request | {"command": f"command{world}"}
+        request = replace(real.request, command=f"command{world}")
         for op, algorithms in OPS.items():
             for dtype in ("bfloat16", "float32"):
                 for world_size in (4, 8):
                     for algorithm in algorithms:
                         for size_bytes in SIZES:
                             made = record(algorithm, size_bytes, world=world, dtype=dtype, world_size=world_size)
-                            case, timing = made.case | {"op": op}, made.timing
+                            case, timing = replace(made.case, op=op), made.timing
                             assert timing is not None
                             yield replace(
                                 made,
                                 case=case,
                                 timing=replace(timing, devices=real.timing.devices * (world_size // 4)),
-                                id="-".join(map(str, case.values())),
+                                id=case_id(case, made.schema),
                                 environment=real.environment,
-                                request=request | {"overrides": [f"op={op}", f"dtype={dtype}"]},
+                                request=replace(request, overrides=(f"op={op}", f"dtype={dtype}")),
                             )
 
 

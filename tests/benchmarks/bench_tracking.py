@@ -13,12 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reports import tracked
-from reports.record.record import Record
+from reports.record.record import Record, RecordedRequest
 from runner.track.names import Kept, metrics_of, parameters_of, series_tags
 from runner.track.send import CommandRun
 from tests.reports.synthetic import KIB, record
@@ -49,15 +50,11 @@ def one(job: int, size_bytes: int) -> Record:
     world_size = 2 + job % 4
     plain = record(size_bytes=size_bytes, world_size=world_size)
     seed = f"seed={job // 4}"
-    request = {**plain.request, "command": "bench", "job": job, "jobs": SERIES}
-    return record(
-        size_bytes=size_bytes,
-        world_size=world_size,
-        case={**plain.case, "seed": job // 4},
-        id=f"{plain.id}-{job}",
-        counters=COUNTERS,
-        request={**request, "overrides": [f"world_size={world_size}", seed]},
+    request = replace(
+        plain.request, command="bench", job=job, jobs=SERIES, overrides=(f"world_size={world_size}", seed)
     )
+    case = replace(plain.case, seed=job // 4)
+    return record(size_bytes=size_bytes, world_size=world_size, case=case, counters=COUNTERS, request=request)
 
 
 def ours(uri: str, jobs: list[list[Kept]], folder: Path) -> list[tuple[float, float]]:
@@ -92,7 +89,7 @@ def by_hand(uri: str, jobs: list[list[Kept]]) -> float:
             client.set_tag(run_id, key, value)
         for kept in job:
             for key, value in metrics_of(kept.record).items():
-                client.log_metric(run_id, key, value, step=int(kept.record.case["size_bytes"]))
+                client.log_metric(run_id, key, value, step=int(kept.record.case.size_bytes))
             client.log_artifact(run_id, str(kept.path), "records")
         client.set_terminated(run_id)
     return time.perf_counter() - began_s
@@ -110,7 +107,7 @@ def main() -> None:
         folder.mkdir()
         jobs = sweep(folder)
         uri = f"sqlite:///{place}/mlflow.db"
-        warm = CommandRun(uri, "bench", {"command": "first"}, folder)  # makes the database, imports MLflow
+        warm = CommandRun(uri, "bench", RecordedRequest(command="first"), folder)  # makes the database, imports MLflow
         warm.close("FINISHED")
         import matplotlib
 

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from reports.record.record import Check, FabricInfo, LinkLimit, Record, Status, Timing
+from reports.record.case import case_id
+from reports.record.record import (
+    SCHEMA_VERSION,
+    Check,
+    FabricInfo,
+    LinkLimit,
+    Record,
+    RecordedCase,
+    RecordedEnvironment,
+    RecordedRequest,
+    Status,
+    Timing,
+)
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -40,23 +53,22 @@ def record(
     is_timed: bool = True,
     **changes: Any,
 ) -> Record:
-    """A record on four invented GPUs; timing are changes to its Timing; changes are fields of Record."""
+    """A record on four invented GPUs; timing are changes to its Timing; changes are fields of Record, see of_case."""
     library = LIBRARIES.get(algorithm, "")
-    case = {
-        "op": "all_reduce",
-        "algorithm": algorithm,
-        "dtype": dtype,
-        "accumulator": "library" if library else accumulator,
-        "reduction": "sum",
-        "size_bytes": size_bytes,
-        "world_size": world_size,
-        "placement": "in_place" if algorithm == "torch/two_shot" else "out_of_place",
-        "inputs": "normal",
-        "seed": 0,
-    }
+    case = RecordedCase(
+        op="all_reduce",
+        algorithm=algorithm,
+        dtype=dtype,
+        accumulator="library" if library else accumulator,
+        reduction="sum",
+        size_bytes=size_bytes,
+        world_size=world_size,
+        placement="in_place" if algorithm == "torch/two_shot" else "out_of_place",
+        inputs="normal",
+        seed=0,
+    )
     configuration = {"accumulator": accumulator, "timing": {"mode": "graph", "window": "kernel", "l2": "rotate"}}
     fields: dict[str, Any] = {
-        "id": "-".join(str(value) for value in case.values()),
         "status": Status.PASSED,
         "case": case,
         "started": f"2026-01-01T0{world}:00:00Z",
@@ -65,8 +77,10 @@ def record(
         "fabric": FabricInfo("nvshmem", "sm_90a", world_size, 1 << 33, False, REFUSAL, False, "invented GPUs"),
         "library": library,
         "check": Check("bitwise", world_size * size_bytes, 0, 0.0, 0, 0.0, True, 2, True),
-        "environment": {"gpus": [{"model": "Invented GPU"}], "git": {"commit": "0123456789abcdef", "dirty": False}},
-        "request": {"command": f"command{world}", "overrides": ["+exp=x"], "configuration": configuration},
+        "environment": RecordedEnvironment(
+            gpus=({"model": "Invented GPU"},), git={"commit": "0123456789abcdef", "dirty": False}
+        ),
+        "request": RecordedRequest(command=f"command{world}", overrides=("+exp=x",), configuration=configuration),
     }
     made = Timing(
         **{
@@ -85,7 +99,32 @@ def record(
             **(timing or {}),
         }
     )
-    return Record(**(fields | {"timing": made if is_timed else None} | changes))
+    return of_case(**(fields | {"timing": made if is_timed else None} | changes))
+
+
+_PARTS = {"case": RecordedCase, "environment": RecordedEnvironment, "request": RecordedRequest}
+
+
+def of_case(**fields: Any) -> Record:
+    """A record with the id that its case gives, unless fields have another. Parts may be given as JSON objects."""
+    fields |= {name: kind.read(fields[name]) for name, kind in _PARTS.items() if isinstance(fields.get(name), dict)}
+    return Record(**({"id": case_id(fields["case"], fields.get("schema", SCHEMA_VERSION))} | fields))
+
+
+def with_case(made: Record, **changes: Any) -> Record:
+    """The record with another case: changes are fields of it. The id goes with it."""
+    case = replace(made.case, **changes)
+    return replace(made, case=case, id=case_id(case, made.schema))
+
+
+def with_request(made: Record, **changes: Any) -> Record:
+    """The record with another request: changes are fields of it."""
+    return replace(made, request=replace(made.request, **changes))
+
+
+def with_environment(made: Record, **changes: Any) -> Record:
+    """The record with another environment: changes are fields of it."""
+    return replace(made, environment=replace(made.environment, **changes))
 
 
 def invented_samples(

@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,7 @@ class Sent:
 
 def kept(folder: Path, records: Sequence[Record]) -> list[Record]:
     for number, one in enumerate(records):
-        place = folder / str(one.request["command"])
+        place = folder / str(one.request.command)
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number}.json").write_text(one.to_json(), encoding="utf-8")
     return list(records)
@@ -81,7 +81,8 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Sent:
         for accumulator in ("native", "float32"):
             plain_record = record(world_size=world_size, accumulator=accumulator, is_timed=False, world=2)
             number = 2 * job + (accumulator == "native")
-            request = {**plain_record.request, "job": number, "overrides": [f"world_size={world_size}"]}
+            overrides = (f"world_size={world_size}",)
+            request = replace(plain_record.request, job=number, overrides=overrides)
             records.append(record(world_size=world_size, accumulator=accumulator, is_timed=False, request=request))
     kept(folder / "records", records)
     done = Sent(folder, records)
@@ -95,7 +96,7 @@ def same(found: Sequence[Record], expected: Sequence[Record]) -> bool:
 
 
 def test_a_commands_run_has_its_records(sent: Sent) -> None:
-    own = [one for one in sent.records if one.request["command"] == "command0"]
+    own = [one for one in sent.records if one.request.command == "command0"]
     assert len(own) == 4
     assert same(fetch(sent.uri, [sent.command("command0")]), own)
 
@@ -105,15 +106,13 @@ def test_a_run_of_a_series_has_that_series_records(sent: Sent) -> None:
         runs = connection.execute("select run_uuid from tags where value = '0/all_reduce/multimem_one_shot'").fetchall()
     assert len(runs) == 2
     found = fetch(sent.uri, [run_id for (run_id,) in runs])
-    assert same(found, [one for one in sent.records if one.case["algorithm"] == "multimem_one_shot"])
+    assert same(found, [one for one in sent.records if one.case.algorithm == "multimem_one_shot"])
 
 
 def test_a_studys_curve_has_the_records_it_is_made_of(sent: Sent) -> None:
     name = "study/all_reduce/one_shot bfloat16/native sum, normal inputs"
     found = fetch(sent.uri, [sent.run("symlab.series", name)])
-    assert [(one.case["accumulator"], one.case["world_size"]) for one in found] == [
-        ("native", size) for size in (2, 4, 8)
-    ]
+    assert [(one.case.accumulator, one.case.world_size) for one in found] == [("native", size) for size in (2, 4, 8)]
 
 
 @pytest.mark.parametrize("name", [EXPERIMENT, "1"])
@@ -180,7 +179,7 @@ def test_a_server_that_is_down_costs_seconds_and_shows_no_password() -> None:
 
 def test_a_table_from_mlflow(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", "--mlflow", sent.uri, sent.command("command0")]) == 0
-    own = [one for one in sent.records if one.request["command"] == "command0"]
+    own = [one for one in sent.records if one.request.command == "command0"]
     assert capsys.readouterr().out == plain(merged(own)) + "\n"
 
 

@@ -16,13 +16,15 @@ from kernels import catalogue
 from kernels.compile import executable
 from kernels.spec import Case
 from memory.fabric import Traits
+from reports.record.timing import L2State, Window
 from runner.case.contestant import Contestant
+from runner.request.schema import Limit, TimingMode
 from runner.request.validate import TimingRequest
 from runner.timing.measure import MeasurePlan, RankMeasurement, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 
-TIMING = TimingRequest("graph", "kernel", "rotate", warmup=2, samples=3, calls=4, limit="none")
+TIMING = TimingRequest(TimingMode.graph, Window.kernel, L2State.rotate, warmup=2, samples=3, calls=4, limit=Limit.none)
 CALL_US = 2.5
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import subprocess
 import sys
@@ -16,13 +15,14 @@ import pytest
 from kernels.catalogue import find
 from kernels.code import code_digest
 from kernels.compile import executable
-from kernels.spec import Case
 from reports.record.bundle import read
 from reports.record.codec import encoded
-from reports.record.record import Record
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 from runner import audit_worker
 from runner.audit_worker import cases, configurations, inputs, jobs_of, sources
 from runner.case.inputs import digest_of, make_input
+from runner.case.recorded import case_of
+from tests.reports.synthetic import with_case
 from tests.runner.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -44,15 +44,15 @@ def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
 
 
 def with_environment(record: Record, **changes: Any) -> Record:
-    return dataclasses.replace(record, environment={**record.environment, **changes})
+    return dataclasses.replace(record, environment=dataclasses.replace(record.environment, **changes))
 
 
 def with_request(record: Record, **changes: Any) -> Record:
-    return dataclasses.replace(record, request={**record.request, **changes})
+    return dataclasses.replace(record, request=dataclasses.replace(record.request, **changes))
 
 
 def with_configuration(record: Record, **changes: Any) -> Record:
-    return with_request(record, configuration={**record.request["configuration"], **changes})
+    return with_request(record, configuration={**record.request.configuration, **changes})
 
 
 def composed_again(records: list[Record]) -> dict[str, Any]:
@@ -75,11 +75,9 @@ def test_a_configuration_that_is_not_what_its_overrides_give_is_named(made: Call
 
 def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
-    without = {
-        key: value for key, value in records[0].request["configuration"].items() if key not in ("root", "timing")
-    }
+    without = {key: value for key, value in records[0].request.configuration.items() if key not in ("root", "timing")}
     assert composed_again([with_request(record, configuration=without) for record in records])["verified"] == 1
-    records = [with_request(record, overrides=[*record.request["overrides"], "root=1"]) for record in records]
+    records = [with_request(record, overrides=(*record.request.overrides, "root=1")) for record in records]
     (different,) = composed_again([with_request(record, configuration=without) for record in records])["different"]
     assert different[2] == "root: recorded nothing, composed 1"
 
@@ -153,14 +151,14 @@ def test_cases_that_were_asked_for_are_counted(made: Callable[..., list[Record]]
     assert whole == {"expected": len(records), "missing": [], "unexpected": [], "not_comparable": []}
     gone = records[3]
     found = counted([record for record in records if record is not gone])
-    assert found["missing"] == [[gone.request["command"], gone.request["job"], gone.id]]
-    added = dataclasses.replace(gone, id="all_reduce-another")
-    assert [one[2] for one in counted([*records, added])["unexpected"]] == ["all_reduce-another"]
+    assert found["missing"] == [[gone.request.command, gone.request.job, gone.id]]
+    added = with_case(gone, seed=99)
+    assert [one[2] for one in counted([*records, added])["unexpected"]] == [added.id]
 
 
 def test_a_named_algorithm_of_which_nothing_is_there_is_missed(made: Callable[..., list[Record]]) -> None:
     records = made("algorithms=[one_shot,two_shot]", "sizes=[8,64]")
-    found = counted([record for record in records if record.case["algorithm"] != "two_shot"])
+    found = counted([record for record in records if record.case.algorithm != "two_shot"])
     assert len(found["missing"]) == 2
 
 
@@ -173,7 +171,7 @@ def test_cases_without_a_configuration_are_not_comparable(made: Callable[..., li
 def digested(record: Record) -> Record:
     """The record with the digests of its inputs."""
     assert record.check is not None
-    case = Case(**record.case)
+    case = case_of(record.case)
     digests = tuple(digest_of(make_input(case, rank, case.numel)) for rank in range(case.world_size))
     outputs = (("0" * 64,) * record.check.launches,) * case.world_size
     return dataclasses.replace(
@@ -190,7 +188,7 @@ def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]
     wrong = (records[0].check.input_digests[0], "f" * 64)
     tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
     assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, 1]]
-    other_seed = dataclasses.replace(records[0], case=records[0].case | {"seed": 6})
+    other_seed = with_case(records[0], seed=6)
     assert len(inputs([other_seed], 1 << 20, silent)["different"]) == 2
 
 
@@ -200,7 +198,7 @@ def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) ->
     found = inputs([digested(record) for record in records], 8, silent)
     assert (found["cases"], found["too_large"]) == (2, 2)
     strange = digested(records[0])
-    strange = dataclasses.replace(strange, case=strange.case | {"inputs": "strange"})
+    strange = with_case(strange, inputs="strange")
     (told,) = inputs([strange], 1 << 20, silent)["not_comparable"]
     assert "strange" in told[1]
 
@@ -218,7 +216,7 @@ def named(**names: list[Any]) -> dict[str, list[Any]]:
 def test_kernels_whose_sources_moved_are_compared_by_code(made: Callable[..., list[Record]], tmp_path: Path) -> None:
     one, two = made("sizes=[8]")
     name, other = "all_reduce/one_shot", "all_reduce/two_shot"
-    case = Case(**one.case)
+    case = case_of(one.case)
     cache = tmp_path / "cache"
     code = code_digest(executable(find(name), case, "sm_90a", cache).ptx)
 
@@ -242,11 +240,9 @@ def test_kernels_whose_sources_moved_are_compared_by_code(made: Callable[..., li
 
 def test_kernels_that_are_gone_are_named(made: Callable[..., list[Record]], tmp_path: Path) -> None:
     one, two = made("sizes=[8]")
-    gone = dataclasses.replace(
-        two,
-        case=two.case | {"algorithm": "three_shot"},
-        kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot") if one.kernel else None,
-    )
+    assert one.kernel is not None
+    gone = with_case(dataclasses.replace(two, kernel=None), algorithm="three_shot")
+    gone = dataclasses.replace(gone, kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot"))
     assert sources([gone], tmp_path, silent) == named(gone=["all_reduce/three_shot"])
 
 
@@ -266,45 +262,9 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[...
         [records[1].id, "request.command_line.1"],
     ]
     assert token not in json.dumps(found)
-    bare = [dataclasses.replace(record, environment={}, request={}) for record in records]
+    nothing: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest.read({})}
+    bare = [dataclasses.replace(record, **nothing) for record in records]
     assert audit_worker.secrets(bare) == {"looked_at": 0, "found": []}
-
-
-def asked_of_the_worker(records: list[Record]) -> dict[str, Any]:
-    """The whole worker's answer, in this process."""
-    asked = json.dumps({"records": [encoded(record) for record in records], "inputs_up_to_bytes": 100})
-    with pytest.MonkeyPatch.context() as patch:
-        told: list[str] = []
-        patch.setattr(sys, "stdin", io.StringIO(asked))
-        patch.setattr("builtins.print", lambda text, **_: told.append(text))
-        assert audit_worker.main() == 0
-    return dict(json.loads(told[-1]))
-
-
-@pytest.mark.parametrize(
-    ("part", "key", "value", "says"),
-    [
-        ("environment", "git", "abc", 'environment.git is "abc", not a dictionary'),
-        ("environment", "sources", 3, "environment.sources is 3, not a dictionary"),
-        ("request", "overrides", 5, "request.overrides is 5, not a list"),
-    ],
-)
-def test_a_malformed_record_disables_nothing_for_others(
-    part: str, key: str, value: Any, says: str, made: Callable[..., list[Record]]
-) -> None:
-    good = made("-m", "world_size=2,4", "sizes=[8]")
-    strange = dataclasses.replace(good[0], **{part: {**getattr(good[0], part), key: value}})
-    answer = asked_of_the_worker([strange, *good[1:]])
-    assert answer["malformed"] == [[strange.id, says]]
-    assert answer["configurations"]["verified"] >= 1
-    assert answer["cases"]["expected"] == len(good)
-
-
-def test_a_case_that_is_none_is_named(made: Callable[..., list[Record]]) -> None:
-    records = [digested(record) for record in made("sizes=[8]")]
-    strange = dataclasses.replace(records[0], case=records[0].case | {"seed": "abc"})
-    found = inputs([strange, records[1]], 1 << 20, silent)
-    assert (found["not_comparable"][0][0], found["cases"]) == (strange.id, 1)
 
 
 def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Item, Outcome
-from reports.record.record import KernelInfo, Record
+from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.record.seal import seal
 from tests.reports.audit.invented_records import digest, one
 from tests.reports.synthetic import KIB
@@ -107,15 +107,14 @@ def answer(**changes: Any) -> dict[str, Any]:
         },
         "secrets": {"looked_at": 8, "found": []},
     }
-    found: dict[str, Any] = {part: {**values, **changes.get(part, {})} for part, values in good.items()}
-    return found | {"malformed": changes.get("malformed", [])}
+    return {part: {**values, **changes.get(part, {})} for part, values in good.items()}
 
 
 def kept(folder: Path, members: list[Record] | None = None) -> Path:
     """The set as commands leave it: a folder each, with command.json, PTX and a manifest."""
     found: dict[str, list[Record]] = {}
     for record in members or records():
-        found.setdefault(str(record.request["command"]), []).append(record)
+        found.setdefault(record.request.command, []).append(record)
     for name, some in found.items():
         here = folder / name
         (here / "ptx").mkdir(parents=True)
@@ -165,15 +164,19 @@ def changed(record: Record, **changes: Any) -> Record:
 
 
 def with_environment(members: list[Record], **changes: Any) -> list[Record]:
-    return [changed(record, environment={**record.environment, **changes}) for record in members]
+    return [changed(record, environment=dataclasses.replace(record.environment, **changes)) for record in members]
 
 
 def without(members: list[Record], *names: str) -> list[Record]:
     """The records without these parts of their environment."""
     return [
-        changed(record, environment={key: value for key, value in record.environment.items() if key not in names})
+        changed(record, environment=RecordedEnvironment.read(_left(record.environment.document(), names)))
         for record in members
     ]
+
+
+def _left(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in names}
 
 
 def with_timing(record: Record, **changes: Any) -> Record:
@@ -182,4 +185,4 @@ def with_timing(record: Record, **changes: Any) -> Record:
 
 
 def with_request(record: Record, **changes: Any) -> Record:
-    return changed(record, request={**record.request, **changes})
+    return changed(record, request=dataclasses.replace(record.request, **changes))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reports.audit.checklist import check
 from reports.audit.items import Item, Outcome, Point
 from reports.record.bundle import read
-from reports.record.record import CHECK_WAS_OFF, Record, load
+from reports.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.table import sheet
 from tests.reports.audit.complete_set import answer, audited, evidence, item, kept, outcomes, records, without
 from tests.reports.audit.invented_records import simulated
 from tests.reports.synthetic import study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+BARE: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest.read({})}
 
 
 def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
@@ -34,7 +36,7 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
 
 def test_nothing_is_passed_by_default() -> None:
     """Of records that hold next to nothing, next to nothing is verified, and all else is named."""
-    bare = [dataclasses.replace(record, environment={}, request={}) for record in study(worlds=1)]
+    bare = [dataclasses.replace(record, **BARE) for record in study(worlds=1)]
     audit = check(bare, ask=lambda *_: (None, "nobody is there"))
     for number in (1, 2, 4, 5, 6, 8, 9, 11, 14, 16, 17, 18, 19, 20):
         expected = {Outcome.NOT_CAPTURED, Outcome.NOT_COMPARABLE} if number != 11 else {Outcome.CAPTURED}
@@ -70,7 +72,7 @@ def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path: Path) -> 
 
 
 def test_nothing_is_verified_of_records_that_hold_nothing() -> None:
-    bare = [dataclasses.replace(one, environment={}, request={}, kernel=None) for one in unchecked(records())]
+    bare = [dataclasses.replace(one, **BARE, kernel=None) for one in unchecked(records())]
     audit = check(bare, ask=lambda *_: (None, "nobody is there"))
     assert [one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)] == []
     assert audit.exit_code == 2

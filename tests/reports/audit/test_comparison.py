@@ -14,7 +14,7 @@ from reports.audit.statistics import Speed
 from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.table import sheet
 from tests.reports.audit.invented_records import broken, check, kernel, one, simulated, worlds, wrong
-from tests.reports.synthetic import KIB, MIB, refused
+from tests.reports.synthetic import KIB, MIB, refused, with_case
 
 STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
 SLOW = tuple(1.1 * us for us in STEADY)
@@ -22,7 +22,7 @@ SLOW = tuple(1.1 * us for us in STEADY)
 
 def elsewhere(record: Record) -> Record:
     """The same, as another world gave it."""
-    return dataclasses.replace(record, request={**record.request, "command": "another world"})
+    return dataclasses.replace(record, request=dataclasses.replace(record.request, command="another world"))
 
 
 def data_of(before: Record, after: Record) -> tuple[Data, str]:
@@ -92,7 +92,7 @@ def old(record: Record) -> Record:
 
 def edge(bits: str = "right", method: str = "bitwise_fold") -> Record:
     made = one(check=check(bits, method=method))
-    return dataclasses.replace(made, case=made.case | {"inputs": "edge"})
+    return with_case(made, inputs="edge")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_bits_of_nan_are_not_promised() -> None:
 
 
 def edged(record: Record) -> Record:
-    return dataclasses.replace(record, case=record.case | {"inputs": "edge"})
+    return with_case(record, inputs="edge")
 
 
 @pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])

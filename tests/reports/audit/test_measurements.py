@@ -28,6 +28,7 @@ from tests.reports.audit.complete_set import (
     with_timing,
 )
 from tests.reports.audit.invented_records import check, digest, wrong
+from tests.reports.synthetic import with_case
 
 
 def states(**changes: Any) -> tuple[dict[str, Any], ...]:
@@ -130,7 +131,7 @@ def test_9_digests_that_were_taken_away() -> None:
     assert "output digests of 0 ranks, the case has 4" in evidence(audited([with_digests(())]), 9, Outcome.FINDING)
     rooted = check(ranks_equal_promised=False)
     made = dataclasses.replace(records()[0], kernel=None, check=rooted)
-    made = dataclasses.replace(made, case=made.case | {"op": "reduce", "root": 2})
+    made = with_case(made, op="reduce", root=2)
     object.__setattr__(rooted, "output_digests", ((), (), row, ()))
     assert Outcome.FINDING not in outcomes(audited([made]), 9)
     object.__setattr__(rooted, "output_digests", (row, (), (), ()))

@@ -19,12 +19,12 @@ PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 
 def test_the_real_worker_on_published_records() -> None:
     """One job of a published command, of which one record was taken away."""
-    found = [one for one in read([PUBLISHED / "h200-x2" / "all_reduce-world1.jsonl.xz"]) if one.request["job"] == 0]
+    found = [one for one in read([PUBLISHED / "h200-x2" / "all_reduce-world1.jsonl.xz"]) if one.request.job == 0]
     gone = found[3]
     told: list[str] = []
     audit = check([record for record in found if record is not gone], say=told.append)
     assert evidence(audit, 1, Outcome.VERIFIED) == "1 job composed again from the overrides; 0 differ"
-    assert f"1 of {len(found)} cases: {gone.id} of {gone.request['command']} is missing" in evidence(
+    assert f"1 of {len(found)} cases: {gone.id} of {gone.request.command} is missing" in evidence(
         audit, 16, Outcome.FINDING
     )
     assert "checked records without any (schema 2)" in evidence(audit, 8, Outcome.NOT_CAPTURED)

@@ -79,13 +79,13 @@ def test_lines_are_the_medians_over_worlds_and_bands_their_range() -> None:
     _, (left, right) = drawn(RECORDS)
     ours, nccl = lines_of(left)
     for line, algorithm in ((ours, "one_shot"), (nccl, "nccl")):
-        of_algorithm = [one for one in RECORDS if one.case["algorithm"] == algorithm and one.timing]
+        of_algorithm = [one for one in RECORDS if one.case.algorithm == algorithm and one.timing]
         for size_bytes, value in zip(line.get_xdata(), line.get_ydata(), strict=True):
-            times = sorted(one.timing.median_us for one in of_algorithm if one.case["size_bytes"] == size_bytes)
+            times = sorted(one.timing.median_us for one in of_algorithm if one.case.size_bytes == size_bytes)
             assert len(times) == 3
             assert value == times[1]
     band = bands_of(left)[0].get_xy()[:, 1]
-    times = [one.timing.median_us for one in RECORDS if one.case["algorithm"] == "one_shot" and one.timing]
+    times = [one.timing.median_us for one in RECORDS if one.case.algorithm == "one_shot" and one.timing]
     assert (band.min(), band.max()) == (min(times), max(times))
     first = next(one for one in RECORDS if one.timing)
     assert lines_of(right)[0].get_ydata()[0] == pytest.approx(first.timing.busbw_gbps(KIB), rel=0.06)

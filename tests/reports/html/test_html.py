@@ -15,7 +15,7 @@ from reports.record.bundle import digest
 from reports.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
 from reports.table import table
 from reports.table.sheet import Line, Sheet
-from tests.reports.synthetic import KIB, MIB, record, refused, study
+from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, with_request
 
 SIZES = (KIB, 64 * KIB, 4 * MIB)
 MEASURED = study(("one_shot", "two_shot", "nccl"), SIZES, worlds=2)
@@ -30,7 +30,7 @@ def simulated(algorithm: str = "one_shot", size_bytes: int = KIB, world_size: in
     fields: dict[str, Any] = {"fabric": fabric, "check": check, "counters": {"instructions": 1_234_567}}
     kept = ("id", "case", "started", "ended", "duration_s", "request", "environment")
     fields |= {name: getattr(made, name) for name in kept} | {"status": Status.PASSED}
-    return Record(**(fields | changes))
+    return of_case(**(fields | changes))
 
 
 def failed(status: Status = Status.DEADLOCK, reason: str = "every thread waits", **changes: Any) -> Record:
@@ -117,7 +117,7 @@ def test_a_measured_set_has_every_chapter() -> None:
     assert "NCCL 0.0.0" in read.texts["ran"]
     assert "peer copies in the same runs" in read.texts["measured"]
     assert "multicast" in read.texts["reasons"]
-    assert digest([one for one in MEASURED if one.request["command"] == "command0"]) in read.texts["digests"]
+    assert digest([one for one in MEASURED if one.request.command == "command0"]) in read.texts["digests"]
 
 
 def test_the_table_has_the_columns_of_nccl_tests_and_raw_values() -> None:
@@ -219,7 +219,7 @@ def planted() -> list[Record]:
     }
     request |= {"configuration": configuration}
     changes: dict[str, Any] = {"environment": environment, "request": request, "fabric": fabric}
-    case = base.case | dict.fromkeys(("op", "dtype", "inputs", "reduction"), EVIL)
+    case = base.case.document() | dict.fromkeys(("op", "dtype", "inputs", "reduction"), EVIL)
     return [
         record(EVIL, size, **changes | {"kernel": kernel, "timing": {"devices": [{"before": {"uuid": EVIL}}] * 4}})
         for size in SIZES
@@ -227,7 +227,7 @@ def planted() -> list[Record]:
         record("nccl", **changes | {"library": EVIL, "environment": {}}),
         refused(EVIL, reason=EVIL, **changes),
         failed(reason=f"{EVIL} said the device", **changes),
-        failed(id=EVIL, case=case | {"dtype": "float32"}, **changes | {"request": request | {"job": 7}}),
+        failed(case=case | {"dtype": "float32"}, **changes | {"request": request | {"job": 7}}),
         simulated(environment=environment, request=request),
     ]
 
@@ -290,9 +290,9 @@ def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ() -> 
     for world in range(2):
         for job, dtype in enumerate(("bfloat16", "float32")):
             made = record(dtype=dtype, world=world)
-            configuration = made.request["configuration"] | {"dtype": dtype, "records": f"folder{world}"}
-            changes = {"configuration": configuration, "job": job, "command_line": ["python", "-m", "runner", "a b"]}
-            records.append(record(dtype=dtype, world=world, request=made.request | changes))
+            configuration = (made.request.configuration or {}) | {"dtype": dtype, "records": f"folder{world}"}
+            line = ("python", "-m", "runner", "a b")
+            records.append(with_request(made, configuration=configuration, job=job, command_line=line))
     read = Reader(page(records))
     commands, jobs = read.tables["asked"]
     assert [row[0] for row in commands[1:]] == ["command0", "command1"]

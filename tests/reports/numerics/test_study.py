@@ -50,10 +50,7 @@ def checked(
         results=results,
     )
     fabric = FabricInfo("simulator", "sm_90a", world_size, 1 << 28, True, "", True)
-    altered = {**made.case, **(case or {})}
-    return dataclasses.replace(
-        made, case=altered, check=check, fabric=fabric, id="-".join(map(str, altered.values())), library=made.library
-    )
+    return dataclasses.replace(synthetic.with_case(made, **(case or {})), check=check, fabric=fabric)
 
 
 RECORDS = [

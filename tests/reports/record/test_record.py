@@ -19,6 +19,10 @@ from reports.record.record import (
     LinkLimit,
     Mismatch,
     Record,
+    RecordedCase,
+    RecordedEnvironment,
+    RecordedRefusal,
+    RecordedRequest,
     Status,
     Timing,
     from_json,
@@ -28,18 +32,21 @@ from reports.record.record import (
 EXAMPLES = Path(__file__).parents[1] / "examples"
 """A record as each schema wrote it, never to be written again: what readers have to take for ever."""
 
-CASE = {
-    "op": "all_reduce",
-    "algorithm": "one_shot",
-    "dtype": "bfloat16",
-    "accumulator": "float32",
-    "reduction": "sum",
-    "size_bytes": 1024,
-    "world_size": 4,
-    "placement": "out_of_place",
-    "inputs": "normal",
-    "seed": 0,
-}
+CASE = RecordedCase(
+    op="all_reduce",
+    algorithm="one_shot",
+    dtype="bfloat16",
+    accumulator="float32",
+    reduction="sum",
+    size_bytes=1024,
+    world_size=4,
+    placement="out_of_place",
+    inputs="normal",
+    seed=0,
+)
+ID = "all_reduce-one_shot-bfloat16-float32-sum-n4-1024B-out_of_place-normal-s0"
+OLD_ID = "all_reduce-one_shot-bfloat16"
+"""What the examples of schemas 1 to 3 are called: ids there may end early."""
 MISMATCH = Mismatch(2, 1, 7, 1.5, math.nan, "0x3fc0", "0x7fff")
 CHECK = Check(
     method="bitwise_fold",
@@ -80,9 +87,13 @@ TIMING = Timing(
 )
 
 
+REFUSED: dict[str, Any] = {"status": Status.REFUSED, "check": None, "reason": "no multicast"}
+REFUSAL = RecordedRefusal("multicast", "no multicast", "take one_shot")
+
+
 def record(**changes: Any) -> Record:
     fields: dict[str, Any] = {
-        "id": "all_reduce-one_shot-bfloat16",
+        "id": ID,
         "status": Status.PASSED,
         "case": CASE,
         "started": "2026-11-20T12:00:00.000+00:00",
@@ -92,8 +103,8 @@ def record(**changes: Any) -> Record:
         "kernel": KERNEL,
         "check": CHECK,
         "counters": {"instructions": 12, "bytes": {"peer_read": 3}},
-        "environment": {"git": {"dirty": None}},
-        "request": {"overrides": ["+exp=x"]},
+        "environment": RecordedEnvironment(git={"dirty": None}),
+        "request": RecordedRequest.read({"overrides": ["+exp=x"]}),
     }
     return Record(**(fields | changes))
 
@@ -104,6 +115,7 @@ def record(**changes: Any) -> Record:
         record(),
         record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong"),
         record(status=Status.REFUSED, check=None, kernel=None, fabric=None, counters={}, reason="no multicast"),
+        record(**REFUSED, refusal=REFUSAL),
         record(fabric=GPUS, timing=TIMING),
         record(fabric=GPUS, timing=dataclasses.replace(TIMING, limit=None, devices=(), interleaved_with=())),
         record(fabric=GPUS, kernel=None, library="NCCL 2.28.9", timing=TIMING),
@@ -121,7 +133,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 3
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 4
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -164,17 +176,22 @@ def test_floats_survive(value: float) -> None:
         ({"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")}, "is not what the case asked for"),
         ({"kernel": dataclasses.replace(KERNEL, arch="sm_100a")}, "compiled for sm_100a, the fabric is sm_90a"),
         ({"status": "PASSED", "check": None, "reason": "trust me"}, "status 'PASSED' is no Status"),
-        ({"case": {"op": "all_reduce"}}, "case lacks algorithm, dtype"),
+        ({"case": {"op": "all_reduce"}}, "case is a dict; give a RecordedCase"),
+        ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
+        ({"id": OLD_ID}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
+        ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
+        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 4"),
+        ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),
         ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
         ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
         ({"ended": "yesterday"}, "ended is 'yesterday'"),
         ({"duration_s": math.nan}, "duration_s"),
         ({"duration_s": -1.0}, "duration_s"),
-        ({"schema": 1}, "schema 1 can't be written"),
+        ({"schema": 0}, "schema 0 can't be written"),
+        ({"schema": 5}, "schema 5 can't be written"),
+        ({"schema": 1, "library": "NCCL 2.28.9", "kernel": None}, "schema 1 has no timing and no library"),
         ({"id": ""}, "needs the id"),
         ({"counters": {"rate": math.inf}}, "counters.rate"),
-        ({"environment": {"x": [{"y": object()}]}}, r"environment.x\[0\].y"),
-        ({"request": {1: "x"}}, "keys must be text"),
     ],
 )
 def test_broken_rules(changes: dict[str, Any], message: str) -> None:
@@ -215,7 +232,7 @@ def test_broken_checks(changes: dict[str, Any], message: str) -> None:
 
 def test_an_empty_message_has_a_check_of_no_elements() -> None:
     none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
-    empty = record(check=none, case=CASE | {"size_bytes": 0})
+    empty = record(check=none, case=dataclasses.replace(CASE, size_bytes=0), id=ID.replace("1024B", "0B"))
     with pytest.raises(ValueError, match="the check compared nothing, and the case has 1024 bytes"):
         record(check=none)
     assert from_json(empty.to_json()) == empty
@@ -228,14 +245,17 @@ def test_methods_without_a_bound(method: str) -> None:
 
 
 def test_a_case_may_have_root_and_offset_and_need_not() -> None:
-    placed = record(case=CASE | {"op": "broadcast", "root": 3, "offset": 1}, kernel=None)
-    assert from_json(placed.to_json()).case["root"] == 3
-    assert "root" not in from_json(record().to_json()).case
+    case = dataclasses.replace(CASE, op="broadcast", root=3, offset=1)
+    placed = record(case=case, kernel=None, id=f"{ID}-r3-o1".replace("all_reduce", "broadcast"))
+    assert from_json(placed.to_json()).case.root == 3
+    before = load(EXAMPLES / "schema3.json")
+    assert (before.case.root, before.case.offset) == (0, 0)
+    assert "root" not in json.loads(before.to_json())["case"]
 
 
 def test_newer_schema_is_refused_naming_both() -> None:
     document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 3"):
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 4"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -261,18 +281,66 @@ def test_strange_documents(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"case": CASE | {"size_bytes": "abc"}}, "case.size_bytes is 'abc'; it is a whole number from 0"),
-        ({"case": CASE | {"size_bytes": -4}}, "case.size_bytes is -4"),
-        ({"case": CASE | {"world_size": True}}, "case.world_size is True; it is a whole number from 1"),
-        ({"case": CASE | {"world_size": 0}}, "case.world_size is 0"),
-        ({"request": {"job": "x"}}, "request.job is 'x'; it is a whole number"),
-        ({"request": {"jobs": 1.5}}, "request.jobs is 1.5"),
+        ({"case": {"size_bytes": "abc"}}, "case.size_bytes is 'abc'; it is a whole number from 0"),
+        ({"case": {"size_bytes": -4}}, "case.size_bytes is -4"),
+        ({"case": {"world_size": True}}, "case.world_size is True; it is a whole number from 1"),
+        ({"case": {"world_size": 0}}, "case.world_size is 0"),
+        ({"case": {"dtype": None}}, "case.dtype is None; it is text"),
+        ({"case": []}, r"case is \[\]; it is an object"),
+        ({"request": {"job": "x"}}, "request.job is 'x'; it is a whole number from 0"),
+        ({"request": {"jobs": 1.5}}, "request.jobs is 1.5; it is a whole number from 1 or null"),
+        ({"request": {"overrides": "a=b"}}, "request.overrides is 'a=b'; it is a list of texts"),
+        ({"request": {"overrides": ["a=b", 1]}}, r"request.overrides is \['a=b', 1\]; it is a list of texts"),
+        ({"request": {"configuration": 5}}, "request.configuration is 5; it is an object or null"),
+        ({"environment": {"git": "abc"}}, "environment.git is 'abc'; it is an object or null"),
+        ({"environment": {"gpus": [1]}}, r"environment.gpus is \[1\]; it is a list of objects or null"),
+        ({"environment": {"capture_s": "1"}}, "environment.capture_s is '1'; it is a finite number or null"),
     ],
 )
-def test_numbers_that_are_none_are_named(changes: dict[str, Any], message: str) -> None:
-    document = json.loads(record().to_json()) | changes
-    with pytest.raises(ValueError, match=message):
+def test_values_of_a_wrong_type_are_named(changes: dict[str, Any], message: str) -> None:
+    document = json.loads(record().to_json())
+    for part, values in changes.items():
+        document[part] = document[part] | values if values else values
+    with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
         from_json(json.dumps(document), "x.json")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["op", "algorithm", "reduction", "world_size", "seed"])
+def test_a_case_that_lacks_a_field_is_refused(name: str) -> None:
+    document = json.loads((EXAMPLES / "schema2.json").read_text(encoding="utf-8"))
+    del document["case"][name]
+    with pytest.raises(ValueError, match=f"case lacks {name}"):
+        from_json(json.dumps(document))
+
+
+def test_what_a_part_cannot_hold_is_named() -> None:
+    with pytest.raises(ValueError, match=r"environment.x\[0\].y"):
+        RecordedEnvironment(other={"x": [{"y": object()}]})
+    with pytest.raises(ValueError, match="request: keys must be text"):
+        RecordedRequest.read({1: "x"})  # type: ignore[dict-item]
+
+
+def test_unknown_keys_are_kept_in_their_order() -> None:
+    """To the byte, wherever they stand, and as null where they were null."""
+    document = json.loads((EXAMPLES / "schema3.json").read_text(encoding="utf-8"))
+    document["case"] = {"tiles": [1, {"of": None}]} | document["case"] | {"z": 1}
+    document["request"] = {"z": 2, "jobs": None, "other": 1} | document["request"] | {"order": ["b", "a"]}
+    document["environment"] = {"gpus": None, "weather": "fair", "capture_s": 1} | document["environment"]
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    read = from_json(text)
+    assert read.to_json() == text
+    assert read.environment.other == {"weather": "fair"}
+    assert (read.environment.gpus, read.request.jobs) == (None, None)
+    changed = dataclasses.replace(read, request=dataclasses.replace(read.request, kernel={"patience_s": 1.0}))
+    assert json.loads(changed.to_json())["request"] == document["request"] | {"kernel": {"patience_s": 1.0}}
+
+
+def test_today_all_fields_of_a_case_are_written() -> None:
+    written = json.loads(record().to_json())
+    assert list(written["case"]) == [*json.loads((EXAMPLES / "schema3.json").read_text())["case"], "root", "offset"]
+    assert written["environment"] == {"git": {"dirty": None}}
+    assert "refusal" not in written
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'])
@@ -281,13 +349,19 @@ def test_not_records(text: str) -> None:
         from_json(text, "here")
 
 
+def old(schema: int, **changes: Any) -> Record:
+    """The record of an example."""
+    case = dataclasses.replace(CASE, order=tuple(CASE.document())[:-2])
+    return record(**({"id": OLD_ID, "case": case, "schema": schema} | changes))
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("schema1.json", record(schema=2)),
-        ("schema2.json", record(schema=2, fabric=GPUS, timing=TIMING)),
-        ("schema2_library.json", record(schema=2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
-        ("schema3.json", record(fabric=GPUS, timing=TIMING, check=DIGESTED)),
+        ("schema1.json", old(1)),
+        ("schema2.json", old(2, fabric=GPUS, timing=TIMING)),
+        ("schema2_library.json", old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
+        ("schema3.json", old(3, fabric=GPUS, timing=TIMING, check=DIGESTED)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:
@@ -295,12 +369,7 @@ def test_every_schema_is_still_read(name: str, expected: Record) -> None:
     assert load(path) == expected
     stored = json.loads(path.read_text(encoding="utf-8"))
     assert stored["schema"] == int(name[len("schema")])
-    if stored["schema"] > 1:
-        assert load(path).to_json() == path.read_text(encoding="utf-8"), "what was read is written as it was"
-    today = json.loads(expected.to_json())
-    assert {key: today[key] for key in stored if key != "schema"} == {
-        key: value for key, value in stored.items() if key != "schema"
-    }
+    assert load(path).to_json() == path.read_text(encoding="utf-8"), "what was read is written as it was"
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
@@ -350,4 +419,5 @@ def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> No
     text = json.dumps(document).replace('"LARGE"', "1e999")
     with pytest.raises(ValueError, match=rf"{place}\.nested\.value\[1\]: inf has no place in JSON"):
         from_json(text)
-    assert type(getattr(from_json(text.replace("1e999", "1e99")), place)) is dict
+    again = json.loads(from_json(text.replace("1e999", "1e99")).to_json())
+    assert again[place]["nested"] == {"value": [0.5, 1e99]}

@@ -10,14 +10,12 @@ from reports.record.record import Record
 from reports.table.compare import accumulator, heading, split
 from reports.table.table import plain
 from reports.table.timed_table import flat
-from tests.reports.synthetic import KIB, record
+from tests.reports.synthetic import KIB, record, with_case
 
 
 def of(**changes: Any) -> Record:
     """A record whose case has these changes."""
-    made = record()
-    case = made.case | changes
-    return record(case=case, id="-".join(map(str, case.values())))
+    return with_case(record(), **changes)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from reports.numerics import accuracy
 from reports.record.record import Check, FabricInfo, Record
 from reports.table import spread
 from reports.table.compare import rows, split
-from tests.reports.synthetic import KIB, record, refused
+from tests.reports.synthetic import KIB, record, refused, with_case
 
 
 def test_percentiles_are_of_all_worlds_samples_and_of_the_slowest_rank() -> None:
@@ -63,8 +63,7 @@ def test_simulated_sums_are_a_group_of_their_own() -> None:
 
 
 def test_only_checked_sums_of_floats_have_errors() -> None:
-    case = record().case
-    assert accuracy.groups([record(case=case | {"reduction": "max"})]) == []
-    assert accuracy.groups([record(case=case | {"dtype": "int32"})]) == []
-    assert accuracy.groups([record(case=case | {"inputs": "edge"})]) == []
+    assert accuracy.groups([with_case(record(), reduction="max")]) == []
+    assert accuracy.groups([with_case(record(), dtype="int32")]) == []
+    assert accuracy.groups([with_case(record(), inputs="edge")]) == []
     assert accuracy.groups([record(is_timed=False, check=None, reason="check was off")]) == []

@@ -14,6 +14,7 @@ import pytest
 
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, Status
 from reports.table.table import console_table, plain, sections, size_text
+from tests.reports.synthetic import of_case
 
 FABRIC = FabricInfo("simulator", "sm_90a", 8, 1 << 28, True, "", True)
 CHECK = Check("bound", 8192, 0, 0.0078125, 1, 0.1, True, 2, True, bound="E", bound_value=0.1, bound_used=0.5)
@@ -33,7 +34,6 @@ def record(algorithm: str = "one_shot", size_bytes: int = 1024, **changes: Any) 
         "seed": 0,
     }
     fields: dict[str, Any] = {
-        "id": f"{algorithm}-{size_bytes}",
         "status": Status.PASSED,
         "case": case,
         "started": "2026-11-20T12:00:00Z",
@@ -43,7 +43,7 @@ def record(algorithm: str = "one_shot", size_bytes: int = 1024, **changes: Any) 
         "check": CHECK,
         "counters": {"instructions": 1_234_567, "steps": 4},
     }
-    return Record(**(fields | changes))
+    return of_case(**(fields | changes))
 
 
 WRONG = dataclasses.replace(

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, Status
+from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, RecordedRequest, Status
 from reports.table.compare import itemsize, rows, split
 from reports.table.table import console_table, csv_text, json_text, markdown, plain
 from reports.table.timed_table import captions
-from tests.reports.synthetic import KIB, REFUSAL, record, refused
+from tests.reports.synthetic import KIB, REFUSAL, record, refused, with_case, with_environment
 
 MB = 1_000_000
 
@@ -180,9 +180,7 @@ def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_thr
 def test_captions_say_what_the_libraries_were_told() -> None:
     def told(**allowed: str) -> Any:
         one = timed("nccl", 20.0)
-        return dataclasses.replace(
-            one, environment={**one.environment, "variables": {"allowed": allowed, "withheld": 3}}
-        )
+        return with_environment(one, variables={"allowed": allowed, "withheld": 3})
 
     records = [told(NCCL_NVLS_ENABLE="0", NCCL_VERSION="2.0"), told(NVSHMEM_DISABLE_NVLS="1", CUDA_HOME="/x")]
     text = "\n".join(captions(split(records)[0]))
@@ -221,7 +219,7 @@ def test_other_numbers_of_calls_are_no_other_worlds_of_a_case() -> None:
     sections, _ = split(jobs)
     assert [section.heading.rpartition(", ")[2] for section in sections] == ["timing.calls=4", "timing.calls=1"]
     assert "new worlds" not in plain(jobs)
-    same = [dataclasses.replace(job, request={"overrides": ["timing.limit=none"]}) for job in jobs]
+    same = [dataclasses.replace(job, request=RecordedRequest(overrides=("timing.limit=none",))) for job in jobs]
     assert len(split(same)[0]) == 1
 
 
@@ -231,7 +229,7 @@ def test_simulated_records_keep_their_own_table() -> None:
     alone = plain([simulated])
     assert "PTX instr (M)" in alone
     assert not re.search(r"time \(us\)|busbw|GB/s", alone)
-    other = dataclasses.replace(simulated, case={**simulated.case, "dtype": "float16"})
+    other = with_case(simulated, dtype="float16")
     both = plain([timed("one_shot", 20.0), other])
     assert both.index("busbw") < both.index("PTX instr (M)")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kernels.baselines import names_for
 from kernels.catalogue import find
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from kernels.refusal import Refusal
@@ -19,19 +20,19 @@ from runner.case.cases import cases_of, check_against_catalogue, names_of, resol
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting
 from runner.case.program import Plan
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import Request
+from runner.request.validate import Request, ResolvedRequest
 from runner.request_error import RequestError
 from runner.world.threads import ThreadWorld
 from simulator.memory.heaps import GAP_BYTES
 from simulator.world import SimulatorOptions
-from tests.runner.conftest import TWO
+from tests.runner.conftest import TWO, on_its_fabric
 
 
-def request(*arguments: str) -> Request:
-    """The first job's request; two algorithms, where neither an experiment nor a key says which."""
+def request(*arguments: str) -> ResolvedRequest:
+    """The first job's request, resolved; two algorithms, where neither an experiment nor a key says which."""
     own = any(part in " ".join(arguments) for part in ("algorithms=", "exp="))
     with hydra_over():
-        return compose_jobs([*([] if own else [TWO]), *arguments], multirun=False)[0].request
+        return on_its_fabric(compose_jobs([*([] if own else [TWO]), *arguments], multirun=False)[0].request)
 
 
 def test_sizes_outside_algorithms_inside() -> None:
@@ -123,10 +124,28 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
     ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
 
 
-def as_asked(*arguments: str) -> Request:
-    """The request with nothing put before what was asked for."""
+def as_asked(*arguments: str) -> ResolvedRequest:
+    """The request, resolved, with nothing put before what was asked for."""
+    return on_its_fabric(still_open(*arguments))
+
+
+def still_open(*arguments: str) -> Request:
     with hydra_over():
         return compose_jobs(arguments, multirun=False)[0].request
+
+
+def test_nothing_is_left_open_in_a_resolved_request() -> None:
+    asked = still_open("algorithms=auto", "baselines=auto")
+    assert (asked.algorithms, asked.baselines, asked.dtype, asked.fabric.name) == ("auto",) * 4
+    found = on_its_fabric(asked)
+    assert (found.dtype, found.fabric.name, found.baselines) == ("float32", "simulator", ())
+    assert {"one_shot", "two_shot"} < set(found.algorithms)
+    assert as_asked("fabric=nvshmem", "algorithms=[one_shot]").baselines == names_for("all_reduce")
+    with pytest.raises(AssertionError, match="the fabric is left open"):
+        resolved(asked, asked.fabric)
+    for key in ("dtype", "accumulator", "reduction"):
+        with pytest.raises(AssertionError, match=f"{key} is left open"):
+            dataclasses.replace(found, **{key: "auto"})
 
 
 @pytest.mark.parametrize(
@@ -146,9 +165,8 @@ def as_asked(*arguments: str) -> Request:
     ],
 )
 def test_what_is_left_open_suits_op_and_dtype(arguments: list[str], expected: tuple[str, str, str]) -> None:
-    found = resolved(as_asked(*arguments))
+    found = as_asked(*arguments)
     assert (found.dtype, found.accumulator, found.reduction) == expected
-    assert resolved(found) == found
     for case in cases_of(as_asked(*arguments)):
         assert (case.dtype, case.accumulator, case.reduction) == expected
 
@@ -268,7 +286,7 @@ def test_in_place_the_need_is_that_of_the_larger_of_both() -> None:
     assert heap_bytes_needed(dataclasses.replace(case, size_bytes=most + 16), spec) > 1 << 20
 
 
-def on_gpus(*arguments: str) -> Request:
+def on_gpus(*arguments: str) -> ResolvedRequest:
     return request("fabric=nvshmem", *arguments)
 
 

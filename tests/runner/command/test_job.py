@@ -11,15 +11,17 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.code import code_digest
-from kernels.spec import Case
 from memory.fabric import Executable
-from reports.record.record import Record, Status
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from runner.case.cases import cases_of
+from runner.case.recorded import case_of
 from runner.command.job import Job, kernel_info, run_job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
-from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld
+from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld, on_its_fabric
+
+HERE = RecordedEnvironment(host={"name": "here"})
 
 
 class Shelf:
@@ -48,8 +50,8 @@ class Shelf:
 def job_of(*arguments: str) -> Job:
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
-    request = composed.request
-    return Job(request, cases_of(request), {"seed": 0}, lambda: {"host": "here"}, {"command": "c", "job": 0})
+    request = on_its_fabric(composed.request)
+    return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest.read({"command": "c", "job": 0}))
 
 
 def done(script: Script, *arguments: str) -> Shelf:
@@ -67,13 +69,13 @@ def test_passed() -> None:
     assert record.counters["instructions"] == 2000
     assert record.counters["of"] == {"launches": 5, "ranks": 2, "checked": 2}
     assert record.kernel is not None
-    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(Case(**record.case)), "patience_s": 10.0}
+    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(case_of(record.case)), "patience_s": 10.0}
     assert given["choices"]["unroll"] >= 1
-    assert record.environment == {"host": "here"}
-    assert record.request == {"command": "c", "job": 0, "kernel": given}
+    assert record.environment == HERE
+    assert record.request.document() == {"command": "c", "job": 0, "kernel": given}
     assert record.fabric is not None
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
-    assert record.case["size_bytes"] == 8
+    assert record.case.size_bytes == 8
     assert len(shelf.worlds) == 1
 
 
@@ -163,7 +165,7 @@ def test_an_interrupt_and_a_full_disk_get_out() -> None:
     shelf = Shelf(job)
     with pytest.raises(KeyboardInterrupt):
         run_job(job, shelf, script.tools().means)
-    assert [record.case["algorithm"] for record in shelf.records] == ["one_shot"]
+    assert [record.case.algorithm for record in shelf.records] == ["one_shot"]
     with pytest.raises(StoreError, match="no room"):
         run_job(job, Shelf(job, full_after=1), Script().tools().means)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory.fabric import Traits
-from reports.record.record import LinkLimit, Record, Status, Timing
+from reports.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
 from runner.command.job import Job, Means, run_job, usual_means
@@ -19,7 +19,7 @@ from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult, measure
 from runner.world.world import WorldFailure
-from tests.runner.conftest import BAD, GOOD, TWO, Script
+from tests.runner.conftest import BAD, GOOD, TWO, Script, on_its_fabric
 
 LIMIT = LinkLimit(380.0, 370.0, 1 << 28)
 
@@ -79,7 +79,7 @@ class Shelf:
         self.events.append(f"start {case.size_bytes} {case.algorithm}")
 
     def keep(self, record: Record, executable: Any) -> None:
-        self.events.append(f"keep {record.case['size_bytes']} {record.case['algorithm']}")
+        self.events.append(f"keep {record.case.size_bytes} {record.case.algorithm}")
         self.records.append(record)
 
     def measure(
@@ -87,8 +87,9 @@ class Shelf:
     ) -> tuple[list[TimedResult], LinkLimit | None]:
         names = tuple(one.case.algorithm for one in contestants)
         assert [one.executable is None for one in contestants] == [name in ("nccl", "nvshmem") for name in names]
-        self.measured.append((contestants[0].case.size_bytes, names, limit))
-        self.events.append(f"measure {contestants[0].case.size_bytes}")
+        size_bytes = contestants[0].case.size_bytes
+        self.measured.append((size_bytes, names, limit))
+        self.events.append(f"measure {size_bytes}")
         if self.failures:
             failure = self.failures.pop(0)
             world.healthy = not isinstance(failure, WorldFailure)
@@ -98,16 +99,15 @@ class Shelf:
     @property
     def told(self) -> list[tuple[int, str, str, bool]]:
         return [
-            (one.case["size_bytes"], one.case["algorithm"], str(one.status), one.timing is not None)
-            for one in self.records
+            (one.case.size_bytes, one.case.algorithm, str(one.status), one.timing is not None) for one in self.records
         ]
 
 
 def done(shelf: Shelf, script: Script, *arguments: str) -> Shelf:
     with hydra_over():
         (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, *arguments], multirun=False)
-    request = composed.request
-    job = Job(request, cases_of(request), {}, lambda: {}, {})
+    request = on_its_fabric(composed.request)
+    job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
     assert means is not None
     run_job(job, shelf, Means(means.refuses, means.compiled, means.ran, shelf.measure))
@@ -142,7 +142,7 @@ def test_a_baselines_record_names_its_library_and_no_kernel() -> None:
     assert records[0].kernel is not None
     assert records[1].library.startswith("NCCL")
     assert records[1].kernel is None
-    assert (records[1].case["accumulator"], records[1].case["placement"]) == ("library", "in_place")
+    assert (records[1].case.accumulator, records[1].case.placement) == ("library", "in_place")
 
 
 def test_what_did_not_pass_is_not_timed_and_keeps_its_place() -> None:
@@ -258,14 +258,15 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     with hydra_over():
         arguments = ["fabric=nvshmem", "algorithms=[nccl]", "sizes=[256M]", "deadline_s=6", f"timing.limit={wanted}"]
         (composed,) = compose_jobs(arguments, multirun=False)
-    case = next(one for one in cases_of(composed.request) if one.algorithm == "nccl")
+    request = on_its_fabric(composed.request)
+    case = next(one for one in cases_of(request) if one.algorithm == "nccl")
     world = OnlyAsked(Traits("nvshmem", "sm_90a", 2, 8 << 30, False))
     measured = usual_means().measured
     assert measured is not None
     with pytest.raises(Asked):
-        measured(world, [Contestant(case, spec_for(case))], composed.request, limit)
+        measured(world, [Contestant(case, spec_for(case))], request, limit)
     program, plan, deadline_s = world.asked
     assert program is measure
-    assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, composed.request.timing)
+    assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, request.timing)
     # 53 rounds of 4 calls of 15 us and 256 MiB at 200 GB/s, and 0.2 ms beside each
     assert deadline_s == pytest.approx(6 + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)

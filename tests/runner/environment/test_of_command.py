@@ -41,8 +41,9 @@ def test_the_difference_lies_beside_the_records_not_in_them(tmp_path: Path) -> N
     found = surroundings.now()
     digest = f"sha256:{hashlib.sha256(DIFFERENCE.encode()).hexdigest()}"
     kept = {"file": "source.diff", "digest": digest, "bytes": len(DIFFERENCE), "left_out_bytes": 0}
-    assert found["git"] == {"commit": "0123abc", "kept_diff": kept}
-    assert found["capture_s"] >= 0
+    assert found.git == {"commit": "0123abc", "kept_diff": kept}
+    assert found.capture_s is not None
+    assert found.capture_s >= 0
     assert (tmp_path / "source.diff").read_text() == DIFFERENCE
     assert captured(tmp_path)["git"]["diff"] == DIFFERENCE
 
@@ -71,15 +72,15 @@ def test_what_can_not_be_had_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
     def fails(root: Path) -> dict[str, Any]:
         raise RuntimeError("no such luck")
 
-    assert Surroundings(fails, Store(tmp_path)).now() == {"problem": "RuntimeError: no such luck"}
+    assert Surroundings(fails, Store(tmp_path)).now().document() == {"problem": "RuntimeError: no such luck"}
 
     def full(self: Store, text: str) -> Any:
         raise StoreError("no room")
 
     monkeypatch.setattr(Store, "write_difference", full)
     found = Surroundings(captured, Store(tmp_path)).now()
-    assert found["git"] == {"commit": "0123abc"}
-    assert found["not_captured"] == {"gpus": "no driver", "kept_diff": "no room"}
+    assert found.git == {"commit": "0123abc"}
+    assert found.not_captured == {"gpus": "no driver", "kept_diff": "no room"}
 
 
 def test_ranks_say_what_only_they_know(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_ranks_say_what_only_they_know(tmp_path: Path) -> None:
         assert world.healthy
     finally:
         world.close()
-    ranks = surroundings.now()["world"]["ranks"]
+    ranks = (surroundings.now().world or {})["ranks"]
     assert [one["rank"] for one in ranks] == [0, 1]
     assert [one["process"] for one in ranks] == ids
     assert all(one["cores"] for one in ranks)

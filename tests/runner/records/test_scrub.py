@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reports.record import bundle
-from reports.record.record import Check, Status
+from reports.record.record import Check, RecordedEnvironment, RecordedRequest, Status
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
 
 PUBLISHED = sorted((Path(__file__).parents[3] / "reports" / "published").glob("*/*.jsonl.xz"))
@@ -141,8 +141,8 @@ def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch
         reason=secret,
         fabric=replace(record.fabric, description=secret, multicast_reason=secret, settings={"a": [secret]}),
         timing=replace(record.timing, devices=tuple({"before": {"x": secret}} for _ in record.timing.devices)),
-        environment={"a": {"b": [secret]}},
-        request={"c": secret},
+        environment=RecordedEnvironment(other={"a": {"b": [secret]}}),
+        request=RecordedRequest(other={"c": secret}),
     )
     wrong = Check("bytes", 2, 0, 0.0, 0, 0.0, True, 1, True, guard_faults=(f"rank 0: {secret}",))
     faulty = replace(planted, status=Status.WRONG, check=wrong, timing=None)

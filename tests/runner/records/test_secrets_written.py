@@ -25,7 +25,7 @@ from runner.environment.capture import capture
 from runner.records.command_json import manifest_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
-from runner.request.validate import CONF, Request
+from runner.request.validate import CONF, ResolvedRequest
 from runner.track.send import main as send
 from runner.world.processes import ProcessWorld
 from tests.runner.conftest import Script, in_thread
@@ -107,7 +107,7 @@ class Tale:
     def tools(self, repository: Path) -> Tools:
         means = usual_means()
 
-        def ran(world: Any, contestant: Contestant, request: Request) -> Check | None:
+        def ran(world: Any, contestant: Contestant, request: ResolvedRequest) -> Check | None:
             if contestant.case.algorithm != "two_shot":
                 return means.ran(world, contestant, request)
             dying = ProcessWorld(2, FileOpener(str(self.folder)))
@@ -206,13 +206,13 @@ def what_is_needed_is_still_there(folder: Path) -> None:
     assert f"or with {WITHHELD}; see ~/.netrc, ~/x" in died.reason
     passed = read_record(folder, "one_shot")
     assert passed.status == "PASSED"
-    configuration = passed.request["configuration"]
+    configuration = passed.request.configuration
     assert configuration["records"] == "~/records"
-    assert f"records={configuration['records']}" in passed.request["overrides"]
-    variables = passed.environment["variables"]["allowed"]
+    assert f"records={configuration['records']}" in passed.request.overrides
+    variables = passed.environment.variables["allowed"]
     assert variables["NCCL_NET_PASSWORD"].startswith(WITHHELD)
     assert variables["TORCH_HOME"] == "~/torch"
-    assert passed.environment["git"]["changed"] == ["settings.py"]
+    assert passed.environment.git["changed"] == ["settings.py"]
     assert "+KEPT = 1" in (folder / "source.diff").read_text()
 
 
@@ -226,9 +226,7 @@ def test_a_password_in_the_tracking_uri(place: Place, capsys: pytest.CaptureFixt
     assert IN_THE_URI not in said.out + said.err
     (folder,) = place.records.iterdir()
     assert [name for name, hits in found_in(folder).items() if IN_THE_URI in hits] == []
-    assert (
-        bundle.read([folder])[0].request["configuration"]["track"]["uri"] == f"http://{WITHHELD}@127.0.0.1:9/{SOMEBODY}"
-    )
+    assert bundle.read([folder])[0].request.configuration["track"]["uri"] == f"http://{WITHHELD}@127.0.0.1:9/{SOMEBODY}"
     assert send([str(folder), "--uri", uri]) == 1
     said = capsys.readouterr()
     assert IN_THE_URI not in said.out + said.err

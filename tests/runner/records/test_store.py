@@ -12,19 +12,22 @@ from typing import Any
 
 import pytest
 
+from kernels.spec import Case
 from reports.record.record import Record, Status, load
 from reports.record.seal import broken
+from runner.case.recorded import recorded_case
 from runner.records.store import Store, StoreError, record_paths
 
-CASE = {"op": "all_reduce", "algorithm": "one_shot", "dtype": "float32", "size_bytes": 4, "world_size": 2}
+ID = "all_reduce-one_shot-float32-native-sum-n2-4B-out_of_place-normal-s0"
 
 
-def refused(identity: str = "case-1", reason: str = "no multicast") -> Record:
+def refused(algorithm: str = "one_shot", reason: str = "no multicast") -> Record:
+    case = Case("all_reduce", algorithm, "float32", "native", "sum", 4, 2)
     return Record(
-        id=identity,
+        id=case.id,
         status=Status.REFUSED,
         reason=reason,
-        case=CASE,
+        case=recorded_case(case),
         started="2026-11-20T12:00:00Z",
         ended="2026-11-20T12:00:00Z",
         duration_s=0.0,
@@ -38,17 +41,17 @@ def names(folder: Path) -> list[str]:
 def test_writes_and_reads_back(tmp_path: Path) -> None:
     store = Store(tmp_path / "deep" / "run")
     path = store.write(refused())
-    assert path == tmp_path / "deep" / "run" / "case-1.json"
+    assert path == tmp_path / "deep" / "run" / f"{ID}.json"
     assert load(path) == refused()
-    assert names(store.folder) == ["case-1.json"]
+    assert names(store.folder) == [f"{ID}.json"]
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:
     store = Store(tmp_path)
     paths = [store.write(refused(reason=f"reason {count}")) for count in range(3)]
-    assert [path.name for path in paths] == ["case-1.json", "case-1.2.json", "case-1.3.json"]
+    assert [path.name for path in paths] == [f"{ID}.json", f"{ID}.2.json", f"{ID}.3.json"]
     assert [load(path).reason for path in paths] == ["reason 0", "reason 1", "reason 2"]
-    assert store.write(refused(), job="7").name == "7-case-1.json"
+    assert store.write(refused(), job="7").name == f"7-{ID}.json"
     assert store.write(refused("../up/x y")).parent == tmp_path
 
 
@@ -139,12 +142,12 @@ def test_full_disk(where: str, stand_in: Callable[..., Any], tmp_path: Path, mon
         with pytest.raises(StoreError) as caught:
             store.write(refused())
     message = str(caught.value)
-    assert "case-1" in message
+    assert ID in message
     assert str(tmp_path) in message
     assert "No space left on device" in message
     assert "make room" in message
     assert "\n" not in message
-    assert names(tmp_path) == ["before.json"]
+    assert names(tmp_path) == [f"{ID.replace('one_shot', 'before')}.json"]
     assert load(kept) == refused("before")
     assert load(store.write(refused())) == refused()
 
@@ -200,7 +203,7 @@ def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert store.seal().name == "manifest.sha256"
     assert broken(store.folder) == []
     store.write(refused())
-    assert broken(store.folder) == ["case-1.2.json: not in manifest.sha256"]
+    assert broken(store.folder) == [f"{ID}.2.json: not in manifest.sha256"]
 
 
 def test_a_folder_that_can_not_be_sealed_is_a_store_error(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from reports.record.bundle import read, unpacked
-from reports.record.record import Record
+from reports.record.record import Record, RecordedRequest
+from runner.case.recorded import case_of
 from runner.replay.rebuild import Rebuilt, Wishes, rebuilt
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
+from tests.reports.synthetic import with_case, with_request
 from tests.runner.conftest import Outcome
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4"
@@ -58,11 +60,11 @@ def test_the_same_cases_come_back_whatever_was_left_open(
     assert sorted(ids(again)) == sorted(record.id for record in records)
     assert again.records == tuple(records)
     assert again.left_out == ()
-    recorded = {record.id: {"root": 0, "offset": 0} | record.case for record in records}
+    recorded = {record.id: case_of(record.case) for record in records}
     for job in again.command.jobs:
         for case in job.cases:
-            assert dataclasses.asdict(case) == recorded[case.id]
-        assert job.composed.overrides == tuple(records[0].request["overrides"]) or len(again.command.jobs) > 1
+            assert case == recorded[case.id]
+        assert job.composed.overrides == records[0].request.overrides or len(again.command.jobs) > 1
 
 
 def test_one_record_alone_is_enough(made: Callable[..., list[Record]]) -> None:
@@ -97,24 +99,25 @@ def test_where_records_and_mlflow_are_is_not_taken_from_them(made: Callable[...,
 
 
 def changed(record: Record, **changes: Any) -> Record:
-    request = {**record.request, "configuration": {**record.request["configuration"], **changes}}
-    return dataclasses.replace(record, request=request)
+    return with_request(record, configuration={**(record.request.configuration or {}), **changes})
 
 
 def test_what_can_not_be_rebuilt_is_named(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
-    gone = dataclasses.replace(
-        records[0], kernel=None, case=records[0].case | {"algorithm": "three_shot"}, id="three_shot"
-    )
+    gone = with_case(dataclasses.replace(records[0], kernel=None), algorithm="three_shot")
     again = rebuilt([gone, records[1]], Wishes())
-    assert again.left_out == (("three_shot", "there is no all_reduce/three_shot any more"),)
+    assert again.left_out == ((gone.id, "there is no all_reduce/three_shot any more"),)
     assert again.records == (records[1],)
-    other_seed = dataclasses.replace(records[0], case=records[0].case | {"seed": 4})
+    other_seed = with_case(records[0], seed=4)
     again = rebuilt([other_seed, records[1]], Wishes())
-    assert again.left_out == ((records[0].id, "it would be another case: seed differ"),)
+    assert again.left_out == ((other_seed.id, "its configuration gives no such case here"),)
     assert ids(again) == [records[1].id]
-    with pytest.raises(RequestError, match="none of the 1 records can be run again here: .*seed differ"):
+    with pytest.raises(RequestError, match="none of the 1 records can be run again here: .*no such case"):
         rebuilt([other_seed], Wishes())
+    case = dataclasses.replace(records[0].case, other={"tiles": 4})
+    strange = dataclasses.replace(records[0], schema=3, case=case)
+    again = rebuilt([strange, records[1]], Wishes())
+    assert again.left_out == ((strange.id, "it would be another case: tiles unknown here"),)
 
 
 def test_a_configuration_of_another_version_is_one_clear_line(made: Callable[..., list[Record]]) -> None:
@@ -122,8 +125,8 @@ def test_a_configuration_of_another_version_is_one_clear_line(made: Callable[...
     with pytest.raises(RequestError, match="not one of this version: .*unheard_of"):
         rebuilt([changed(record, unheard_of=1)], Wishes())
     with pytest.raises(RequestError, match="there is no gossip/one_shot any more"):
-        rebuilt([changed(dataclasses.replace(record, case=record.case | {"op": "gossip"}, kernel=None))], Wishes())
-    bare = dataclasses.replace(record, request={})
+        rebuilt([changed(with_case(dataclasses.replace(record, kernel=None), op="gossip"))], Wishes())
+    bare = dataclasses.replace(record, request=RecordedRequest.read({}))
     with pytest.raises(RequestError, match="holds no configuration"):
         rebuilt([bare], Wishes())
 
@@ -133,9 +136,9 @@ def test_keys_that_came_later_stand_at_their_defaults(made: Callable[..., list[R
     old = []
     for one in (record, other):
         configuration = {
-            key: value for key, value in one.request["configuration"].items() if key not in ("root", "timing")
+            key: value for key, value in one.request.configuration.items() if key not in ("root", "timing")
         }
-        old.append(dataclasses.replace(one, request={**one.request, "configuration": configuration}))
+        old.append(with_request(one, configuration=configuration))
     assert ids(rebuilt(old, Wishes())) == [record.id, other.id]
 
 
@@ -154,17 +157,17 @@ def test_records_of_gpus_go_to_the_simulator_where_there_is_none() -> None:
         assert (job.request.fabric.arch, job.request.fabric.multicast) == ("sm_90a", False)
         assert max(case.size_bytes for case in job.cases) == 1 << 20
     small = rebuilt(records, Wishes(machine=lambda: NO_GPU, up_to_bytes=4096))
-    assert max(record.case["size_bytes"] for record in small.records) == 4096
+    assert max(record.case.size_bytes for record in small.records) == 4096
 
 
 def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
-    record = next(one for one in records if one.timing is not None and one.case["algorithm"] == "two_shot")
+    record = next(one for one in records if one.timing is not None and one.case.algorithm == "two_shot")
     assert record.timing is not None
     again = rebuilt([record], Wishes(machine=lambda: FOUR_GPUS))
     assert not again.is_simulated
     (job,) = again.command.jobs
-    assert {case.size_bytes for case in job.cases} == {record.case["size_bytes"]}
+    assert {case.size_bytes for case in job.cases} == {record.case.size_bytes}
     assert {case.algorithm for case in job.cases} == {"two_shot", *record.timing.interleaved_with}
     assert again.records == (record,)
     whole = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS))

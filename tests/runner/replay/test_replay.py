@@ -81,7 +81,7 @@ def test_bits_are_the_same_in_new_worlds(recorded: Path, replay: Callable[..., R
             assert there is not None
             assert record.check.output_digests == there.output_digests
             assert record.check.input_digests == there.input_digests
-            assert record.request["replays"]["commands"] == [before[record.id].request["command"]]
+            assert record.request.replays["commands"] == [before[record.id].request.command]
         manifest = manifest_of(launch)
         assert manifest is not None
         assert (manifest.outcome, manifest.command_line[-3:]) == ("complete", (str(recorded), "--launches", "2"))
@@ -151,9 +151,11 @@ def test_what_differs_is_said_before_anything_runs(
     recorded: Path, replay: Callable[..., Replayed], tmp_path: Path
 ) -> None:
     def elsewhere(record: Record) -> Record:
-        environment = json.loads(json.dumps(record.environment))
-        environment["git"] = {"commit": "c0ffee" * 6 + "c0ff", "branch": "x", "dirty": False}
-        environment["packages"]["torch"] = "1.0.0"
+        environment = dataclasses.replace(
+            record.environment,
+            git={"commit": "c0ffee" * 6 + "c0ff", "branch": "x", "dirty": False},
+            packages=(record.environment.packages or {}) | {"torch": "1.0.0"},
+        )
         assert record.kernel is not None
         kernel = dataclasses.replace(record.kernel, code_digest="sha256:" + "ab" * 32)
         return dataclasses.replace(record, environment=environment, kernel=kernel)

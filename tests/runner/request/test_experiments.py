@@ -13,6 +13,7 @@ from kernels.spec import Case
 from runner.case.cases import cases_of, check_against_catalogue
 from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
 from runner.request.validate import CONF
+from tests.runner.conftest import on_its_fabric
 
 NAMES = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))
 
@@ -24,9 +25,10 @@ def expanded(*arguments: str) -> list[tuple[ComposedJob, tuple[Case, ...]]]:
     """Each job of a command with its cases, checked as before a run. The fabric is what its file names."""
     with hydra_over():
         jobs = compose_jobs(arguments, False)
-    for job in jobs:
-        check_against_catalogue(job.request)
-    return [(job, cases_of(job.request)) for job in jobs]
+    requests = [on_its_fabric(job.request) for job in jobs]
+    for request in requests:
+        check_against_catalogue(request)
+    return [(job, cases_of(request)) for job, request in zip(jobs, requests, strict=True)]
 
 
 @pytest.mark.parametrize("name", NAMES)

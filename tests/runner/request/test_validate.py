@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import typing
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from kernels.numeric.dtypes import ACCUMULATORS
+from kernels.spec import Inputs, Placement
+from reports.record.timing import Mode
 from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.request.schema import Schema, TimingSchema
+from runner.request.schema import SECTIONS, Schema, TimingMode, TimingSchema
 from runner.request.sizes import format_bytes, parse_bytes
 from runner.request.validate import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
 from runner.request_error import RequestError
@@ -190,6 +195,10 @@ HEADER = "# @package _global_\n"
         (HEADER + "fabric: {seed: abc}\n", ["'abc'", "(fabric.seed in exp/mine.yaml)", "whole number"]),
         (HEADER + "fabric: simulator\n", ["'simulator'", "(fabric in exp/mine.yaml)", "{name: .., arch: ..}"]),
         (HEADER + "sizes: true\n", ["(sizes in exp/mine.yaml)"]),
+        (
+            HEADER + "timing: {mode: grph}\n",
+            ["unknown mode 'grph' (timing.mode in exp/mine.yaml), did you mean graph?"],
+        ),
         (HEADER + "wurld_size: 3\n", ["unknown key 'wurld_size' (wurld_size in exp/mine.yaml)", "world_size"]),
     ],
 )
@@ -204,12 +213,49 @@ def test_what_is_wrong_in_a_file_is_said_with_its_name(
     assert "command line" not in message
 
 
+ENUMS = sorted(
+    {
+        kind
+        for schema in SECTIONS.values()
+        for kind in typing.get_type_hints(schema).values()
+        if isinstance(kind, type) and issubclass(kind, StrEnum)
+    },
+    key=lambda kind: kind.__name__,
+)
+
+
+def test_words_are_enums_whose_members_are_named_as_they_are_written() -> None:
+    """OmegaConf reads and prints an enum by its members' names, records hold their values."""
+    assert len(ENUMS) == 11
+    assert [f"{word!r}" for kind in ENUMS for word in kind if word.name != word.value] == []
+
+
+def test_what_a_timing_says_of_its_mode_is_what_can_be_asked_for() -> None:
+    assert {*map(str, Mode)} == {*map(str, TimingMode)} - {"none"}
+
+
+def test_a_composed_configuration_holds_plain_words() -> None:
+    (job,) = composed("timing.mode=eager", "inputs=edge", "fabric=simulator", "placement=in_place")
+    configuration = job.configuration
+    words = (configuration["timing"]["mode"], configuration["inputs"], configuration["fabric"]["name"])
+    assert words == ("eager", "edge", "simulator")
+    assert {type(word) for word in words} == {str}
+    assert yaml.safe_load(yaml.safe_dump(configuration)) == configuration, "safe_dump takes plain types only"
+    request = job.request
+    assert (request.timing.mode, request.inputs) == (TimingMode.eager, Inputs.edge)
+    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, Placement}
+
+
 def test_the_schema_and_the_file_agree() -> None:
     written = yaml.safe_load((CONF / "config.yaml").read_text())
     keys = set(written) - {"defaults", "hydra"} | {"fabric", "track"}
     assert keys == {member.name for member in dataclasses.fields(Schema)}
     timing = TimingSchema()
     assert written["timing"] == dataclasses.asdict(timing)
+    plain = OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True)
+    assert isinstance(plain, dict)
+    same = ("placement", "inputs", "isolation", "timing")
+    assert {key: written[key] for key in same} == {key: plain[key] for key in same}
 
 
 @pytest.mark.parametrize(
@@ -307,6 +353,12 @@ def test_what_is_asked_of_ranks_and_buffers() -> None:
         (["fabric.heap_bytes=-1"], ["(fabric.heap_bytes)", "positive"]),
         (["fabric.seed=-1"], ["(fabric.seed)", "0 or more"]),
         (["timing.mode=grph"], ["unknown mode 'grph' (timing.mode)", "did you mean graph?"]),
+        (["timing.mode=1"], ["unknown mode '1' (timing.mode), known: eager, graph, none"]),
+        (["timing.mode=GRAPH"], ["unknown mode 'GRAPH' (timing.mode)"]),
+        (["timing.mode=null"], ["(timing.mode), give one of graph, eager, none"]),
+        (["timing.mode=[eager]"], ["is not a word (timing.mode), give one of graph, eager, none"]),
+        (["placement=inplace"], ["unknown placement 'inplace' (placement), did you mean in_place"]),
+        (["track.name=mflow"], ["unknown name 'mflow' (track.name), did you mean mlflow?"]),
         (["timing.window=all"], ["(timing.window)", "entry_barrier"]),
         (["timing.l2=cold"], ["(timing.l2)", "hot, rotate"]),
         (["timing.limit=guessed"], ["(timing.limit)", "did you mean measured?"]),

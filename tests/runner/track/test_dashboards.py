@@ -37,7 +37,7 @@ def dashboard(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Series in bfloat16 that were measured on 4 GPUs, and an invented study; the browser first: without, all is
     skipped."""
     folder = tmp_path_factory.mktemp("dashboard")
-    measured = [one for one in bundle.unpacked(PUBLISHED) if one.case["dtype"] == "bfloat16"]
+    measured = [one for one in bundle.unpacked(PUBLISHED) if one.case.dtype == "bfloat16"]
     bundle.write(measured, folder / "measured.jsonl.xz", is_quick=True)
     invented = [
         record(world_size=size, accumulator=accumulator, is_timed=False, request={"command": "study", "job": job})
@@ -110,7 +110,7 @@ def test_the_description_leads_to_the_report_and_to_the_charts(browser: Any, das
 def test_records_come_back_from_a_server(dashboard: Dashboard) -> None:
     found = fetch(dashboard.address, [dashboard.run])
     assert len(found) == 100
-    assert {one.case["dtype"] for one in found} == {"bfloat16"}
+    assert {one.case.dtype for one in found} == {"bfloat16"}
     with pytest.raises(ValueError, match=f"^{dashboard.address}: gone: there is no such run"):
         fetch(dashboard.address, ["gone"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.track.names import Kept, command_metrics, metrics_of, parameters_of, series_name, series_of, series_tags
-from tests.reports.synthetic import KIB, record, refused
+from tests.reports.synthetic import KIB, record, refused, with_case
 
 SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
 
@@ -109,12 +109,12 @@ def test_parameters_say_what_was_asked_of_the_timing() -> None:
 )
 def test_a_series_is_called_after_what_it_does(changes: dict[str, str], name: str) -> None:
     made = record()
-    assert series_name(record(case=made.case | changes)) == name
-    assert series_name(record(case=made.case | changes), ["seed=1"]) == f"{name} seed=1"
+    assert series_name(with_case(made, **changes)) == name
+    assert series_name(with_case(made, **changes), ["seed=1"]) == f"{name} seed=1"
 
 
 def test_root_and_offset_are_parameters() -> None:
-    parameters = parameters_of(record(case=record().case | {"root": 3, "offset": 0}))
+    parameters = parameters_of(with_case(record(), root=3, offset=0))
     assert (parameters["root"], parameters["offset"]) == (3, 0)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from reports import tracked
+from reports.record.record import RecordedRequest
 from runner.request.validate import TrackRequest
 from runner.track import send
 from runner.track.background import Connection, Mirror, in_process
@@ -297,7 +298,7 @@ def test_abandoning_is_quick_and_ends_what_is_open(
     connect: Callable[[], Connection], database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
     name = f"abandoned_{connect.__name__}"
-    mirror = Mirror(TrackRequest("mlflow", database, name), {"command": "c1"}, tmp_path, connect)
+    mirror = Mirror(TrackRequest("mlflow", database, name), RecordedRequest(command="c1"), tmp_path, connect)
     deadline_s = time.monotonic() + 30
     while not mlflow_runs(name)["parents"] and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -390,7 +391,8 @@ def test_sending_nothing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_follower_is_gone_when_the_command_is(tmp_path: Path, database: str) -> None:
     connection = in_process()
-    mirror = Mirror(TrackRequest("mlflow", database, "gone"), {"command": "c2"}, tmp_path, lambda: connection)
+    track = TrackRequest("mlflow", database, "gone")
+    mirror = Mirror(track, RecordedRequest(command="c2"), tmp_path, lambda: connection)
     mirror.finish(lambda: None)
     began_s = time.monotonic()
     assert connection.wait(0) is None

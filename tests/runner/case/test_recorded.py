@@ -1,0 +1,51 @@
+"""Cases as records hold them: nothing is lost, and both sides give the same id."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kernels.catalogue import SPECS
+from kernels.spec import Case
+from reports.record.case import case_id
+from reports.record.record import SCHEMA_VERSION, RecordedCase
+from runner.case.recorded import case_of, recorded_case
+
+CASES = [
+    Case(
+        op=spec.op,
+        algorithm=spec.algorithm,
+        dtype=spec.dtypes[number % len(spec.dtypes)],
+        accumulator=spec.accumulators[number % len(spec.accumulators)],
+        reduction=spec.reductions[number % len(spec.reductions)],
+        size_bytes=number * 1024,
+        world_size=1 + number % 72,
+        placement=spec.placements[number % len(spec.placements)],
+        inputs=("exact", "normal", "edge")[number % 3],
+        seed=number,
+        root=root,
+        offset=offset,
+    )
+    for number, spec in enumerate(SPECS)
+    for root, offset in ((0, 0), (1, 0), (0, 3), (2, 5))
+]
+
+
+def test_a_case_and_its_record_give_the_same_id() -> None:
+    assert len({case.id for case in CASES}) == len(CASES) >= 4 * 30
+    for case in CASES:
+        assert case_id(recorded_case(case), SCHEMA_VERSION) == case.id
+
+
+def test_a_case_comes_back_from_its_record() -> None:
+    for case in CASES:
+        recorded = recorded_case(case)
+        assert case_of(RecordedCase.read(recorded.document())) == case
+        assert list(recorded.document()) == [member.name for member in dataclasses.fields(Case)]
+
+
+def test_a_case_with_unknown_keys_is_no_case_here() -> None:
+    strange = RecordedCase.read(recorded_case(CASES[0]).document() | {"tiles": 4})
+    with pytest.raises(ValueError, match="the record's case has unknown keys: tiles"):
+        case_of(strange)
