@@ -18,7 +18,7 @@ from kernels.sources import digest_of
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
-from reports.record.record import Record, Status
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from runner.case.check import merge
 from runner.case.contestant import Contestant, spec_for
 from runner.case.program import Plan, run_case
@@ -30,6 +30,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.kernels.own_kernel import write_ring
+from tests.runner.conftest import on_its_fabric
 from tests.runner.measuring import TIMING
 from tests.runner.rank_programs import FileOpener
 
@@ -65,7 +66,8 @@ def recorded(case: Case, brought: KernelSpec, cache: Path) -> Record:
         arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={cache}"]
         (composed,) = compose_jobs(arguments, multirun=False)
     shelf = Shelf()
-    run_job(Job(composed.request, (case,), {}, lambda: {}, {}, (brought,)), shelf, usual_means())
+    request, asked = on_its_fabric(composed.request), RecordedRequest.read({})
+    run_job(Job(request, (case,), {}, RecordedEnvironment, asked, (brought,)), shelf, usual_means())
     (record,) = shelf.records
     return record
 
@@ -79,7 +81,7 @@ def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, cach
     assert record.kernel is not None
     assert (record.kernel.name, record.kernel.grid, record.kernel.block) == ("send_recv/ring", 2, 96)
     assert record.kernel.source_digest == f"sha256:{digest_of(spec.files)}"
-    assert record.request["kernel"]["choices"]["threads"] == 96
+    assert record.request.document()["kernel"]["choices"]["threads"] == 96
     assert str(tmp_path) not in record.to_json()
 
 
@@ -105,7 +107,7 @@ def test_a_trial_tuning_stands_in_for_the_catalogues(cache: Path) -> None:
     assert record.status is Status.PASSED
     assert record.kernel is not None
     assert (record.kernel.grid, record.kernel.block) == (1, 96)
-    assert find(case.name).launch(case).block != 96
+    assert find(case.name).launch(case).block[0] != 96
 
 
 def test_who_does_a_case_is_looked_up_once(tmp_path: Path) -> None:
