@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
+from kernels.catalogue import SPECS
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
@@ -36,10 +37,10 @@ GOOD = Check("bitwise", 64, 0, 0.0, 0, 0.0, True, 2, True)
 BAD = Check("bitwise", 64, 3, 2.5, 7, 1.25, True, 2, True, first_mismatch=Mismatch(1, 0, 5, 1.0, 3.5, "0x1", "0x2"))
 
 
-def on_its_fabric(request: Request) -> ResolvedRequest:
+def on_its_fabric(request: Request, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
     """The request with nothing left open, without a look at this machine: "auto" is the simulator."""
     fabric = request.fabric
-    return resolved(request, replace(fabric, name=FabricName.simulator) if fabric.name == "auto" else fabric)
+    return resolved(request, replace(fabric, name=FabricName.simulator) if fabric.name == "auto" else fabric, specs)
 
 
 class StubWorld:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kernels.baselines import names_for
-from kernels.catalogue import find
+from kernels.catalogue import SPECS, find
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from kernels.refusal import Refusal
 from kernels.spec import KernelSpec
@@ -124,9 +125,9 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
     ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
 
 
-def as_asked(*arguments: str) -> ResolvedRequest:
+def as_asked(*arguments: str, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
     """The request, resolved, with nothing put before what was asked for."""
-    return on_its_fabric(still_open(*arguments))
+    return on_its_fabric(still_open(*arguments), specs)
 
 
 def still_open(*arguments: str) -> Request:
@@ -187,11 +188,13 @@ def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do() -> None:
     specs = kernels("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
     every, some = ("pull", "multimem", "push"), ("pull", "push")
     off = "fabric.multicast=false"
-    assert names_of(as_asked("op=all_gather"), specs) == every
-    assert names_of(as_asked("op=all_gather", off), specs) == some
-    assert names_of(as_asked("op=all_gather", "algorithms=all", off), specs) == every
-    assert names_of(as_asked("op=all_gather", "fabric=nvshmem", "baselines=none"), specs) == every, "nobody knows yet"
-    assert names_of(as_asked("op=all_gather", "algorithms=[push]"), specs) == ("push",)
+    assert names_of(as_asked("op=all_gather", specs=specs)) == every
+    assert names_of(as_asked("op=all_gather", off, specs=specs)) == some
+    assert names_of(as_asked("op=all_gather", "algorithms=all", off, specs=specs)) == every
+    assert names_of(as_asked("op=all_gather", "fabric=nvshmem", "baselines=none", specs=specs)) == every, (
+        "nobody knows yet"
+    )
+    assert names_of(as_asked("op=all_gather", "algorithms=[push]", specs=specs)) == ("push",)
 
 
 def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() -> None:
@@ -201,32 +204,34 @@ def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() ->
         "refusal": lambda case, arch: Refusal("sizes", "one token") if case.numel != 1 else None,
     }
     specs = kernels("barrier", peers=token, multimem=other)
-    found = cases_of(as_asked("op=barrier"), specs)
+    found = cases_of(as_asked("op=barrier", specs=specs))
     assert [(case.algorithm, case.dtype, case.size_bytes) for case in found] == [
         ("peers", "uint32", 4),
         ("multimem", "uint32", 4),
     ]
-    assert {case.size_bytes for case in cases_of(as_asked("op=barrier", "sizes=[8]"), specs)} == {8}, (
+    assert {case.size_bytes for case in cases_of(as_asked("op=barrier", "sizes=[8]", specs=specs))} == {8}, (
         "as given: refused"
     )
     specs = kernels("barrier", peers=token, other={})
-    assert sizes_of(as_asked("op=barrier"), specs) == (1024, 8192, 65536), "one of them takes the usual ones"
+    assert sizes_of(as_asked("op=barrier", specs=specs)) == (1024, 8192, 65536), "one of them takes the usual ones"
 
 
 def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once() -> None:
     specs = kernels("all_to_all", push={})
     arguments = ("op=all_to_all", "world_size=3", "dtype=bfloat16", "sizes=[0,5,6,11,12,1000]")
-    assert sizes_of(as_asked(*arguments), specs) == (0, 6, 12, 996)
-    assert [case.size_bytes for case in cases_of(as_asked(*arguments), specs)] == [0, 6, 12, 996]
-    check_against_catalogue(as_asked(*arguments), specs)
+    assert sizes_of(as_asked(*arguments, specs=specs)) == (0, 6, 12, 996)
+    assert [case.size_bytes for case in cases_of(as_asked(*arguments, specs=specs))] == [0, 6, 12, 996]
+    check_against_catalogue(as_asked(*arguments, specs=specs), specs)
     assert sizes_of(as_asked("sizes=[5,6]", "world_size=3")) == (5, 6), "all_reduce divides nothing"
 
 
 def test_cases_say_root_offset_and_placement() -> None:
     specs = kernels("reduce", pull={})
-    wanted = as_asked("op=reduce", "root=3", "world_size=4", "offset=2", "placement=in_place", "inputs=edge", "sizes=8")
+    wanted = as_asked(
+        "op=reduce", "root=3", "world_size=4", "offset=2", "placement=in_place", "inputs=edge", "sizes=8", specs=specs
+    )
     check_against_catalogue(wanted, specs)
-    (case,) = cases_of(wanted, specs)
+    (case,) = cases_of(wanted)
     assert (case.root, case.offset, case.placement, case.inputs) == (3, 2, "in_place", "edge")
     assert case.id == "reduce-pull-float32-float32-sum-n4-8B-in_place-edge-s0-r3-o2"
 
@@ -261,7 +266,7 @@ def test_cases_say_root_offset_and_placement() -> None:
 def test_what_an_op_can_never_do_is_refused(arguments: list[str], message: str) -> None:
     specs = [spec for op in ("all_gather", "all_to_all", "reduce") for spec in kernels(op, pull={})]
     with pytest.raises(RequestError) as caught:
-        check_against_catalogue(as_asked(*arguments), specs)
+        check_against_catalogue(as_asked(*arguments, specs=specs), specs)
     assert message in str(caught.value)
 
 
@@ -277,7 +282,7 @@ def test_the_need_counts_offset_and_empty_buffers() -> None:
 
 def test_in_place_the_need_is_that_of_the_larger_of_both() -> None:
     (spec,) = kernels("all_gather", pull={})
-    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4"), (spec,))
+    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4", specs=(spec,)))
     shared = dataclasses.replace(case, placement="in_place")
     assert heap_bytes_needed(case, spec) - heap_bytes_needed(shared, spec) == 1024 + 2 * GUARD_BYTES + GAP_BYTES
     most = largest_fitting(case, spec, 1 << 20)
