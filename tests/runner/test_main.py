@@ -193,8 +193,8 @@ STUBBORN = """
     from runner.__main__ import main
 
     class Slow(Script):
-        def _run_case(self, world, case, executable, request):
-            self.ran.append(case.id)
+        def _run_case(self, world, contestant, request):
+            self.ran.append(contestant.case.id)
             if len(self.ran) == 2:
                 print("waiting", flush=True)
                 time.sleep(60)
