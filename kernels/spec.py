@@ -80,7 +80,11 @@ class Case:
 
     @property
     def id(self) -> str:
-        """A stable name for files, tests and anchors; two cases are equal just when their ids are."""
+        """A stable name for files, tests and anchors; two cases are equal just when their ids are.
+
+        Records refuse another id: reports/record/case.py has the rule for each of their schemas. A new axis goes to the
+        end, and only off its default, so that ids of before stay as they are.
+        """
         return "-".join(
             [
                 self.op,

@@ -32,7 +32,7 @@ _MOST_NAMED = 100
 
 _KINDS = {"jobs": list, "counts": dict}
 
-Asked = tuple[Any, str]
+Asked = tuple[int, str]
 """The number of a job, and the id of a case that it asked for."""
 
 
@@ -196,10 +196,6 @@ def _is_int(value: object) -> bool:
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _hashable(value: object) -> object:
-    return value if _is_int(value) else repr(value)
 
 
 def _brief(value: object) -> str:

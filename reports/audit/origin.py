@@ -216,7 +216,8 @@ def _alike(material: Material) -> Point:
 
 def _names_software(record: Record) -> bool:
     """Whether there is anything of it that could be compared."""
-    paths, environment = (name for name in SOFTWARE if name != "library"), record.environment.document()
+    environment = record.environment.document()
+    paths = (name for name in SOFTWARE if name != "library")
     return bool(record.library) or any(values_at(environment, path) for path in paths)
 
 

@@ -50,6 +50,9 @@ class L2State(StrEnum):
     """One slot, as it was left in the cache."""
 
 
+_WORDS = (("mode", tuple(Mode)), ("window", tuple(Window)), ("l2", tuple(L2State)))
+
+
 @dataclass(frozen=True, slots=True)
 class LinkLimit:
     """What peer copies of size_bytes reached in the same run, in GB/s (10^9) of one direction of one GPU, all GPUs at
@@ -115,12 +118,8 @@ class Timing(_Derived):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_us", tuple(tuple(map(float, row)) for row in self.samples_us))
-        for name, value, known in (
-            ("mode", self.mode, tuple(Mode)),
-            ("window", self.window, tuple(Window)),
-            ("l2", self.l2, tuple(L2State)),
-        ):
-            if value not in known:
+        for name, known in _WORDS:
+            if (value := getattr(self, name)) not in known:
                 raise ValueError(f"timing.{name}: '{value}' is none of {', '.join(known)}")
         ones, zeros = ("slots", "calls_per_sample"), ("slot_bytes", "warmup_calls", "l2_bytes")
         for name, least in [*((one, 1) for one in ones), *((one, 0) for one in zeros)]:

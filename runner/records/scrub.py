@@ -97,7 +97,9 @@ def scrubbed_values(value: Plain) -> Plain:
 def scrubbed_record(record: Record) -> Record:
     """The record with its free texts and its free-form parts scrubbed. What it measured and compared is left."""
     known = _known(os.environ)
-    fabric, check, timing = record.fabric, record.check, record.timing
+    fabric, check, timing, refusal = record.fabric, record.check, record.timing, record.refusal
+    if refusal is not None:
+        refusal = replace(refusal, reason=_scrubbed(refusal.reason, known), hint=_scrubbed(refusal.hint, known))
     if fabric is not None:
         fabric = replace(
             fabric,
@@ -112,6 +114,7 @@ def scrubbed_record(record: Record) -> Record:
     return replace(
         record,
         reason=_scrubbed(record.reason, known),
+        refusal=refusal,
         fabric=fabric,
         check=check,
         timing=timing,

@@ -43,7 +43,9 @@ def as_here(
         fabric, kernel = record.fabric, record.kernel
         if fabric is not None:
             arch = job.request.fabric.arch if job.request.fabric.simulated else fabric.arch
-            fabric = replace(fabric, name=job.request.fabric.name, arch=arch, simulated=job.request.fabric.simulated)
+            fabric = replace(
+                fabric, name=str(job.request.fabric.name), arch=arch, simulated=job.request.fabric.simulated
+            )
         if kernel is not None and fabric is not None:
             key = (kernel.name, kernel.ptx_digest)
             if key not in kernels:

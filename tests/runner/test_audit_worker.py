@@ -22,7 +22,7 @@ from runner import audit_worker
 from runner.audit_worker import cases, configurations, inputs, jobs_of, sources
 from runner.case.inputs import digest_of, make_input
 from runner.case.recorded import case_of
-from tests.reports.synthetic import with_case
+from tests.reports.synthetic import with_case, with_environment, with_request
 from tests.runner.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -41,14 +41,6 @@ def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
         return [with_environment(record, sources=audit_worker.source_digests(ROOT)) for record in records]
 
     return make
-
-
-def with_environment(record: Record, **changes: Any) -> Record:
-    return dataclasses.replace(record, environment=dataclasses.replace(record.environment, **changes))
-
-
-def with_request(record: Record, **changes: Any) -> Record:
-    return dataclasses.replace(record, request=dataclasses.replace(record.request, **changes))
 
 
 def with_configuration(record: Record, **changes: Any) -> Record:

@@ -207,7 +207,7 @@ def test_kept_inputs_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_unknown_requests() -> None:
-    with pytest.raises(ValueError, match="inputs 'ones': must be exact, normal or edge"):
+    with pytest.raises(ValueError, match="inputs 'ones': must be one of exact, normal, edge"):
         make_input(case(kind="ones"), 0, 4)
     with pytest.raises(ValueError, match="seed -1: must be 0 or more"):
         make_input(case(seed=-1), 0, 4)

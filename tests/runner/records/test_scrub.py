@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from reports.record import bundle
-from reports.record.record import Check, RecordedEnvironment, RecordedRequest, Status
+from reports.record.record import Check, RecordedEnvironment, RecordedRefusal, RecordedRequest, Status
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
+from tests.reports.synthetic import refused
 
 PUBLISHED = sorted((Path(__file__).parents[3] / "reports" / "published").glob("*/*.jsonl.xz"))
 RANDOM = "kJ8vQ2mZr5Tx0Wc7Yb3Nd6Lf9Hg1Ps4A"
@@ -151,6 +152,13 @@ def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch
         assert one.to_json().count(secret) == times
         scrubbed_text = scrubbed_record(one).to_json()
         assert scrubbed_text == one.to_json().replace(secret, WITHHELD)
+
+
+def test_a_refusal_is_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "plugh-plover")
+    refusal = RecordedRefusal("multicast", "no plugh-plover", "take plugh-plover")
+    found = scrubbed_record(refused(refusal=refusal)).refusal
+    assert found == RecordedRefusal("multicast", f"no {WITHHELD}", f"take {WITHHELD}")
 
 
 def test_published_records_have_nothing_to_be_taken_out() -> None:
