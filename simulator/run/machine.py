@@ -7,6 +7,7 @@ or are done.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -78,7 +79,8 @@ class Batch:
         self.parameters = self._bind(arguments)
         self.shared = np.zeros((len(ranks) * grid, max(self.program.kernel.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
-        self.copies = Copies(self)
+        # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
+        self.copies = Copies(weakref.proxy(self))
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()
