@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob
 from runner.request.schema import Isolation
 from runner.request.validate import ResolvedRequest
@@ -54,13 +55,19 @@ def prepare(
     composed: Sequence[ComposedJob],
     outer: Outer | None = None,
     machine: Callable[[], HostOffer] | None = None,
+    memory: Callable[[], int | None] | None = None,
 ) -> Command:
-    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric. RequestError for what can't be.
+    """Look at all jobs before the first runs: the catalogue, the sizes, the fabric, the host's memory. RequestError for
+    what can't be.
 
     outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
-    runner.world.fabrics.look does.
+    runner.world.fabrics.look does; memory returns the bytes that this process can still take (None: unknown), else
+    runner.environment.host.available_bytes does.
     """
     from runner.case.cases import cases_of, check_against_catalogue, resolved
+    from runner.case.host_memory import check_host_memory
+
+    available = (memory or available_bytes)()
 
     decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
     jobs: list[PreparedJob] = []
@@ -71,6 +78,7 @@ def prepare(
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
             request = resolved(job.request, decided[wanted][0])
             check_against_catalogue(request)
+            check_host_memory(request, available)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
             jobs.append(PreparedJob(job, request, cases_of(request)))

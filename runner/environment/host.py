@@ -5,6 +5,7 @@ What can't be had is named with the reason in `missing`; nothing here raises.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import platform
@@ -18,6 +19,7 @@ from typing import Any
 
 CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+MEMINFO = Path("/proc/meminfo")
 UNLIMITED = 1 << 60
 """Bytes; above it an older kernel's limit of a control group means none."""
 
@@ -62,8 +64,7 @@ def container(missing: dict[str, str], groups: Path = GROUPS, own: Path = OWN_GR
     """Whether this looks like a container, and what its control groups permit: cores and bytes; None: all of them."""
     found: dict[str, Any] = {"inside": any(Path(name).exists() for name in CONTAINER_FILES)}
     try:
-        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
-        paths = {name: path for _, names, path in lines for name in names.split(",")}
+        paths = _groups_of(own)
         if (groups / "cgroup.controllers").exists():
             cores = [_cores(*_words(folder / "cpu.max")) for folder in _upwards(groups, paths.get("", "/"))]
             limits = [_bytes(*_words(folder / "memory.max")) for folder in _upwards(groups, paths.get("", "/"))]
@@ -80,6 +81,28 @@ def container(missing: dict[str, str], groups: Path = GROUPS, own: Path = OWN_GR
         missing["container"] = f"its control groups: {error}"
         return found | {"cores": None, "memory_bytes": None}
     return found | {"cores": _least(cores), "memory_bytes": _least(limits)}
+
+
+def available_bytes(groups: Path = GROUPS, own: Path = OWN_GROUPS, meminfo: Path = MEMINFO) -> int | None:
+    """Return the memory that this process can still take without swapping; None if the system does not report it.
+
+    That is the least of what the kernel calls available, and of what is left below the limits of the process's control
+    groups. File pages that a group could give back count as left.
+    """
+    left: list[int | None] = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
+        left = [int(fields["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in fields else []
+    with contextlib.suppress(OSError, ValueError):
+        paths = _groups_of(own)
+        if (groups / "cgroup.controllers").exists():
+            folders, names = _upwards(groups, paths.get("", "/")), ("memory.max", "memory.current", "inactive_file")
+        else:
+            folders = _upwards(groups / "memory", paths.get("memory", "/"))
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        left += [_left(folder, *names) for folder in folders]
+    least: int | None = _least(left)
+    return least
 
 
 def launch(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -173,6 +196,22 @@ def _booted() -> str:
     """When the machine started, ISO 8601 in UTC."""
     seconds = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _groups_of(own: Path) -> dict[str, str]:
+    """This process's control groups, by controller; that of version 2 has the name ""."""
+    lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+    return {name: path for _, names, path in lines for name in names.split(",")}
+
+
+def _left(folder: Path, limit_name: str, usage_name: str, cache_name: str) -> int | None:
+    """Bytes that a control group may still take; None if it has no limit."""
+    limit, usage = _bytes(*_words(folder / limit_name)), _words(folder / usage_name)
+    if limit is None or not usage:
+        return None
+    statistics = _words(folder / "memory.stat")
+    cache = dict(zip(statistics[::2], statistics[1::2], strict=False)).get(cache_name, "0")
+    return max(limit - int(usage[0]) + int(cache), 0)
 
 
 def _upwards(top: Path, path: str) -> list[Path]:

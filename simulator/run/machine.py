@@ -8,6 +8,7 @@ or are done.
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -83,7 +84,8 @@ class Batch:
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
-        self.copies = Copies(self)
+        # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
+        self.copies = Copies(weakref.proxy(self))
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeviceFault, Executable, PeerLost
+from simulator import world as simulated
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld, SimulatorOptions
 
@@ -240,3 +243,26 @@ def test_a_world_of_one_is_a_world() -> None:
         return fabric.exchange("alone")
 
     assert succeed(world, program).results == [("alone",)]
+
+
+def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at a later garbage collection: those of a large launch are gigabytes."""
+    batches: list[weakref.ref[simulated.Batch]] = []
+
+    class Watched(simulated.Batch):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            batches.append(weakref.ref(self))
+
+    monkeypatch.setattr(simulated, "Batch", Watched)
+
+    def program(fabric: SimulatorFabric) -> None:
+        fabric.launch(NOTHING, 1, 32, [])
+        fabric.synchronize()
+
+    gc.disable()
+    try:
+        succeed(make_world(2), program)
+        assert [batch() for batch in batches] == [None]
+    finally:
+        gc.enable()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runner.environment import host as host_module
-from runner.environment.host import container, host, launch, load
+from runner.environment.host import available_bytes, container, host, launch, load
 
 MAY_BE_ABSENT = {
     "governor",
@@ -106,6 +106,51 @@ def test_control_groups_that_make_no_sense(tmp_path: Path) -> None:
     found = groups(tmp_path, {"cgroup.controllers": "", "cpu.max": "many 100000"}, "0::/\n")
     assert "many" in found["why"]
     assert found["cores"] is None
+
+
+def available(tmp_path: Path, files: dict[str, str], own: str) -> int | None:
+    groups(tmp_path, files, own)
+    return available_bytes(tmp_path, tmp_path / "own", tmp_path / "meminfo")
+
+
+def test_available_memory_is_the_least_that_host_and_groups_leave(tmp_path: Path) -> None:
+    meminfo = {"meminfo": "MemTotal:  9000 kB\nMemAvailable:   4000 kB\nHugePages_Total:  0"}
+    assert available(tmp_path, meminfo, "0::/\n") == 4000 << 10, "no group has a limit"
+    files = meminfo | {
+        "cgroup.controllers": "memory",
+        "job/memory.max": "3000000",
+        "job/memory.current": "2500000",
+        "job/memory.stat": "anon 2000000\nfile 500000\ninactive_file 300000",
+        "job/step/memory.max": "max",
+        "job/step/memory.current": "100",
+    }
+    assert available(tmp_path, files, "0::/job/step\n") == 800_000, (
+        "the group of the group, with pages it can give back"
+    )
+    files["job/memory.current"] = "3600000"
+    assert available(tmp_path, files, "0::/job/step\n") == 0
+    files["job/memory.max"] = "30000000000"
+    assert available(tmp_path, files, "0::/job/step\n") == 4000 << 10
+
+
+def test_available_memory_with_control_groups_of_version_1(tmp_path: Path) -> None:
+    files = {
+        "memory/memory.limit_in_bytes": "9223372036854771712",
+        "memory/memory.usage_in_bytes": "5",
+        "memory/box/memory.limit_in_bytes": "4000000",
+        "memory/box/memory.usage_in_bytes": "1000000",
+        "memory/box/memory.stat": "cache 7\ntotal_inactive_file 50",
+    }
+    assert available(tmp_path, files, "5:memory:/box\n0::/\n") == 3_000_050
+
+
+def test_unknown_memory_is_none(tmp_path: Path) -> None:
+    assert available(tmp_path, {}, "0::/\n") is None
+    assert available(tmp_path, {"meminfo": "MemTotal: 1 kB", "cgroup.controllers": ""}, "nothing") is None
+    broken = {"cgroup.controllers": "", "memory.max": "many", "memory.current": "1"}
+    assert available(tmp_path, broken, "0::/\n") is None
+    found = available_bytes()
+    assert found is None or found > 1 << 20
 
 
 @pytest.mark.parametrize(

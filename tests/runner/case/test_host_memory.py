@@ -1,0 +1,191 @@
+"""What a simulated job needs of the host's memory: the bound holds, and what does not fit is refused in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels.catalogue import OPS, find
+from kernels.compile import executable
+from kernels.spec import Case
+from runner.__main__ import main
+from runner.case import host_memory, inputs, reference
+from runner.case.host_memory import check_host_memory, host_bytes_needed, lane_bytes
+from runner.command import plan
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request.validate import ResolvedRequest
+from runner.request_error import RequestError
+from simulator.run.decode import SPECIAL, decode
+from tests.runner.conftest import on_its_fabric
+
+GIB = 1 << 30
+LARGE = ("world_size=72", "sizes=[1K,100M]", "fabric.heap_bytes=1G", "algorithms=[one_shot,two_shot]")
+
+
+def request(*arguments: str) -> ResolvedRequest:
+    with hydra_over():
+        return on_its_fabric(compose_jobs(["fabric=simulator", "track=none", *arguments], multirun=False)[0].request)
+
+
+def refusal(wanted: ResolvedRequest, available_bytes: int) -> str:
+    with pytest.raises(RequestError) as caught:
+        check_host_memory(wanted, available_bytes)
+    return str(caught.value)
+
+
+def test_what_does_not_fit_the_host_is_refused_with_what_would() -> None:
+    text = refusal(request(*LARGE), 8 * GIB)
+    found = re.fullmatch(
+        r"simulating 100M with world_size=72 takes up to (\d+\.\d)G of host memory, and 8\.0G is available "
+        r"\(sizes, world_size\), give at most (\d+) bytes or world_size=(\d+)",
+        text,
+    )
+    assert found is not None, text
+    assert float(found[1]) > 40
+    most_bytes, most_ranks = int(found[2]), int(found[3])
+    check_host_memory(request(*LARGE, f"sizes=[1K,{most_bytes}]"), 8 * GIB)
+    check_host_memory(request(*LARGE, f"world_size={most_ranks}"), 8 * GIB)
+    for beyond in (f"sizes=[1K,{most_bytes + 4}]", f"world_size={most_ranks + 1}"):
+        refusal(request(*LARGE, beyond), 8 * GIB)
+    assert most_bytes > 1 << 20
+    assert 2 <= most_ranks < 72
+
+
+def test_sizes_that_fit_are_multiples_of_what_the_op_divides() -> None:
+    wanted = ("op=all_to_all", "algorithms=[pull]", "world_size=9", "fabric.heap_bytes=2G")
+    text = refusal(request(*wanted, "sizes=900M"), 8 * GIB)
+    most_bytes = int(re.findall(r"at most (\d+) bytes", text)[0])
+    assert most_bytes % 36 == 0
+    check_host_memory(request(*wanted, f"sizes={most_bytes}"), 8 * GIB)
+
+
+def test_ranks_below_the_root_are_not_offered() -> None:
+    wanted = ("op=broadcast", "algorithms=[pull]", "world_size=8", "root=7", "sizes=16M")
+    assert "or world_size=" not in refusal(request(*wanted), GIB)
+    text = refusal(request(*wanted, "root=1"), GIB)
+    (ranks,) = map(int, re.findall(r"or world_size=(\d+)", text))
+    check_host_memory(request(*wanted, "root=1", f"world_size={ranks}"), GIB)
+
+
+def test_where_nothing_fits_it_says_so() -> None:
+    assert refusal(request("world_size=2", "sizes=1K"), 1 << 20).endswith("no size fits")
+
+
+@pytest.mark.parametrize("arguments", [("fabric=nvshmem",), ()], ids=["on GPUs", "unknown"])
+def test_nothing_is_checked_on_gpus_or_where_the_memory_is_unknown(arguments: tuple[str, ...]) -> None:
+    check_host_memory(request(*LARGE, *arguments), 1 << 20 if arguments else None)
+
+
+def test_each_part_counts() -> None:
+    def needed(*arguments: str) -> int:
+        return host_bytes_needed(request("world_size=8", "algorithms=[one_shot]", "sizes=4M", *arguments))
+
+    base, payload = needed(), 8 * (4 << 20)
+    assert needed("launches=4") - base >= 2 * payload, "an output a launch"
+    assert base - needed("check=false") >= 2 * payload, "outputs and their reference"
+    assert needed("inputs=edge") > base, "drawing"
+    assert needed("track=mlflow") - base == host_memory.TRACKING_BYTES
+    assert needed("placement=in_place", "algorithms=[two_shot]") < needed("algorithms=[two_shot]")
+    assert needed("sizes=[2M,4M]") > base, "inputs and references are kept"
+    assert needed("algorithms=[one_shot,ll]") == base, "beyond the largest size of ll, which is refused"
+    assert needed("baselines=[nccl]") == base, "refused in the simulator"
+    assert needed("algorithms=[ll]") == host_bytes_needed(request("world_size=8", "algorithms=[ll]", "sizes=8M"))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_case_has_a_bound(op: str) -> None:
+    """Of no bytes, of one element a rank, of types that a kernel refuses, on one rank and on 72."""
+    for world_size in (1, 72):
+        for dtype in ("float8_e5m2", "uint32", "float64") if op != "barrier" else ("uint32",):
+            for inputs_kind in ("exact", "edge"):
+                sizes = f"sizes=[0,{8 * world_size},{72 * 8000}]" if op != "barrier" else "sizes=4"
+                wanted = (f"op={op}", f"world_size={world_size}", f"dtype={dtype}", f"inputs={inputs_kind}", sizes)
+                assert host_memory.BASE_BYTES < host_bytes_needed(request(*wanted)) < 40 * GIB
+
+
+def test_limits_are_those_of_what_is_kept() -> None:
+    assert host_memory.KEPT_INPUT_BYTES == inputs.KEPT_BYTES
+    assert host_memory.KEPT_REFERENCE_ELEMENTS == reference.KEPT_ELEMENTS
+    assert host_memory.CHUNK_ELEMENTS == inputs.CHUNK_ELEMENTS
+
+
+LANES = (
+    ("all_reduce/two_shot", 8, "bfloat16"),
+    ("all_gather/bulk", 8, "float32"),
+    ("reduce_scatter/push", 72, "float8_e5m2"),
+    ("all_reduce/two_shot_lamport", 2, "bfloat16"),
+    ("all_reduce/two_shot_lamport", 8, "bfloat16"),
+    ("all_reduce/ll", 16, "bfloat16"),
+    ("all_reduce/two_shot_lamport", 72, "float8_e5m2"),
+)
+"""The kernels with most registers, by what lane_bytes tells apart."""
+
+
+@pytest.mark.parametrize(("name", "world_size", "dtype"), LANES)
+def test_the_bound_of_a_lane_covers_its_registers(name: str, world_size: int, dtype: str, tmp_path: Path) -> None:
+    """With half of the copies that spins are compared with. What would turn it red: a kernel unrolled further."""
+    spec = find(name)
+    reduction, accumulator = ("none", "none") if "none" in spec.reductions else ("sum", "float32")
+    case = Case(spec.op, spec.algorithm, dtype, accumulator, reduction, 64 * world_size, world_size)
+    compiled = executable(spec, case, "sm_90a", tmp_path)
+    program = decode(compiled.ptx, compiled.entry)
+    width = {slot: np.dtype(dtype).itemsize for slot, dtype in program.kept.items()}
+    kept = sum(width.values()) + 4 * sum(name in SPECIAL for name in program.specials.values())
+    spins = sum(8 + sum(width.get(slot, 4) for slot in slots) for slots in program.spin_headers.values())
+    shared = 2 * program.kernel.shared_bytes // spec.launch(case).block
+    most = lane_bytes(spec, case)
+    assert kept + shared + spins // 2 <= most
+    assert most <= 2.6 * (kept + shared + spins // 2), "a bound so far above would refuse what fits"
+
+
+JOBS = (
+    ("world_size=8", "sizes=4M", "algorithms=[one_shot]"),
+    ("world_size=8", "sizes=4M", "algorithms=[one_shot]", "launches=6", "inputs=edge"),
+    ("op=all_to_all", "world_size=24", "sizes=1M", "algorithms=[pull]"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", JOBS, ids=["all_reduce", "launches", "all_to_all"])
+def test_a_run_stays_below_the_bound(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Peak resident memory of the command itself, compiler included."""
+    command = [*arguments, "fabric=simulator", "track=none", f"records={tmp_path / 'records'}"]
+    done = subprocess.Popen([sys.executable, "-m", "runner", *command], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(done.pid, 0)
+    done.returncode = os.waitstatus_to_exitcode(status)
+    assert done.returncode == 0
+    peak, bound = usage.ru_maxrss * 1024, host_bytes_needed(request(*arguments))
+    assert peak <= bound
+    assert bound <= 2.5 * peak
+
+
+def test_a_command_beyond_the_host_ends_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(plan, "available_bytes", lambda: 2 * GIB)
+    records = tmp_path / "records"
+    assert main([*LARGE, "fabric=simulator", "track=none", f"records={records}"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("symlab: error: simulating 100M with world_size=72 takes up to ")
+    assert said.err.count("\n") == 1
+    assert not records.exists()
+
+
+def test_the_answer_comes_without_torch() -> None:
+    program = """
+import sys
+from runner.case.host_memory import host_bytes_needed
+from runner.request.compose import compose_jobs, hydra_over
+with hydra_over():
+    wanted = compose_jobs(["fabric=simulator", "world_size=8"], multirun=False)[0].request
+assert host_bytes_needed(wanted) > 1 << 28
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
