@@ -12,6 +12,7 @@ from kernels.matrix.proofs import Tally, read
 from kernels.matrix.variants import code_of, compiled, variants
 from kernels.spec import Case
 from reports.record.record import FabricInfo, KernelInfo, Record, Status
+from runner.case.recorded import recorded_case
 from runner.prove import main, proof_of
 from tests.reports.synthetic import record, refused
 
@@ -66,7 +67,7 @@ def barrier(code: str, world_size: int = 2) -> Record:
     ran = dataclasses.replace(kernel(name="barrier/peers"), code_digest=code)
     fabric = dataclasses.replace(SIMULATED, world_size=world_size)
     made = record("one_shot", is_timed=False)
-    return dataclasses.replace(made, id=case.id, case=dataclasses.asdict(case), kernel=ran, fabric=fabric)
+    return dataclasses.replace(made, id=case.id, case=recorded_case(case), kernel=ran, fabric=fabric)
 
 
 @pytest.fixture(scope="module")

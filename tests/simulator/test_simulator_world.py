@@ -257,7 +257,7 @@ def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch: pytest.
     monkeypatch.setattr(simulated, "Batch", Watched)
 
     def program(fabric: SimulatorFabric) -> None:
-        fabric.launch(NOTHING, 1, 32, [])
+        start(fabric, NOTHING, 1, 32)
         fabric.synchronize()
 
     gc.disable()

@@ -138,7 +138,7 @@ def test_the_bound_of_a_lane_covers_its_registers(name: str, world_size: int, dt
     width = {slot: np.dtype(dtype).itemsize for slot, dtype in program.kept.items()}
     kept = sum(width.values()) + 4 * sum(name in SPECIAL for name in program.specials.values())
     spins = sum(8 + sum(width.get(slot, 4) for slot in slots) for slots in program.spin_headers.values())
-    shared = 2 * program.kernel.shared_bytes // spec.launch(case).block
+    shared = 2 * program.kernel.shared_bytes // spec.launch(case).threads
     most = lane_bytes(spec, case)
     assert kept + shared + spins // 2 <= most
     assert most <= 2.6 * (kept + shared + spins // 2), "a bound so far above would refuse what fits"
@@ -181,11 +181,12 @@ def test_a_command_beyond_the_host_ends_before_it_begins(
 def test_the_answer_comes_without_torch() -> None:
     program = """
 import sys
+from runner.case.cases import resolved
 from runner.case.host_memory import host_bytes_needed
 from runner.request.compose import compose_jobs, hydra_over
 with hydra_over():
     wanted = compose_jobs(["fabric=simulator", "world_size=8"], multirun=False)[0].request
-assert host_bytes_needed(wanted) > 1 << 28
+assert host_bytes_needed(resolved(wanted, wanted.fabric)) > 1 << 28
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
