@@ -18,6 +18,7 @@ from kernels.matrix import codes
 from kernels.matrix.matrix import LEGEND, rows
 from kernels.matrix.proofs import proofs
 from kernels.matrix.sheets import json_text, markdown, text
+from kernels.spec import KernelSpec
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 CACHE = Path("~/.cache/symlab/kernels")
@@ -33,11 +34,14 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"{message}; see {self.prog} --help")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 done, 1 --verify found other code, 2 the request is wrong, in one line on stderr."""
+def main(arguments: Sequence[str] | None = None, specs: Sequence[KernelSpec] = SPECS) -> int:
+    """Return the exit code: 0 done, 1 --verify found other code, 2 the request is wrong, in one line on stderr.
+
+    specs are those that --verify and --codes compile.
+    """
     code = 0
     try:
-        code = _run(_parser().parse_args(arguments))
+        code = _run(_parser().parse_args(arguments), specs)
         sys.stdout.flush()
     except (ValueError, RuntimeError) as error:
         print(f"symlab: error: {error}", file=sys.stderr)
@@ -80,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, specs: Sequence[KernelSpec]) -> int:
     if options.op:
         collective(options.op)
     if options.readme + options.verify + options.codes > 1:
@@ -89,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
         if getattr(options, name) and (options.op or options.format != "table"):
             raise ValueError(f"--{name} takes the whole matrix; leave --op and --format out")
     if options.verify or options.codes:
-        return _compile_all(options)
+        return _compile_all(options, specs)
     if options.readme:
         README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
         print(f"{README.name}: has the matrix as it is now")
@@ -103,13 +107,13 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compile_all(options: argparse.Namespace) -> int:
-    """Compile the catalogue, then write codes.json, or compare with it: 1 if a kernel's code is not what it says."""
+def _compile_all(options: argparse.Namespace, specs: Sequence[KernelSpec]) -> int:
+    """Compile the kernels, then write codes.json, or compare with it: 1 if a kernel's code is not what it says."""
     from kernels.matrix.variants import codes_of
 
     known = codes.codes(codes.PLACE) if options.verify else {}
     found = {}
-    for name, code in codes_of([spec.name for spec in SPECS], options.cache.expanduser()):
+    for name, code in codes_of([spec.name for spec in specs], options.cache.expanduser()):
         found[name] = code
         differs = options.verify and known.get(name) != code
         print(

@@ -13,10 +13,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib
+import os
 import re
 import sys
+import time
 import traceback
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -26,6 +29,9 @@ from kernels import sources
 from kernels.spec import KernelSpec
 
 _MISSING = object()
+_current: dict[Path, int] = {}
+"""Sources whose code this process runs as they were read, with the time of their last change in nanoseconds."""
+
 _NAME = re.compile(r"\w+/\w+", re.ASCII)
 
 
@@ -75,10 +81,14 @@ def _found(place: Place) -> KernelSpec:
     """Return the spec at a place, whatever the place's digest; its origin is the place with the digest found."""
     if place.file and sources.read(Path(place.file)).changed:
         raise ValueError(f"{place.file} changed after this process first read it: run it again")
+    before = set(sys.modules)
     try:
         module = _module_of(Path(place.file)) if place.file else importlib.import_module(place.module)
         spec = getattr(module, place.name, _MISSING)
     except (Exception, SystemExit) as error:
+        for name in set(sys.modules) - before:  # what it imported before it failed may be older than its files by then
+            if name.startswith("symlab_brought_"):
+                del sys.modules[name]
         raise ValueError(f"{place}: {_problem(place, error)}") from error
     if not isinstance(spec, KernelSpec):
         raise ValueError(f"{place}: {_lacking(module, place.name, spec)}")
@@ -87,9 +97,45 @@ def _found(place: Place) -> KernelSpec:
     file = getattr(module, "__file__", None)
     if file is not None and str(Path(file).resolve()) not in spec.files:
         spec = replace(spec, files=(*spec.files, str(Path(file).resolve())))
+    if sources.is_foreign(spec.files):
+        _check_current(place, spec, before)
     # A spec does not know the name that it is bound to, so it is set here, where the name is known.
     object.__setattr__(spec, "origin", replace(place, digest=_digest(spec)))
     return spec
+
+
+def _check_current(place: Place, spec: KernelSpec, before: set[str]) -> None:
+    """Raise ValueError if this process runs older code of a spec's source than the file holds.
+
+    before: names of the modules that were imported already. A file that changed since is seen by its content if it was
+    read before; if a module of it was imported before anything read it, by its time of change.
+    """
+    imported = {getattr(sys.modules.get(name), "__file__", None) or "" for name in before}
+    resolved = {str(Path(file).resolve()) for file in imported if file}
+    for source in sources.sources_of(spec.files):
+        if not sources.is_foreign([str(source.path)]):
+            continue
+        changed_ns = source.path.stat().st_mtime_ns if source.path.is_file() else -1
+        unread = str(source.path) in resolved and _current.get(source.path) != changed_ns
+        if source.changed:
+            raise ValueError(f"{place}: {source.path} changed after this process first read it: run it again")
+        if unread and changed_ns > _process_started_ns():
+            raise ValueError(
+                f"{place}: this process imported {source.path} before it was brought, and the file changed since the "
+                "process began: bring the kernel first, or run it again"
+            )
+        _current[source.path] = changed_ns
+
+
+@cache
+def _process_started_ns() -> int:
+    """Return when this process began, since the epoch; 0 if the system does not tell: every file is younger."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        up_s = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return time.time_ns() - int((up_s - ticks / os.sysconf("SC_CLK_TCK")) * 1e9)
 
 
 def _digest(spec: KernelSpec) -> str:

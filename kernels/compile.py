@@ -127,7 +127,7 @@ def _arguments(spec: KernelSpec) -> list[Any]:
     for parameter in spec.parameters:
         kind = ARGUMENT_KINDS[parameter.kind]
         if kind != "address":
-            others.append(cutlass.Int64(1) if kind == "u64" else cutlass.Int32(0))
+            others.append({"u64": cutlass.Int64(1), "u32": cutlass.Int32(0)}[kind])
         else:
             # Any address: what the compiler is told of alignment it uses, and buffers may begin at any element.
             pointers.append(cute.runtime.make_ptr(cutlass.Int8, 0, cute.AddressSpace.gmem, assumed_align=1))

@@ -166,8 +166,10 @@ class Launch:
             raise ValueError(f"cluster is {self.cluster}: clusters have 1 to {MAX_CLUSTER_BLOCKS} blocks")
         if any(blocks % size for blocks, size in zip(self.grid, self.cluster, strict=True)):
             raise ValueError(f"grid is {self.grid}, not a multiple of the cluster {self.cluster} in x, y and z")
-        if self.shared_bytes < 0:
-            raise ValueError(f"shared_bytes is {self.shared_bytes}: give 0 or more")
+        if type(self.shared_bytes) is not int or self.shared_bytes < 0:
+            raise ValueError(f"shared_bytes is {self.shared_bytes!r}: give a whole number from 0")
+        if self.stream is not None and type(self.stream) is not int:
+            raise ValueError(f"stream is {self.stream!r}: give the handle of a CUDA stream, or None")
 
     @property
     def blocks(self) -> int:
@@ -182,8 +184,8 @@ class Launch:
 
 def _dimensions(name: str, value: int | Sequence[int]) -> Dimensions:
     """x, y and z; a number alone is x."""
-    given = (value,) if isinstance(value, int) else tuple(value)
-    if len(given) not in (1, 3) or not all(isinstance(one, int) for one in given):
+    given = (value,) if not isinstance(value, Sequence) else tuple(value)
+    if len(given) not in (1, 3) or not all(type(one) is int for one in given):
         raise ValueError(f"{name} is {value!r}: give x, or (x, y, z), as whole numbers")
     x, y, z = given if len(given) == 3 else (*given, 1, 1)
     return x, y, z

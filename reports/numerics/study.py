@@ -148,6 +148,8 @@ def _counts(record: Record) -> bool:
         and case.dtype in SIGNIFICAND_BITS
         and case.reduction in SUMS
         and case.inputs != "edge"
+        and record.check is not None
+        and record.check.elements > 0  # a check of nothing has no error
     )
 
 

@@ -55,12 +55,6 @@ class Axis:
 
 OFF_DEFAULT = (Axis("root", "r", since=2), Axis("offset", "o", since=2))
 
-FULL_IDS_SINCE = 4
-"""The first schema that promises whole ids. Before, an id may end after any part from the dtype on: what is there has
-to be right."""
-
-_LEAST_PARTS = 3
-
 
 def case_id(case: RecordedCase, schema: int) -> str:
     """Return the id that a case gives by the rule of a schema."""
@@ -74,10 +68,7 @@ def case_id(case: RecordedCase, schema: int) -> str:
 def wrong_id(given: str, case: RecordedCase, schema: int) -> str:
     """Return what is wrong with the id that a record of this schema gives its case; "" if nothing is."""
     wanted = case_id(case, schema)
-    least = "-".join(_parts(case)[:_LEAST_PARTS])
-    if given == wanted or (schema < FULL_IDS_SINCE and given.startswith(least) and wanted.startswith(f"{given}-")):
-        return ""
-    return f"id is '{given}', the case gives '{wanted}'"
+    return "" if given == wanted else f"id is '{given}', the case gives '{wanted}'"
 
 
 def _parts(case: RecordedCase) -> list[str]:

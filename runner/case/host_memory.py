@@ -11,7 +11,8 @@ without a word. The parts of the bound, for n ranks:
   payloads and workspaces on their way. Freed pieces below 32 MiB stay with the allocator, so none is counted as reused;
 - the reference and the comparison (FOLDED_BYTES, ..), once, or for each rank where ranks get different data;
 - drawing the inputs (DRAWING_BYTES an element of a chunk), which all ranks do at once, before they hold anything else;
-- inputs and references of other cases of the job, as far as they are kept (inputs.py, reference.py).
+- inputs and references of other cases of the job and of the command's jobs before it, as far as they are kept
+  (inputs.py, reference.py).
 
 Peak resident memory of `python -m runner` with track=none on a 2-core x86 host, 2026-11-22, and its bound here (MiB):
 
@@ -87,20 +88,42 @@ PART_BYTES = 3
 """Beside these, for each rank: lists of what is added."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What jobs that ran before leave in a process, at most: bytes of inputs, and elements of references."""
+
+    input_bytes: int = 0
+    reference_elements: int = 0
+
+    def after(self, request: ResolvedRequest, brought: Sequence[KernelSpec] = ()) -> Kept:
+        """Return what is kept when another job has run, too."""
+        needs = _needs(request, brought)
+        return Kept(
+            self.input_bytes + sum({need.input_bytes for need in needs}),
+            self.reference_elements + sum(need.reference_elements for need in needs),
+        )
+
+
+NOTHING_KEPT = Kept()
+
+
 def check_host_memory(
-    request: ResolvedRequest, available_bytes: int | None, brought: Sequence[KernelSpec] = ()
+    request: ResolvedRequest,
+    available_bytes: int | None,
+    brought: Sequence[KernelSpec] = (),
+    kept: Kept = NOTHING_KEPT,
 ) -> None:
     """RequestError if a job of simulated ranks needs more than the host has, saying what would fit.
 
     available_bytes is what the host can still give; None, if it is unknown: then nothing is checked. brought: see
-    runner.case.contestant.spec_for.
+    runner.case.contestant.spec_for. kept is of the jobs before this one.
     """
     if available_bytes is None or not request.fabric.simulated:
         return
 
     def needed(world_size: int, sizes_bytes: Sequence[int]) -> int:
         job = dataclasses.replace(request, world_size=world_size, sizes_bytes=tuple(sizes_bytes))
-        return host_bytes_needed(job, brought)
+        return host_bytes_needed(job, brought, kept)
 
     ranks, sizes = request.world_size, sizes_of(request)
     total = needed(ranks, sizes)
@@ -122,21 +145,18 @@ def check_host_memory(
     )
 
 
-def host_bytes_needed(request: ResolvedRequest, brought: Sequence[KernelSpec] = ()) -> int:
+def host_bytes_needed(request: ResolvedRequest, brought: Sequence[KernelSpec] = (), before: Kept = NOTHING_KEPT) -> int:
     """Return an upper bound of the peak resident memory of a process that runs a job in the simulator."""
-    needs = []
-    for case in cases_of(request):
-        spec = spec_for(case, brought)
-        if isinstance(spec, KernelSpec) and not is_too_large(case, spec):  # others are refused in the simulator
-            needs.append(_need(request, spec, case))
+    needs = _needs(request, brought)
     tracking = TRACKING_BYTES if request.track.name != "none" else 0
     base = BASE_BYTES + tracking + request.world_size * RANK_BYTES
     if not needs:
         return base
     of_others = sum(need.reference_elements for need in needs) - max(need.reference_elements for need in needs)
+    of_others += before.reference_elements
     kept = min(of_others, KEPT_REFERENCE_ELEMENTS) * KEPT_REFERENCE_BYTES
     inputs = {need.input_bytes for need in needs}
-    kept += min(sum(inputs) - max(inputs), KEPT_INPUT_BYTES)
+    kept += min(sum(inputs) - max(inputs) + before.input_bytes, KEPT_INPUT_BYTES)
     heap, lanes = max(need.heap_bytes for need in needs), max(need.lane_bytes for need in needs)
     run = max(need.run_bytes for need in needs) + kept
     return base + (heap + lanes + run) * (100 + SLACK_PERCENT) // 100
@@ -151,6 +171,16 @@ class _Need:
     run_bytes: int
     input_bytes: int
     reference_elements: int
+
+
+def _needs(request: ResolvedRequest, brought: Sequence[KernelSpec]) -> list[_Need]:
+    """Return the needs of all cases of a job that the simulator runs."""
+    found = []
+    for case in cases_of(request):
+        spec = spec_for(case, brought)
+        if isinstance(spec, KernelSpec) and not is_too_large(case, spec):  # others are refused in the simulator
+            found.append(_need(request, spec, case))
+    return found
 
 
 def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:

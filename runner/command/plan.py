@@ -65,12 +65,13 @@ def prepare(
     runner.environment.host.available_bytes does.
     """
     from runner.case.cases import cases_of, check_against_catalogue, resolved
-    from runner.case.host_memory import check_host_memory
+    from runner.case.host_memory import NOTHING_KEPT, check_host_memory
 
     available = (memory or available_bytes)()
 
     decided: dict[tuple[FabricRequest, int], tuple[FabricRequest, str]] = {}
     jobs: list[PreparedJob] = []
+    kept = NOTHING_KEPT
     for job in composed:
         with _naming(job, len(composed)):
             wanted = (job.request.fabric, job.request.world_size)
@@ -78,7 +79,9 @@ def prepare(
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
             request = resolved(job.request, decided[wanted][0])
             check_against_catalogue(request)
-            check_host_memory(request, available)
+            check_host_memory(request, available, kept=kept)
+            if request.fabric.simulated:
+                kept = kept.after(request)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
             jobs.append(PreparedJob(job, request, cases_of(request)))

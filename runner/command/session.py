@@ -20,7 +20,7 @@ from runner.environment.capture import capture
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
-from runner.records.command_json import AskedJob, Manifest
+from runner.records.command_json import AskedJob, CommandDocument
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import program
@@ -100,7 +100,7 @@ class _Session:
         self._start_failure: WorldFailure | None = None
         self._mirror: Mirror | None = None
         self._stopped = ""
-        self._manifest: Manifest | None = None
+        self._manifest: CommandDocument | None = None
 
     def run(self) -> None:
         """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
@@ -224,7 +224,7 @@ class _Session:
     def _begin_manifest(self) -> None:
         """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
         first = self._asked(self._command.jobs[0])
-        self._manifest = Manifest(
+        self._manifest = CommandDocument(
             command=first.command,
             command_line=first.command_line,
             working_folder=Path(scrubbed(str(Path.cwd()))).name,
@@ -238,7 +238,7 @@ class _Session:
                 for job in self._command.jobs
             ),
         )
-        self._store.write_manifest(self._manifest)
+        self._store.write_command_json(self._manifest)
 
     def _end_manifest(self, exit_code: int, interrupt: KeyboardInterrupt | None) -> None:
         """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
@@ -254,7 +254,7 @@ class _Session:
             load=load() or (),
         )
         try:
-            self._store.write_manifest(ended)
+            self._store.write_command_json(ended)
             self._store.seal()
         except StoreError as error:
             if not self._stopped:

@@ -49,7 +49,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class CommandDocument:
     """A command. started is ISO 8601 in UTC; working_folder is a name without a path. end: None without one."""
 
     command: str
@@ -88,7 +88,7 @@ class Manifest:
         signal: str,
         stopped: str,
         load: Iterable[float] = (),
-    ) -> Manifest:
+    ) -> CommandDocument:
         """The same with its end. signal is "" without an interrupt, stopped is why the work was given up, or ""."""
         records = list(records)
         missing = self.not_run(records)
@@ -107,7 +107,7 @@ class Manifest:
         return json.dumps({"schema": MANIFEST_SCHEMA, **document}, indent=2, ensure_ascii=False) + "\n"
 
 
-def manifest_of(folder: Path) -> Manifest | None:
+def command_document_of(folder: Path) -> CommandDocument | None:
     """The manifest in a folder of records; None where there is none. ValueError for what can't be read."""
     path = folder / COMMAND_JSON
     try:
@@ -125,7 +125,7 @@ def manifest_of(folder: Path) -> Manifest | None:
         raise ValueError(f"{path}: not what a command leaves ({type(error).__name__}: {error})") from None
 
 
-def _decoded(document: dict[str, Any]) -> Manifest:
+def _decoded(document: dict[str, Any]) -> CommandDocument:
     jobs = tuple(AskedJob(job["number"], tuple(job["overrides"]), tuple(job["cases"])) for job in document["jobs"])
     end = None
     if "ended" in document:
@@ -133,4 +133,4 @@ def _decoded(document: dict[str, Any]) -> Manifest:
         rest = {key: document[key] for key in ("ended", "exit_code", "outcome", "why", "counts")}
         end = End(**rest, cases_not_run=missing, load=tuple(document.get("load", ())))
     line, folder = tuple(document["command_line"]), document["working_folder"]
-    return Manifest(document["command"], line, folder, document["started"], jobs, end)
+    return CommandDocument(document["command"], line, folder, document["started"], jobs, end)

@@ -22,7 +22,7 @@ from memory.atomic_file import replacing
 from reports.record.bundle import NOT_RECORDS
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
-from runner.records.command_json import COMMAND_JSON, Manifest
+from runner.records.command_json import COMMAND_JSON, CommandDocument
 from runner.records.scrub import scrubbed, scrubbed_record
 
 DIFFERENCE_NAME = "source.diff"
@@ -78,7 +78,7 @@ class Store:
         self._write(path, scrubbed_record(record).to_json(), f"the record of {record.id}")
         return path
 
-    def write_manifest(self, manifest: Manifest) -> Path:
+    def write_command_json(self, manifest: CommandDocument) -> Path:
         """Keep command.json, in place of an earlier one."""
         path = self.folder / COMMAND_JSON
         self._write(path, manifest.to_json(), f"the command's {COMMAND_JSON}")

@@ -256,7 +256,7 @@ def _damage(what: str) -> list[str]:
     there. Of a single file, a bundle or a run of MLflow nobody can say."""
     from reports.record.bundle import read
     from reports.record.seal import MANIFEST, broken
-    from runner.records.command_json import COMMAND_JSON, manifest_of
+    from runner.records.command_json import COMMAND_JSON, command_document_of
 
     found = []
     place = Path(what)
@@ -264,7 +264,7 @@ def _damage(what: str) -> list[str]:
         found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
     for path in sorted(place.rglob(COMMAND_JSON)) if place.is_dir() else []:
         with contextlib.suppress(ValueError):  # no records, or a manifest that is none: its seal says so
-            manifest = manifest_of(path.parent)
+            manifest = command_document_of(path.parent)
             missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
             if missing:
                 found.append(

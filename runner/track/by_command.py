@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reports.record import bundle
 from reports.record.record import load
-from runner.records.command_json import manifest_of
+from runner.records.command_json import command_document_of
 from runner.records.store import Store, record_paths
 from runner.track.names import Kept
 
@@ -39,7 +39,7 @@ def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kep
     for command, kept in list(commands.items()):
         kept.sort(key=lambda one: (datetime.fromisoformat(one.record.started), one.path.name))
         try:
-            manifest_of(kept[0].path.parent)
+            command_document_of(kept[0].path.parent)
         except ValueError as error:
             # Without it nobody knows whether these are all of its records.
             problems.append(str(error))

@@ -20,7 +20,7 @@ from reports import tracked
 from reports.numerics.study import Series, studied
 from reports.record.record import RecordedRequest
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
-from runner.records.command_json import manifest_of
+from runner.records.command_json import command_document_of
 from runner.records.scrub import without_secrets
 from runner.request.options import Parser
 from runner.request.validate import check_uri
@@ -79,7 +79,7 @@ class CommandRun:
         folder holds the records, and says what was asked for; started is for where it does not say it.
         """
         self._folder = Path(folder)
-        manifest = manifest_of(self._folder)
+        manifest = command_document_of(self._folder)
         self._overrides = {job.number: job.overrides for job in manifest.jobs} if manifest is not None else {}
         self._client = _client(uri)
         self._open: list[str] = []
@@ -120,7 +120,7 @@ class CommandRun:
         """Send all series among these records, each as an ended child run; what is there already is not doubled."""
         if self._tags.pop(SENT_TAG, ""):
             self._client.set_tag(self.run_id, SENT_TAG, "")  # the bundle that is there lacks what is sent now
-        manifest = manifest_of(self._folder)
+        manifest = command_document_of(self._folder)
         missing = manifest.not_run(one.record for one in kept) if manifest is not None else ()
         for one in kept:
             request = one.record.request
@@ -133,7 +133,7 @@ class CommandRun:
 
         Gives a sentence for each part of the report that could not be made.
         """
-        manifest = manifest_of(self._folder)
+        manifest = command_document_of(self._folder)
         records = [one.record for one in kept]
         missing = len(manifest.not_run(records)) if manifest is not None else 0
         times = [record.ended for record in records]

@@ -92,6 +92,10 @@ class _RankProcess:
         return os.pread(self.words.fileno(), size - start, start).decode(errors="replace")
 
 
+class _ProcessEnded(FabricError):
+    """A rank's process ended before its program did; the message has its last words."""
+
+
 class ProcessWorld:
     """Ranks as processes of this machine. Made and used by one thread, which has to outlive it."""
 
@@ -206,7 +210,7 @@ class ProcessWorld:
         if run.errors:
             found = failure_of(run, None)
             rank = found.rank if found.rank is not None else min(run.errors)
-            words = "" if "last words" in found.message else self._ranks[rank].last_words()
+            words = "" if isinstance(run.errors.get(rank), _ProcessEnded) else self._ranks[rank].last_words()
             failure = WorldFailure("FAILED", found.rank, f"{found.message}{words} (while starting)", run.errors)
             failure.__cause__ = found.__cause__
             return failure
@@ -272,7 +276,7 @@ class ProcessWorld:
         with contextlib.suppress(subprocess.TimeoutExpired):
             one.process.wait(GRACE_S)
         text = f"its process {_ended(one.process.returncode)}{one.last_words()}"
-        run.errors[rank] = FabricError(text)
+        run.errors[rank] = _ProcessEnded(text)
         if self._store is not None:
             from memory.meeting import OPENING, lost
 

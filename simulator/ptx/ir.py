@@ -101,7 +101,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class KernelParameter:
     """A kernel parameter: its PTX name, type ("u64", "u32", .., an array's elements') and size."""
 
     name: str
@@ -130,7 +130,7 @@ class Kernel:
 
     entry: str
     target: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[KernelParameter, ...]
     registers: dict[str, str]
     shared: tuple[SharedVariable, ...]
     shared_bytes: int

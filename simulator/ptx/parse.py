@@ -14,8 +14,8 @@ from simulator.ptx.ir import (
     Immediate,
     Instruction,
     Kernel,
+    KernelParameter,
     Operand,
-    Parameter,
     Register,
     SharedVariable,
     Source,
@@ -111,12 +111,12 @@ def _closing(text: str, start: int) -> int:
     raise PtxSyntaxError("the kernel's closing brace is missing")
 
 
-def _parameter(text: str) -> Parameter:
+def _parameter(text: str) -> KernelParameter:
     match = _PARAMETER.search(" ".join(text.split()))
     if not match or not _WIDTH.match(match.group(1)):
         raise PtxSyntaxError(f"a kernel parameter of a kind the simulator doesn't bind: {' '.join(text.split())}")
     kind, name, count = match.groups()
-    return Parameter(name, kind, _SIZE_BYTES[kind[1:]] * int(count or 1))
+    return KernelParameter(name, kind, _SIZE_BYTES[kind[1:]] * int(count or 1))
 
 
 class _Body:

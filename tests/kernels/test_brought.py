@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -179,3 +180,33 @@ def test_a_body_must_stand_in_a_file() -> None:
     tuning = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a test"),))
     with pytest.raises(ValueError, match=r"^all_reduce/typed_in: its body stands in no file: give a function of"):
         spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)  # type: ignore[arg-type]
+
+
+def test_a_module_that_is_edited_after_its_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its old code would be compiled, and kept under the new sources' key."""
+    write_ring(tmp_path / "edited_after_import")
+    (tmp_path / "edited_after_import" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("edited_after_import.ring")
+    steps = tmp_path / "edited_after_import" / "steps.py"
+    steps.write_text(steps.read_text() + "\n# edited\n")
+    with pytest.raises(ValueError, match="imported .* before it was brought, and the file changed since"):
+        spec_at("edited_after_import.ring:SPEC")
+
+
+def test_a_helper_that_is_edited_later_is_refused_with_its_kernel(tmp_path: Path) -> None:
+    file = write_ring(tmp_path / "my")
+    spec_at(f"{file}:SPEC")
+    steps = file.parent / "steps.py"
+    steps.write_text(steps.read_text() + "\n# edited\n")
+    with pytest.raises(ValueError, match=r"steps\.py changed after this process first read it"):
+        spec_at(f"{file}:TRIAL")
+
+
+def test_what_a_failed_file_had_imported_is_imported_anew(tmp_path: Path) -> None:
+    file = write_ring(tmp_path / "my")
+    file.write_text(file.read_text() + "\nimport no_such_module_of_mine\n")
+    with pytest.raises(ValueError, match="no_such_module_of_mine"):
+        spec_at(f"{file}:SPEC")
+    here = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    assert str(file.parent / "steps.py") not in here

@@ -194,3 +194,11 @@ def test_records_without_the_later_fields_stay_as_they_were() -> None:
     plain = synthetic.record(is_timed=False)
     assert "rms_relative_error" not in plain.to_json()
     assert '"rms_relative_error": 0.0078125' in checked(relative=2.0**-7).to_json()
+
+
+def test_an_empty_message_has_no_error_and_stops_nothing() -> None:
+    """A sum of 0 elements compares nothing: it is in no curve, and the others keep theirs."""
+    empty = checked("two_shot", 4, elements=0, size_bytes=0)
+    assert study.series([empty]) == []
+    assert study.series([empty, *RECORDS]) == study.series(RECORDS)
+    assert not study.belongs(empty, study.series(RECORDS))

@@ -45,8 +45,8 @@ CASE = RecordedCase(
     seed=0,
 )
 ID = "all_reduce-one_shot-bfloat16-float32-sum-n4-1024B-out_of_place-normal-s0"
-OLD_ID = "all_reduce-one_shot-bfloat16"
-"""What the examples of schemas 1 to 3 are called: ids there may end early."""
+OLD_ID = "all_reduce-one_shot-bfloat16-float32-sum-n4-1024B-out_of_place-normal-s0"
+"""The id of the examples of schemas 1 to 3."""
 MISMATCH = Mismatch(2, 1, 7, 1.5, math.nan, "0x3fc0", "0x7fff")
 CHECK = Check(
     method="bitwise_fold",
@@ -178,7 +178,7 @@ def test_floats_survive(value: float) -> None:
         ({"status": "PASSED", "check": None, "reason": "trust me"}, "status 'PASSED' is no Status"),
         ({"case": {"op": "all_reduce"}}, "case is a dict; give a RecordedCase"),
         ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
-        ({"id": OLD_ID}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
+        ({"id": "all_reduce-one_shot-bfloat16"}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
         ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
         ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 4"),
         ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),

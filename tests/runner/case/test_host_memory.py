@@ -15,7 +15,7 @@ from kernels.compile import executable
 from kernels.spec import Case
 from runner.__main__ import main
 from runner.case import host_memory, inputs, reference
-from runner.case.host_memory import check_host_memory, host_bytes_needed, lane_bytes
+from runner.case.host_memory import NOTHING_KEPT, Kept, check_host_memory, host_bytes_needed, lane_bytes
 from runner.command import plan
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest
@@ -23,7 +23,7 @@ from runner.request_error import RequestError
 from simulator.run.decode import SPECIAL, decode
 from tests.runner.conftest import on_its_fabric
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 LARGE = ("world_size=72", "sizes=[1K,100M]", "fabric.heap_bytes=1G", "algorithms=[one_shot,two_shot]")
 
 
@@ -70,6 +70,22 @@ def test_ranks_below_the_root_are_not_offered() -> None:
     text = refusal(request(*wanted, "root=1"), GIB)
     (ranks,) = map(int, re.findall(r"or world_size=(\d+)", text))
     check_host_memory(request(*wanted, "root=1", f"world_size={ranks}"), GIB)
+
+
+def test_jobs_before_it_leave_inputs_and_references() -> None:
+    """A world is kept between the jobs of a sweep, and what is kept between its cases with it."""
+    jobs = [request("world_size=4", "sizes=8M", "algorithms=[two_shot]", f"seed={seed}") for seed in range(3)]
+    alone = host_bytes_needed(jobs[0])
+    once = NOTHING_KEPT.after(jobs[0])
+    assert host_bytes_needed(jobs[1], before=once) > alone + 32 * MIB, "its inputs: 4 ranks x 8 MiB"
+    twice = once.after(jobs[1])
+    most = host_bytes_needed(jobs[2], before=twice)
+    for job in jobs:
+        twice = twice.after(job)
+    limits = host_memory.KEPT_INPUT_BYTES + host_memory.KEPT_REFERENCE_ELEMENTS * host_memory.KEPT_REFERENCE_BYTES
+    assert most < host_bytes_needed(jobs[2], before=Kept(1 << 50, 1 << 50)) <= alone + limits * 11 // 10 + 1
+    with pytest.raises(RequestError, match="of host memory"):
+        check_host_memory(jobs[2], alone + MIB, kept=once)
 
 
 def test_where_nothing_fits_it_says_so() -> None:

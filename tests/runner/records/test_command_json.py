@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from reports.record.seal import MANIFEST, broken
-from runner.records.command_json import KILLED, Manifest, manifest_of
+from runner.records.command_json import KILLED, CommandDocument, command_document_of
 from runner.records.store import Store, record_paths
 from tests.runner.conftest import Outcome, Script, record_files
 
 Symlab = Callable[..., Outcome]
 
 
-def left_by(done: Outcome) -> tuple[Manifest, dict[str, Any]]:
+def left_by(done: Outcome) -> tuple[CommandDocument, dict[str, Any]]:
     (path,) = done.folder.glob("records/*/command.json")
-    manifest = manifest_of(path.parent)
+    manifest = command_document_of(path.parent)
     assert manifest is not None
     assert path not in record_paths([done.folder / "records"])
     return manifest, json.loads(path.read_text())
@@ -62,11 +62,11 @@ def test_an_interrupted_command(symlab: Symlab, script: Script) -> None:
 def test_it_is_there_before_the_first_case(
     symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    seen: list[Manifest | None] = []
+    seen: list[CommandDocument | None] = []
     real = Store.write
 
     def write(self: Store, *arguments: Any) -> Path:
-        seen.append(manifest_of(self.folder))
+        seen.append(command_document_of(self.folder))
         return real(self, *arguments)
 
     monkeypatch.setattr(Store, "write", write)
@@ -91,8 +91,8 @@ def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab: Symlab, mon
 
 
 def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
-    assert manifest_of(tmp_path) is None
+    assert command_document_of(tmp_path) is None
     for text in ("{", "[]", '{"schema": 99}', '{"schema": 1}'):
         (tmp_path / "command.json").write_text(text)
         with pytest.raises(ValueError, match="command.json: not what a command leaves"):
-            manifest_of(tmp_path)
+            command_document_of(tmp_path)

@@ -22,7 +22,7 @@ from runner.command.job import usual_means
 from runner.command.session import Tools
 from runner.environment import capture as capture_module
 from runner.environment.capture import capture
-from runner.records.command_json import manifest_of
+from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
 from runner.request.validate import CONF, ResolvedRequest
@@ -242,7 +242,7 @@ def test_why_a_command_was_stopped(place: Place, monkeypatch: pytest.MonkeyPatch
     assert main(arguments, Script().tools()) == 1
     (folder,) = place.records.iterdir()
     assert found_in(folder) == {}
-    manifest = manifest_of(folder)
+    manifest = command_document_of(folder)
     assert manifest is not None
     assert manifest.working_folder == "~"
     assert manifest.end is not None

@@ -16,7 +16,7 @@ from reports.record.record import Record
 from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.command.session import Tools
-from runner.records.command_json import manifest_of
+from runner.records.command_json import command_document_of
 from tests.runner.conftest import BAD, Outcome, Script
 
 REAL = ["algorithms=[two_shot,multimem_one_shot]", "dtype=bfloat16", "sizes=[1000]", "world_size=3", "track=none"]
@@ -82,7 +82,7 @@ def test_bits_are_the_same_in_new_worlds(recorded: Path, replay: Callable[..., R
             assert record.check.output_digests == there.output_digests
             assert record.check.input_digests == there.input_digests
             assert record.request.replays["commands"] == [before[record.id].request.command]
-        manifest = manifest_of(launch)
+        manifest = command_document_of(launch)
         assert manifest is not None
         assert (manifest.outcome, manifest.command_line[-3:]) == ("complete", (str(recorded), "--launches", "2"))
     assert done.folder is not None
