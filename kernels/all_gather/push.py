@@ -8,9 +8,9 @@ target. Vectors are aligned at the far side; where a chunk's two places have no 
 side is met element by element.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
-order payload, which itself is weak. In place is fine: a chunk's place in a rank's own output is its input, and nobody
-else writes there.
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+order payload, which itself is weak. In place is fine: a chunk's place in a rank's own output is its input, and no
+other rank writes there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ target. Chunks are multiples of 16 bytes, so that both places of a chunk have th
 begin between two of them, the elements at both ends of a chunk are copied one by one.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, kernels/dsl/bulk.py how bulk copies fit in. In place is refused: a chunk would be overwritten before it
 is sent.
 """

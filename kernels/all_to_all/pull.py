@@ -9,7 +9,7 @@ first target. Vectors are aligned at the far side; where a chunk's two places ha
 near side is met element by element.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. In place is refused: a chunk would be overwritten before its receiver has it.
 """
 

@@ -9,7 +9,7 @@ Memory: the vectors between the first and last 16-byte boundary are divided into
 through peers' addresses. Input and output begin equally far from a 16-byte boundary, so that they have the same ones.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, kernels/dsl/bulk.py how bulk copies fit in. In place the root's buffer is not stored to: it holds the
 result, and others may still read it.
 """

@@ -5,7 +5,7 @@ When it wins: small buffers. The root's links carry the buffer world_size - 1 ti
 Memory: reads the root's input through its address, writes the own output. Vectors are aligned at the source.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. In place is fine: the root leaves its buffer alone.
 """
 

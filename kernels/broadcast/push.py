@@ -6,7 +6,7 @@ Memory: reads the root's input, writes all outputs through peers' addresses. The
 ranks that they write to, so that all links are busy at once. Vectors are aligned at the target.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. In place is fine: the root leaves its buffer alone.
 """
 

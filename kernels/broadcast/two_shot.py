@@ -7,7 +7,7 @@ Memory: the vectors between the first and last 16-byte boundary are divided into
 peers' addresses.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. Between load and store there is none: a slice is passed on by the thread that
 loaded it. In place the root's buffer is not stored to: it holds the result, and others may still read it.
 """

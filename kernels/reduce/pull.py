@@ -7,7 +7,7 @@ it.
 Memory: the root reads all inputs through peers' addresses and writes its own output. No other rank's output is touched.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. In place is fine: nobody but the root reads its input, and each thread reads what
 it overwrites first.
 

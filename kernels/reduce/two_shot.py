@@ -8,7 +8,7 @@ elements around them are the last rank's (shares.slice_owner says all that as da
 root's output through peers' addresses.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. In place is fine: an element of the root's buffer is overwritten by its owner only,
 by one thread, after what reads it.
 

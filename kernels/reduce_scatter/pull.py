@@ -6,7 +6,7 @@ Memory: reads all inputs through peers' addresses, writes the own output. Vector
 output has other boundaries it is written element by element.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. In place is fine: of a rank's input only its own chunk is overwritten, which nobody
 else reads.
 

@@ -7,7 +7,7 @@ Memory: reads the input of the rank before through its address, writes the own o
 source.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. All ranks take part in both, as in push. In place is refused: an input would be
 overwritten before it is read.
 """

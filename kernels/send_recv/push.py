@@ -5,7 +5,7 @@ When it wins: nearly always: a store crosses the links once, a load's request ta
 Memory: reads the own input, writes the next rank's output through its address. Vectors are aligned at the target.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and nobody reads an input any more). Both block by block: kernels/dsl/signals.py says how they
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
 order payload, which itself is weak. All ranks take part in both, not only neighbours: what a launch means for memory
 does not depend on who is whose neighbour. In place is refused: an input would be overwritten before it is sent.
 """
