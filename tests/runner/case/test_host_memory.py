@@ -88,6 +88,18 @@ def test_jobs_before_it_leave_inputs_and_references() -> None:
         check_host_memory(jobs[2], alone + MIB, kept=once)
 
 
+def test_a_sweep_is_refused_where_its_first_job_alone_would_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = ("world_size=4", "sizes=8M", "algorithms=[two_shot]")
+    alone = host_bytes_needed(request(*job))
+    monkeypatch.setattr(plan, "available_bytes", lambda: alone + MIB)
+    records = tmp_path / "records"
+    assert main(["-m", *job, "seed=0,1,2", "fabric=simulator", "track=none", f"records={records}"]) == 2
+    assert "in job 1 of 3: " in capsys.readouterr().err
+    assert not records.exists()
+
+
 def test_where_nothing_fits_it_says_so() -> None:
     assert refusal(request("world_size=2", "sizes=1K"), 1 << 20).endswith("no size fits")
 
