@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(__file__).resolve().parent
-HOST_PACKAGES = frozenset({"memory", "reports", "runner", "simulator"})
+HOST_PACKAGES = frozenset({"memory", "reports", "runner", "simulator", "symlab"})
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Names of the folders that installers fill."""
 

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-COPIED = ("conf", "kernels", "memory", "reports", "runner", "simulator", "tests")
+COPIED = ("conf", "kernels", "memory", "reports", "runner", "simulator", "symlab", "tests")
 
 
 def commands(block: str) -> list[tuple[str, int, list[str]]]:
