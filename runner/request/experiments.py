@@ -6,7 +6,8 @@ import os
 import stat
 from pathlib import Path
 
-from runner.request.validate import CONF
+CONF = Path(__file__).resolve().parents[2] / "conf"
+"""The folder of configurations, which lies beside runner/."""
 
 SUFFIX = ".yaml"
 
