@@ -109,11 +109,16 @@ def _carried_out(work: Callable[[], int]) -> int:
 @click.option("-h", "--help", is_flag=True)
 @click.option("--version", is_flag=True)
 @click.pass_context
-def run(ctx: click.Context, **options: Any) -> int:
+def run(ctx: click.Context, /, **options: Any) -> int:
     """Run an experiment: on GPUs, or in the simulator."""
     from runner.command.start import start
 
     wanted = RunOptions(**options)
+    if wanted.cfg and wanted.info:
+        raise RequestError("--cfg and --info exclude each other (--info), give one of them")
+    if not wanted.cfg and not wanted.help and (wanted.resolve or wanted.package):
+        name = "--resolve" if wanted.resolve else "--package"
+        raise RequestError(f"{name} has no effect without --cfg ({name}), add --cfg job")
     given = ctx.meta[GIVEN]
     return _carried_out(lambda: start(given, wanted, ctx.obj))
 
@@ -191,7 +196,7 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
 )
 @click.option("--track", "track_uri", default="", metavar="URI", help="Log the new runs to MLflow there.")
 @click.pass_context
-def replay(ctx: click.Context, **options: Any) -> int:
+def replay(ctx: click.Context, /, **options: Any) -> int:
     """Run recorded cases again and compare the results.
 
     RECORDS is a record file, a folder, a bundle, or the id of an MLflow run. Everything is taken from the records.

@@ -66,9 +66,10 @@ class Verbs(click.Group):
             return False
         if not args[0].startswith("-"):
             return args[0][0] in "+~" or "=" in args[0]
-        ours = {"-h", "--help", "--version"}
+        if args[0] in ("-h", "--help", "--version"):
+            return False
         run = {name for parameter in loaded(VERBS["run"].place).params for name in parameter.opts}
-        return args[0].partition("=")[0] in run - ours
+        return args[0].partition("=")[0] in run
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
