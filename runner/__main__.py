@@ -166,15 +166,16 @@ def headline(command: Command) -> list[str]:
 
 def _show_configuration(options: argparse.Namespace) -> None:
     """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
-    from runner.request.compose import composed, plan_jobs
+    from runner.request.compose import plan_jobs
+    from runner.request.composer import compose_in_full
 
     planned = plan_jobs(options.overrides, options.multirun)
-    documents = [_document(composed(lines), options) for lines in planned]
+    documents = [_document(compose_in_full(lines), options) for lines in planned]
     if len(documents) == 1:
         print(documents[0], end="")
         return
     for number, (lines, document) in enumerate(zip(planned, documents, strict=True)):
-        print(f"---\n# job {number} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
+        print(f"---\n# job {number + 1} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
 
 
 def _document(config: DictConfig, options: argparse.Namespace) -> str:
