@@ -166,11 +166,10 @@ def headline(command: Command) -> list[str]:
 
 def _show_configuration(options: argparse.Namespace) -> None:
     """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
-    from runner.request.compose import plan_jobs
-    from runner.request.composer import compose_in_full
+    from runner.request.compose import composed, plan_jobs
 
     planned = plan_jobs(options.overrides, options.multirun)
-    documents = [_document(compose_in_full(lines), options) for lines in planned]
+    documents = [_document(composed(lines), options) for lines in planned]
     if len(documents) == 1:
         print(documents[0], end="")
         return

@@ -27,8 +27,7 @@ from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
-from runner.request.compose import hydra_over
-from runner.request.composer import compose_in_full
+from runner.request.compose import composed, hydra_over
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
@@ -124,7 +123,7 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
     for job, members in jobs.items():
         by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
     for commit, some in by_commit.items():
-        with _configurations_of(commit) as (folder, problem), hydra_over(folder):
+        with _configurations_of(commit) as (folder, problem), hydra_over(primary=folder):
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
@@ -165,7 +164,7 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     if record.request.replays is not None:
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
-        config = compose_in_full(record.request.overrides)
+        config = composed(record.request.overrides)
         again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True, enum_to_str=True)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")

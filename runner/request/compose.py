@@ -27,7 +27,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.composer import Composer, compose_in_full
+from runner.request.composer import Composer
+from runner.request.composer import composed as composed
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
 from runner.request.schema import Schema
@@ -49,14 +50,20 @@ class ComposedJob:
 
 
 @contextmanager
-def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
-    """Hydra with conf/ (or config_dir instead) as its configuration; gives its internal object, for --info."""
-    folder = config_dir or CONF
-    if not (folder / "config.yaml").is_file():
-        raise RequestError(f"no config.yaml in {folder} (--config-dir), the folder of configurations is not complete")
+def hydra_over(config_dir: Path | None = None, *, primary: Path | None = None) -> Iterator[Any]:
+    """Hydra with conf/ as its configuration; gives its internal object, for --info.
+
+    config_dir is a folder that is searched after conf/, as with Hydra's own --config-dir. primary is a folder in place
+    of conf/. RequestError for a folder that is missing or incomplete.
+    """
+    conf = primary or CONF
+    if not (conf / "config.yaml").is_file():
+        raise RequestError(f"no config.yaml in {conf} (conf), the folder of configurations is incomplete")
+    if config_dir is not None and not config_dir.is_dir():
+        raise RequestError(f"no folder {config_dir} (--config-dir), give one that holds experiments in exp/")
     ConfigStore.instance().store(name="schema", node=Schema)
-    with initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.3", job_name="symlab"):
-        read_with_care()
+    with initialize_config_dir(config_dir=str(conf.resolve()), version_base="1.3", job_name="symlab"):
+        read_with_care(config_dir)
         yield GlobalHydra.instance().hydra
 
 
@@ -83,11 +90,13 @@ def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]
 
 
 def experiments(config_dir: Path | None = None) -> dict[str, str]:
-    """The named experiments with their one-line descriptions: the first comment of each file that is no directive."""
-    found = {}
-    for path in sorted(((config_dir or CONF) / "exp").glob("*.yaml")):
-        comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
-        found[path.stem] = next((comment for comment in comments if not comment.startswith("@")), "")
+    """The named experiments of conf/, then of config_dir, with their one-line descriptions: the first comment of each
+    file that is no directive. Of two files of one name, Hydra reads that of conf/."""
+    found: dict[str, str] = {}
+    for folder in (CONF, *([config_dir] if config_dir else [])):
+        for path in sorted((folder / "exp").glob("*.yaml")):
+            comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#")
+            found.setdefault(path.stem, next((comment for comment in comments if not comment.startswith("@")), ""))
     return found
 
 
@@ -143,7 +152,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
     wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
     fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
-    config = compose_in_full(fixed)
+    config = composed(fixed)
     settings = config.hydra
     mode = RunMode.MULTIRUN if multirun else settings.mode
     if mode != RunMode.MULTIRUN:

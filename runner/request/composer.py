@@ -48,7 +48,7 @@ class Composition:
     config: DictConfig
 
 
-def compose_in_full(lines: Sequence[str]) -> DictConfig:
+def composed(lines: Sequence[str]) -> DictConfig:
     """Return a job's configuration, with its hydra section, as Hydra composes it from override lines.
 
     RequestError, in one line, for what Hydra refuses. Needs an initialized Hydra (compose.hydra_over).
@@ -73,7 +73,7 @@ class Composer:
         self._bases: dict[tuple[str, ...], Composition | None] = {}
 
     def composition(self, lines: Sequence[str]) -> Composition:
-        """Return the configuration of one job, the same that Hydra composes. RequestError like compose_in_full."""
+        """Return the configuration of one job, the same that Hydra composes. RequestError like composed."""
         values = self._values(lines)
         base_lines = tuple(line for line in lines if line not in values)
         if base_lines not in self._bases:
@@ -87,12 +87,12 @@ class Composer:
                 pass  # composed in full below: then the message says what Hydra says, of the line that it meets first
             else:
                 return Composition(base.experiment, config)
-        return _without_hydra(compose_in_full(lines))
+        return _without_hydra(composed(lines))
 
     def _base(self, lines: tuple[str, ...]) -> Composition | None:
         """Return what values are set on; None where that can't be told apart from the values, or is wrong by itself."""
         try:
-            base = _without_hydra(compose_in_full(lines))
+            base = _without_hydra(composed(lines))
         except RequestError:
             return None
         # An interpolation of Hydra's section has no value in a copy without that section.

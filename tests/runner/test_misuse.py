@@ -64,7 +64,7 @@ Symlab = Callable[..., Outcome]
         (["--cgf", "job"], ["unrecognized arguments: --cgf"]),
         (["--cfg", "jobs"], ["jobs"]),
         (["--cfg", "job", "-p", "nowhere"], ["no 'nowhere' in the configuration (--package)"]),
-        (["--config-dir", "/nowhere"], ["no config.yaml in /nowhere (--config-dir)"]),
+        (["--config-dir", "/nowhere"], ["no folder /nowhere (--config-dir), give one that holds experiments in exp/"]),
         (["-m", "world_size=2,99"], ["a world of 99 ranks", "in job 2 of 2: world_size=99"]),
         (["-m", "world_size=2,two"], ["(world_size)", "in job 2 of 2: world_size=two"]),
         (["fabric.arch=sm_80"], ["all_reduce is not built for 'sm_80' (fabric.arch), known: sm_90, sm_90a"]),

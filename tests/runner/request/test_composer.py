@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.request import composer as composer_module
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.composer import Composer, compose_in_full
+from runner.request.composer import Composer, composed
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 
@@ -145,7 +145,7 @@ def by_hydra(lines: Sequence[str]) -> tuple[object, ...]:
     """What Hydra's own compose makes of the lines: experiment, configuration as written and as resolved; or an
     error."""
     try:
-        config = compose_in_full(lines)
+        config = composed(lines)
     except RequestError as error:
         return ("error", str(error))
     experiment = str(config.hydra.runtime.choices.get("exp") or "")
@@ -203,9 +203,9 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.Monk
 
     def counted(lines: Sequence[str]) -> DictConfig:
         composed.append(tuple(lines))
-        return compose_in_full(lines)
+        return composed(lines)
 
-    monkeypatch.setattr(composer_module, "compose_in_full", counted)
+    monkeypatch.setattr(composer_module, "composed", counted)
     with hydra_over():
         jobs = compose_jobs(
             ["+exp=barrier,allreduce_fp16", "fabric=simulator", "fabric.seed=range(0,20)", "seed=1,2"], multirun=True
