@@ -264,6 +264,10 @@ class KernelSpec:
     def name(self) -> str:
         return f"{self.op}/{self.algorithm}"
 
+    def __hash__(self) -> int:
+        """Hash the name: not every field can be hashed, and equal specs have one name."""
+        return hash(self.name)
+
     def variant(self, case: Case) -> str:
         """What the compiled code depends on beside the sources; ranks, addresses and grids need no other PTX."""
         return "-".join(f"{name}={value}" for name, value in sorted(self.choices(case).items()))

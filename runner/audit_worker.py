@@ -123,7 +123,7 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
     for job, members in jobs.items():
         by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
     for commit, some in by_commit.items():
-        with _configurations_of(commit) as (folder, problem), hydra_over(folder):
+        with _configurations_of(commit) as (folder, problem), hydra_over(primary=folder):
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]

@@ -130,7 +130,7 @@ def failures(records: Sequence[Record]) -> list[str]:
         request = record.request
         job = ""
         if (request.jobs or 1) > 1:
-            job = f"job {request.job} ({' '.join(request.overrides)}) "
+            job = f"job {request.job + 1} ({' '.join(request.overrides)}) "
         reason = record.reason.splitlines()[0] if record.reason else ""
         lines.append(f"  {job}{record.id}: {record.status}: {reason}")
     return lines

@@ -137,7 +137,7 @@ def _show_configuration(options: RunOptions) -> None:
         print(documents[0], end="")
         return
     for number, (lines, document) in enumerate(zip(planned, documents, strict=True)):
-        print(f"---\n# job {number} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
+        print(f"---\n# job {number + 1} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
 
 
 def _document(config: DictConfig, options: RunOptions) -> str:

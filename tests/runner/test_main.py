@@ -81,10 +81,10 @@ def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symla
     assert done.code == 1
     assert done.statuses == ["DEADLOCK"] + ["PASSED"] * 4 + ["WRONG"]
     failed = done.out.partition("failed:\n")[2].splitlines()[:2]
-    assert failed[0].startswith("  job 0 (world_size=2 sizes.list=[8]")
+    assert failed[0].startswith("  job 1 (world_size=2 sizes.list=[8]")
     assert "all_reduce-one_shot-float32-float32-sum-n2-8B-out_of_place-normal-s0" in failed[0]
     assert failed[0].endswith(": DEADLOCK: nobody can go on")
-    assert "job 1 (world_size=3" in failed[1]
+    assert "job 2 (world_size=3" in failed[1]
     assert "WRONG: 3 of 64 elements are wrong" in failed[1]
     assert "6 cases: 4 passed, 1 deadlock, 1 wrong" in done.out
 
@@ -300,7 +300,7 @@ def test_the_configurations_of_a_sweep(symlab: Symlab) -> None:
     documents = list(yaml.safe_load_all(done.out))
     assert [one["dtype"] for one in documents] == ["float16"] + ["auto"] * 3
     assert [one["world_size"] for one in documents[1:]] == [2, 4, 8]
-    assert "---\n# job 1 of 4: world_size=2 +exp=barrier\n" in done.out
+    assert "---\n# job 2 of 4: world_size=2 +exp=barrier\n" in done.out
 
 
 @pytest.mark.parametrize(
