@@ -33,33 +33,36 @@ def test_a_signal_is_an_exception_with_the_code_of_shells(number: signal.Signals
     assert signal.getsignal(number) is before
 
 
+def ends_with(steps: list[str], *signals: signal.Signals) -> Interrupted:
+    """Send signals within shielded steps, with a step after each, and return the exception that comes of them."""
+    try:
+        with interruptible():
+            with shielded():
+                for number in signals:
+                    os.kill(os.getpid(), number)
+                    steps.append(number.name)
+            steps.append("after")
+    except Interrupted as error:
+        return error
+    raise AssertionError(f"no exception came: {steps}")
+
+
 @pytest.mark.parametrize(("number", "code"), ENDING)
 def test_steps_that_belong_together_end_first(number: signal.Signals, code: int) -> None:
-    steps = []
-    with pytest.raises(Interrupted) as caught, interruptible():
-        with shielded():
-            os.kill(os.getpid(), number)
-            steps.append("second")
-        steps.append("after")
-    assert (steps, caught.value.exit_code) == (["second"], code)
+    steps: list[str] = []
+    assert ends_with(steps, number).exit_code == code
+    assert steps == [number.name]
 
 
 def test_a_second_signal_does_not_wait() -> None:
-    steps = []
-    with pytest.raises(Interrupted), interruptible(), shielded():
-        os.kill(os.getpid(), signal.SIGTERM)
-        steps.append("first")
-        os.kill(os.getpid(), signal.SIGTERM)
-        steps.append("second")
-    assert steps == ["first"]
+    steps: list[str] = []
+    ends_with(steps, signal.SIGTERM, signal.SIGTERM, signal.SIGTERM)
+    assert steps == ["SIGTERM"]
 
 
 def test_an_ignored_hangup_stays_ignored_and_others_are_shielded() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    steps = []
-    with pytest.raises(Interrupted, match="SIGTERM"), interruptible(), shielded():
-        os.kill(os.getpid(), signal.SIGHUP)
-        os.kill(os.getpid(), signal.SIGTERM)
-        steps.append("done")
-    assert steps == ["done"]
+    steps: list[str] = []
+    assert ends_with(steps, signal.SIGHUP, signal.SIGTERM).exit_code == 143
+    assert steps == ["SIGHUP", "SIGTERM"]
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
