@@ -187,7 +187,7 @@ def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path: Path) -> N
 
 
 STUBBORN = """
-    import sys, time
+    import os, sys, time
     sys.path.insert(0, {tests!r})
     from conftest import GOOD, Script
     from runner.__main__ import main
@@ -197,7 +197,9 @@ STUBBORN = """
             self.ran.append(contestant.case.id)
             if len(self.ran) == 2:
                 print("waiting", flush=True)
-                time.sleep(60)
+                ends_s = time.monotonic() + 60
+                while time.monotonic() < ends_s and not os.path.exists("go"):
+                    time.sleep(0.05)
             return GOOD
 
     class SlowToClose(Slow):
@@ -211,9 +213,13 @@ STUBBORN = """
 
 
 class Started:
-    """A command line in a process of its own whose second case takes a minute."""
+    """A command line in a process of its own whose second case takes a minute, or until a file "go" is there.
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    hangup is what the process finds for SIGHUP: like a command under nohup, the tests may have been started with it
+    ignored, and a child inherits that.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, hangup: signal.Handlers = signal.SIG_DFL) -> None:
         code = textwrap.dedent(STUBBORN).format(tests=str(Path(__file__).parent))
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments, TWO],
@@ -222,6 +228,7 @@ class Started:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),
         )
         self.out = ""
 
@@ -275,6 +282,15 @@ def test_an_end_that_others_ask_for(tmp_path: Path, number: signal.Signals, code
     started.process.send_signal(number)
     assert started.end() == code
     assert "2 cases: 1 passed, 1 not run" in started.out
+
+
+def test_an_end_of_the_terminal_does_not_end_a_command_under_nohup(tmp_path: Path) -> None:
+    started = Started(tmp_path, "quick", "sizes=[8]", "track=none", hangup=signal.SIG_IGN)
+    started.until("waiting")
+    started.process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    assert started.end() == 0
+    assert "2 cases: 2 passed" in started.out
 
 
 def test_unchecked_is_counted_apart(symlab: Symlab) -> None:
