@@ -136,7 +136,7 @@ def _table(options: argparse.Namespace) -> None:
         raise ValueError(f"--wide is for people; {options.format} has a line for each case")
     makers = {"markdown": table.markdown, "csv": table.csv_text, "json": table.json_text}
     if options.format == "text":
-        print(table.plain(records, True) if options.wide else table.console_table(records))
+        print(table.console_table(records, is_wide=options.wide))
     elif options.format == "markdown":
         print(table.markdown(records, options.wide), end="")
     else:

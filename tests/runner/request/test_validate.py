@@ -243,7 +243,7 @@ def test_a_composed_configuration_holds_plain_words() -> None:
     assert yaml.safe_load(yaml.safe_dump(configuration)) == configuration, "safe_dump takes plain types only"
     request = job.request
     assert (request.timing.mode, request.inputs) == (TimingMode.eager, Inputs.edge)
-    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, Placement}
+    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, PlacementChoice}
 
 
 def test_the_schema_and_the_file_agree() -> None:
