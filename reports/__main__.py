@@ -193,7 +193,7 @@ def _study(options: argparse.Namespace) -> None:
     if options.format == "markdown":
         print(study.markdown(curves), end="")
     else:
-        print(study.text(curves))
+        print(study.here(curves))
     if options.output is not None:
         from reports.figures import draw_study
 

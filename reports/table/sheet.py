@@ -133,9 +133,7 @@ def _layouts(sheets: Sequence[Sheet], width: int | None) -> dict[tuple[str, ...]
     return {columns: _layout(columns, widths, spare[columns], width) for columns, widths in _widths(sheets).items()}
 
 
-def _layout(
-    columns: tuple[str, ...], widths: Mapping[str, int], spare: Sequence[str], width: int | None
-) -> _Layout:
+def _layout(columns: tuple[str, ...], widths: Mapping[str, int], spare: Sequence[str], width: int | None) -> _Layout:
     """Return the layout that shows most: first narrower gaps, then without one spare column after the other."""
 
     def taken(some: Sequence[str], margin: int, gap: int) -> int:

@@ -113,11 +113,14 @@ def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
     """Return "[1] why" for each note: the refusals of a key together, of a failure its whole story; or, if that is told
     elsewhere, its id and where."""
     refused = refusals.lines(records)
+    members: dict[str, list[Record]] = {}
+    for record in records:
+        members.setdefault(refusals.note_of(record), []).append(record)
     found = []
     for note, index in notes(records).items():
-        members = [record for record in records if refusals.note_of(record) == note]
-        more = f" and {counted(len(members) - 1, 'case')} more" if len(members) > 1 else ""
-        failure = f"{members[0].id}{more}: {elsewhere}" if elsewhere else story_of(members[0])
+        first, others = members[note][0], len(members[note]) - 1
+        more = f" and {counted(others, 'case')} more" if others else ""
+        failure = f"{first.id}{more}: {elsewhere}" if elsewhere else story_of(first)
         found.append(f"[{index}] {refused.get(note, failure)}")
     return found
 

@@ -24,7 +24,7 @@ from reports.table.compare import (
     setup_text,
 )
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, place_text, reason_of, size_text
+from reports.table.text import place_text, reason_of, size_text
 
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
@@ -164,8 +164,9 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     paired = any(are_paired([row for row in rows(section) if row.status is not Status.REFUSED]) for section in sections)
     setups = dict.fromkeys(setup_text(record) for record in records if record.timing is not None)
     shown = "time (busbw)" if is_wide else "time" if paired else "time (median), min, p95 and p99 (nearest rank)"
+    median = ", median" if is_wide or paired else ""
     lines = [
-        f"{shown}: microseconds a call, over the samples' maxima over all ranks{', median' if is_wide or paired else ''}",
+        f"{shown}: microseconds a call, over the samples' maxima over all ranks{median}",
         f"timed: {'; '.join(setups)}; {_span(timing.slots for timing in timings)} slots of "
         f"{_span((timing.slot_bytes for timing in timings), size_text)}, "
         f"{_span(timing.calls_per_sample for timing in timings)} calls a sample, "
@@ -189,7 +190,9 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
     if placed:
         called = "as each contestant was called"
-        narrow = f"out, in: out of place and in place, {called}" if paired else f"place: out of place or in place, {called}"
+        narrow = (
+            f"out, in: out of place and in place, {called}" if paired else f"place: out of place or in place, {called}"
+        )
         lines.append(_places(judged) if is_wide else narrow)
     return lines + _origins(records)
 

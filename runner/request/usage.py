@@ -65,6 +65,7 @@ options:
   --config-dir DIR    configurations from DIR (laid out as conf/) instead of conf/
   --cfg job|hydra|all [--package KEY] [--resolve]   show the configuration instead of running it
   --info [TOPIC]      Hydra's view: searchpath, defaults, defaults-tree, config, plugins
+  -q, --quiet         say only errors, warnings, and the last lines: the summary and where the records are
   -h, --help          this      --version
 
 your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1; the first comment after it is
