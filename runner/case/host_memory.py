@@ -50,7 +50,7 @@ from kernels.spec import Case, KernelSpec
 from runner.case.cases import cases_of, sizes_of
 from runner.case.contestant import spec_for
 from runner.case.layout import layout_of
-from runner.case.memory_needed import heap_bytes_needed, is_too_large, largest_size, step_bytes
+from runner.case.memory_needed import heap_bytes_needed, largest_size, step_bytes, takes_memory
 from runner.request.sizes import format_bytes
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
@@ -179,7 +179,7 @@ def _needs(request: ResolvedRequest, brought: Sequence[KernelSpec]) -> list[_Nee
     found = []
     for case in cases_of(request):
         spec = spec_for(case, brought)
-        if isinstance(spec, KernelSpec) and not is_too_large(case, spec):  # others are refused in the simulator
+        if isinstance(spec, KernelSpec) and takes_memory(case, spec):  # others are refused in the simulator
             found.append(_need(request.launches if request.check else 0, spec, dataclasses.replace(case, seed=0)))
     return found
 

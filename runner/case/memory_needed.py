@@ -53,7 +53,7 @@ def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] =
     def allocate(pool: SymmetricPool) -> None:
         for case in cases:
             known = spec_for(case, brought)
-            if is_too_large(case, known):
+            if not takes_memory(case, known):
                 continue
             if isinstance(known, KernelSpec):
                 allocate_slots(pool, known, case, 1)
@@ -88,6 +88,11 @@ def is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
     """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
     most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
     return most is not None and case.size_bytes > most
+
+
+def takes_memory(case: Case, spec: KernelSpec | Baseline) -> bool:
+    """Whether a case takes any: kernels refuse sizes that are too large for them, and placements that they lack."""
+    return not is_too_large(case, spec) and not (isinstance(spec, KernelSpec) and case.placement not in spec.placements)
 
 
 def step_bytes(op: str, dtype: str, world_size: int) -> int:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 MAX_FAILED_STARTS = 2
 """So often a job tries to start a world; what is left of it then fails for the same reason."""
 
+TOLD_BELOW = "told below, under 'failed'"
+"""Where the table of a command refers to for what went wrong."""
+
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
 
 
@@ -73,7 +76,7 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
             if not is_first(first):
                 raise
             interrupt = first
-            console.say("symlab: interrupted; finishing what is done (once more to quit at once)")
+            console.warn("symlab: interrupted; finishing what is done (once more to quit at once)")
         return session.conclude(interrupt)
     except KeyboardInterrupt as again:
         session.abandon(again)
@@ -109,7 +112,8 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
-        self._console.begin(self._command.case_count)
+        jobs = self._command.jobs
+        self._console.begin((case for job in jobs for case in job.cases), self._asked(jobs[0]).jobs or 1)
         self._surroundings.look()
         self._start_mirror()
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
@@ -155,7 +159,7 @@ class _Session:
         return self._world
 
     def starting(self, case: Case) -> None:
-        self._console.starting(case)
+        self._console.starting(case, self._job.composed.number + 1)
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
@@ -258,7 +262,7 @@ class _Session:
             self._store.seal()
         except StoreError as error:
             if not self._stopped:
-                self._console.say(f"symlab: warning: {error}")
+                self._console.warn(f"symlab: warning: {error}")
 
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
@@ -282,30 +286,30 @@ class _Session:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
 
         if problem := self._mirror.finish(waiting):
-            self._console.say(
+            self._console.warn(
                 f"symlab: warning: {problem}; the results are in {self._folder}; "
                 f"send them later with: python -m runner.track {self._folder} --uri {uri}"
             )
         else:
             for remark in self._mirror.remarks:
-                self._console.say(f"symlab: warning: not attached in MLflow: {remark}")
+                self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
             self._console.say(f"dashboard: {open_command(uri)}")
 
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""
-        if self._records:
+        if self._records and not self._console.is_quiet:
             from reports.numerics.study import console_report
 
-            self._console.say(console_report(self._records))
-        self._console.say(summary(self._records, self._command.case_count))
-        failed = failures(self._records)
+            self._console.say(console_report(self._records, self._folder, TOLD_BELOW))
+        self._console.announce(summary(self._records, self._command.case_count))
+        failed = failures(self._records, self._folder)
         if failed:
-            self._console.say("\n".join(["failed:", *failed]))
+            self._console.warn("\n".join(["failed:", *failed]))
         if self._records and all(str(record.status) == "REFUSED" for record in self._records):
-            self._console.say("symlab: every case was refused: nothing ran")
+            self._console.warn("symlab: every case was refused: nothing ran")
         if self._stopped:
-            self._console.say(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
-        self._console.say(f"records: {self._folder}")
+            self._console.warn(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
+        self._console.announce(f"records: {self._folder}")
 
     @property
     def _folder(self) -> str:

@@ -82,10 +82,12 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
                 hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
             return 0
         jobs = compose_jobs(options.overrides, options.multirun)
-    return _run(given, jobs, tools, leader)
+    return _run(given, jobs, tools, leader, options.quiet)
 
 
-def _run(given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None) -> int:
+def _run(
+    given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None, is_quiet: bool
+) -> int:
     from dataclasses import replace
 
     from reports.table.table import varying
@@ -101,7 +103,7 @@ def _run(given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None,
         else:
             leader.tell_end(0)  # the simulator needs one process
     differing = varying([job.composed.overrides for job in command.jobs])
-    console = Console(heading=headline(command), differing=differing)
+    console = Console(heading=headline(command), differing=differing, is_quiet=is_quiet)
     return run_command(command, console, tools)
 
 
@@ -112,16 +114,17 @@ def headline(command: Command) -> list[str]:
 
     request = command.jobs[0].request
     algorithms = names_of(request)
-    sweep = f"{len(command.jobs)} jobs, " if len(command.jobs) > 1 else ""
+    sweep = f"{counted(len(command.jobs), 'job')}, " if len(command.jobs) > 1 else ""
     if sweep:
         what = f"symlab: {command.label}: {sweep}{counted(command.case_count, 'case')}"
     else:
         arithmetic = f"{request.dtype}/{request.accumulator} {request.reduction}"
+        places = ", out of place and in place" if len(request.placement.placements) > 1 else ""
         does = f"{request.dtype}, moves data" if request.reduction == "none" else arithmetic
         what = (
             f"symlab: {request.op} {does}, "
             f"{counted(request.world_size, 'rank')}, {counted(len(sizes_of(request)), 'size')} x "
-            f"{counted(len(algorithms), 'algorithm')} = {counted(command.case_count, 'case')}"
+            f"{counted(len(algorithms), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
         )
     rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
     return [what, *([ROUNDED] if rounded else []), *command.fabric_lines]

@@ -27,6 +27,7 @@ class RunOptions:
     info: str | None = None
     help: bool = False
     version: bool = False
+    quiet: bool = False
 
     @property
     def runs(self) -> bool:

@@ -9,10 +9,9 @@ from pathlib import Path
 from kernels.baselines import names_for
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import FLOATS, INTEGERS
-from kernels.spec import Placement
 from reports.record.timing import L2State, Window
 from runner.request.compose import experiments
-from runner.request.schema import Isolation, Limit, TimingMode, TrackName
+from runner.request.schema import Isolation, Limit, PlacementChoice, TimingMode, TrackName
 from runner.world.fabrics import FabricName
 from simulator.options import MultimemModel, Schedule
 
@@ -43,7 +42,7 @@ keys (conf/config.yaml has the values they start from; symlab --cfg job shows th
   reduction=auto                  sum, min, max, avg; of integers and, or, xor; auto: sum, or none where data only moves
   world_size=8                    ranks, 1 to 72
   sizes.min=1K sizes.max=1M sizes.factor=4     bytes, as in nccl-tests; or a list: sizes=[0,6,1K]
-  placement=out_of_place          or {_others(Placement)}
+  placement=out_of_place          or {_others(PlacementChoice)}
   root=0                          the rank that gives (broadcast) or gets (reduce)
   offset=0                        elements after a 16-byte boundary at which both buffers begin
   inputs=normal                   or exact: every sum is exact, so all bits must agree; or edge: NaN, infinities, zeros,
@@ -66,6 +65,7 @@ options:
   --config-dir DIR    configurations from DIR (laid out as conf/) instead of conf/
   --cfg job|hydra|all [--package KEY] [--resolve]   show the configuration instead of running it
   --info [TOPIC]      Hydra's view: searchpath, defaults, defaults-tree, config, plugins
+  -q, --quiet         say only errors, warnings, and the last lines: the summary and where the records are
   -h, --help          this      --version
 
 your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1; the first comment after it is

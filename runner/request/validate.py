@@ -19,9 +19,9 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernels.spec import Inputs, Placement
+from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
-from runner.request.schema import SECTIONS, Isolation, Limit, TimingMode, TrackName
+from runner.request.schema import SECTIONS, Isolation, Limit, PlacementChoice, TimingMode, TrackName
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
@@ -77,7 +77,7 @@ class _Job:
     reduction: str
     world_size: int
     sizes_bytes: tuple[int, ...]
-    placement: Placement
+    placement: PlacementChoice
     root: int
     offset: int
     inputs: Inputs
@@ -154,7 +154,7 @@ def validate(config: DictConfig) -> Request:
         world_size=_world_size(values["world_size"]),
         sizes_bytes=sizes_of(values["sizes"]),
         sizes_given=are_given(values["sizes"]),
-        placement=Placement(values["placement"]),
+        placement=PlacementChoice(values["placement"]),
         root=_at_least(values["root"], 0, "root"),
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
         inputs=Inputs(values["inputs"]),

@@ -425,8 +425,8 @@ def combine(
     names = [contestant.case.algorithm for contestant in plan.contestants]
     devices = tuple({"before": one.device_before, "after": one.device_after} for one in ranks)
     found = []
-    for index, name in enumerate(names):
-        others = tuple(one for one in names if one != name)
+    for index in range(len(names)):
+        others = tuple(dict.fromkeys(names[:index] + names[index + 1 :]))
         timed = _timed(plan, index, [one.contestants[index] for one in ranks])
         if timed.timing is not None:
             timing = replace(

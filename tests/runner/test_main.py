@@ -80,12 +80,17 @@ def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symla
     done = symlab("-m", "world_size=2,3,4", "sizes=[8]")
     assert done.code == 1
     assert done.statuses == ["DEADLOCK"] + ["PASSED"] * 4 + ["WRONG"]
-    failed = done.out.partition("failed:\n")[2].splitlines()[:2]
-    assert failed[0].startswith("  job 1 (world_size=2 sizes.list=[8]")
-    assert "all_reduce-one_shot-float32-float32-sum-n2-8B-out_of_place-normal-s0" in failed[0]
-    assert failed[0].endswith(": DEADLOCK: nobody can go on")
-    assert "job 2 (world_size=3" in failed[1]
-    assert "WRONG: 3 of 64 elements are wrong" in failed[1]
+    failed = done.err.partition("failed:\n")[2].splitlines()
+    assert failed[0].startswith("  job 1 of 3 (world_size=2 sizes.list=[8]")
+    assert failed[0].endswith("all_reduce-one_shot-float32-float32-sum-n2-8B-out_of_place-normal-s0")
+    assert failed[1] == "    DEADLOCK: nobody can go on rank 0 waits"
+    assert "job 2 of 3 (world_size=3" in failed[2]
+    assert failed[3] == (
+        "    WRONG: 3 of 64 elements are wrong; first at rank 1, index 5, launch 0: expected 1.0 (0x1), got 3.5 (0x2); "
+        "method bitwise"
+    )
+    assert (done.out + done.err).count("first at rank 1") == 1, "a story is told once"
+    assert done.out.count("all_reduce-two_shot-float32-float32-sum-n3-8B") == 2, "elsewhere it has its id"
     assert "6 cases: 4 passed, 1 deadlock, 1 wrong" in done.out
 
 
@@ -103,7 +108,7 @@ def test_some_refused_is_fine_and_all_refused_is_not(symlab: Symlab) -> None:
     assert some.out.count("no multicast here") == 1, "each reason is said once"
     every = symlab("algorithms=[multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
     assert every.code == 1
-    assert "every case was refused" in every.out
+    assert "every case was refused" in every.err
     assert "no multicast here" in every.out
 
 

@@ -14,10 +14,10 @@ import yaml
 from omegaconf import OmegaConf
 
 from kernels.numeric.dtypes import ACCUMULATORS
-from kernels.spec import Inputs, Placement
+from kernels.spec import Inputs
 from reports.record.timing import Mode
 from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.request.schema import SECTIONS, Schema, TimingMode, TimingSchema
+from runner.request.schema import SECTIONS, PlacementChoice, Schema, TimingMode, TimingSchema
 from runner.request.sizes import format_bytes, parse_bytes
 from runner.request.validate import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
 from runner.request_error import RequestError
@@ -254,7 +254,7 @@ def test_a_composed_configuration_holds_plain_words() -> None:
     assert yaml.safe_load(yaml.safe_dump(configuration)) == configuration, "safe_dump takes plain types only"
     request = job.request
     assert (request.timing.mode, request.inputs) == (TimingMode.eager, Inputs.edge)
-    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, Placement}
+    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, PlacementChoice}
 
 
 def test_the_schema_and_the_file_agree() -> None:
