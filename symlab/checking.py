@@ -88,7 +88,7 @@ def check(
     ()
     >>> outputs[1][7] += 1
     >>> symlab.check(case, outputs).faults[0]
-    '1 of 512 elements are wrong; first at rank 1, index 7, launch 0'
+    '1 of 512 elements are wrong; first at rank 1, index 7, ...'
     """
     spec, op = runner_of(case, kernel), collective(case.op)
     case, given = with_inputs(case, inputs)

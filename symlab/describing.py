@@ -77,10 +77,10 @@ def case(
     >>> case = symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=4, dtype="bfloat16")
     >>> case.accumulator, case.reduction, case.numel
     ('float32', 'sum', 2048)
-    >>> symlab.case("all_reduce/two_shut", size_bytes="4K")
+    >>> symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=99)
     Traceback (most recent call last):
     ...
-    runner.request_error.RequestError: unknown algorithm 'two_shut' of all_reduce (algorithms), did you mean two_shot?
+    runner.request_error.RequestError: a world of 99 ranks is not possible (world_size), give 1 to 72
     """
     from symlab.requests import described
 

@@ -40,8 +40,8 @@ def experiment(
     >>> done.exit_code, [record.case.size_bytes for record in done.records]
     (0, [1024, 4096])
     """
-    from runner.__main__ import headline
     from reports.table.table import varying
+    from runner.__main__ import headline
     from runner.command.console import Console
     from runner.command.plan import prepare
     from runner.command.session import run_within

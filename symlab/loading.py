@@ -58,18 +58,18 @@ class Records(Sequence[Record]):
 
 
 def records(*places: Path | str) -> Records:
-    """Load the records of files, folders (and all folders below them) and bundles (.jsonl.xz), each record once.
+    """Load records, each once. places: files, folders (with all folders below them) and bundles (.jsonl.xz).
 
     The result is a sequence of records with `rows()`, `table()` and `to_pandas()`.
 
     Raises ValueError, naming the place, for what can't be read and for a place without records.
 
     >>> import symlab
-    >>> found = symlab.records("reports/published/h200")
+    >>> found = symlab.records("reports/published/h200-x2")
     >>> found[0].case.op, found[0].status
     ('all_reduce', <Status.PASSED: 'PASSED'>)
     >>> found.to_pandas()["algorithm"].nunique()
-    10
+    14
     """
     if not places:
         raise ValueError("no place of records is given (places), give a file, a folder or a bundle")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,7 @@ from runner.records.scrub import scrubbed_values
 from runner.request.configured import configured, plain_configuration
 from runner.request.schema import Schema
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, Request, ResolvedRequest, validate
-from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, FabricRequest
+from runner.world.fabrics import FabricRequest
 
 UNUSED = {"baselines": [], "track": {"name": "none"}, "timing": {"mode": "none"}}
 """What no request of the API has, unless it says so."""

@@ -18,7 +18,7 @@ from memory.tensor import SymmetricTensor, View
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
 from runner.world import fabrics
-from runner.world.fabrics import FabricName, FabricRequest
+from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from symlab.compiling import Compiled
 from symlab.requests import checked
@@ -141,11 +141,13 @@ def world(
 ) -> World:
     """Return a world of ranks with symmetric memory, to be used in a with block.
 
-    fabric: "simulator" (ranks are threads, kernels are interpreted), "nvshmem" (a process and a GPU a rank; needs the
-    gpu extra), or "auto": nvshmem where it is possible, else the simulator. heap_bytes: one rank's symmetric memory, a
-    number of bytes or text such as "1G"; None: 256M simulated, 8G on GPUs. The other arguments are the simulator's:
-    the architecture, whether the switch has multicast, how it adds (multimem: "exact" or "ordered"), the order in which
-    threads run (schedule: "fair" or "random", drawn from seed), and the maximum number of steps of one run.
+    ranks: their number. fabric: "simulator" (ranks are threads, kernels are interpreted), "nvshmem" (a process and a
+    GPU a rank; needs the gpu extra), or "auto": nvshmem where it is possible, else the simulator. heap_bytes: one
+    rank's symmetric memory, a number of bytes or text such as "1G"; None: 256M simulated, 8G on GPUs.
+
+    The others are the simulator's. arch: the GPUs' architecture. multicast: whether the switch has it. multimem: how
+    the switch adds, "exact" or "stated" (rounding as the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
+    seed). step_budget: maximum number of steps of one run; None: the simulator's own.
 
     Raises ValueError, with the message of the command `symlab run`, for a value that is not possible and for GPUs that
     are unavailable. Entering the block raises WorldFailure if a rank can't be started.
