@@ -69,6 +69,12 @@ def _dispatch(given: list[str], tools: Tools | None) -> int:
         if outer is not None:
             raise RequestError(f"a replay starts worlds of its own (replay), start it without {outer.launcher}")
         return replay(given[1:], tools)
+    if given[:1] == ["resume"]:
+        from runner.command.resume import resume, resume_options
+
+        if outer is not None:
+            raise RequestError(f"a command is resumed in worlds of its own (resume), start it without {outer.launcher}")
+        return resume(*resume_options(given[1:]), tools)
     options = parse_options(given)
     if outer is None:
         return _answer(given, options, tools, None)
