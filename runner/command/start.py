@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from runner.interrupt import exit_code_of
@@ -34,20 +34,29 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
     given is the command line as records keep it, options what it says, tools what tests work with. RequestError for a
     wrong request.
     """
+    return led(lambda leader: _answer(given, options, tools, leader), options.runs)
+
+
+def led(work: Callable[[Leader | None], int], runs: bool = True) -> int:
+    """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
+
+    work gets the leader of the launcher's world, or None without one, and returns the exit code. runs says whether it
+    needs the others at all. RequestError as work raises it.
+    """
     outer = find(os.environ)
     if outer is None:
-        return _answer(given, options, tools, None)
+        return work(None)
     # One of many processes that a launcher started: rank 0 alone speaks.
     from runner.world.launched import Leader, follow
 
     if outer.rank > 0:
-        return follow(outer) if options.runs else 0
-    if not options.runs:
-        return _answer(given, options, tools, None)
+        return follow(outer) if runs else 0
+    if not runs:
+        return work(None)
     leader = Leader(outer)
     code = 1
     try:
-        code = _answer(given, options, tools, leader)
+        code = work(leader)
     except KeyboardInterrupt as interrupt:
         code = exit_code_of(interrupt)
         raise
