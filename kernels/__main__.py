@@ -20,7 +20,7 @@ from kernels.matrix.proofs import proofs
 from kernels.matrix.sheets import json_text, markdown, text
 from kernels.spec import KernelSpec
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = Path(__file__).resolve().parent / "README.md"
 CACHE = Path("~/.cache/symlab/kernels")
 """Where the runner keeps compiled kernels, too (cache_dir)."""
 
@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         help="json has every combination by itself (%(default)s)",
     )
     parser.add_argument("--op", default="", metavar="OP", help="one op only, such as all_gather")
-    parser.add_argument("--readme", action="store_true", help="put the Markdown into README.md, between its marks")
+    parser.add_argument(
+        "--readme", action="store_true", help="put the Markdown into kernels/README.md, between its marks"
+    )
     parser.add_argument(
         "--verify", action="store_true", help=f"compile all kernels (minutes) and compare them with {codes.PLACE.name}"
     )
@@ -96,7 +98,7 @@ def _run(options: argparse.Namespace, specs: Sequence[KernelSpec]) -> int:
         return _compile_all(options, specs)
     if options.readme:
         README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
-        print(f"{README.name}: has the matrix as it is now")
+        print("kernels/README.md: has the matrix as it is now")
         return 0
     proven = proofs()
     found = rows(proven, options.op, codes.codes(codes.PLACE))
@@ -138,7 +140,9 @@ def _compile_all(options: argparse.Namespace, specs: Sequence[KernelSpec]) -> in
 def included(readme: str) -> str:
     """Return the README's text with the matrix as it is now. Raises ValueError if it has no place for it."""
     if not INCLUDED.search(readme):
-        raise ValueError("README.md: no place for the matrix; add the lines '<!-- matrix -->' and '<!-- end -->'")
+        raise ValueError(
+            "kernels/README.md: no place for the matrix; add the lines '<!-- matrix -->' and '<!-- end -->'"
+        )
     proven = proofs()
     made = markdown(rows(proven, known=codes.codes(codes.PLACE)), proven)
     return INCLUDED.sub(lambda match: f"{match[1]}\n{made}\n{match[3]}", readme)
