@@ -18,7 +18,7 @@ from pathlib import Path
 from reports.record.bundle import SUFFIX, digest, read, write_file
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, broken, seal, sealed
-from reports.table import sheet, table
+from reports.table import sheet, table, timed_table
 from reports.table.compare import Row, Section, device_text, rows, setup_text, split
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
@@ -36,6 +36,9 @@ _MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do
 _SECTION = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXCERPT = re.compile(r"(<!-- excerpt: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXCERPT_COLUMNS = ("size", "ours", "ours: time (busbw)", "library", "library: time (busbw)", "ratio")
+_EXCERPT_CAPTIONS = ("in place:", "libraries:", "set in the environment:")
+"""How the captions begin that belong to three rows of a table, too: what they compare."""
+
 _EXCERPT_NUMERIC = frozenset({"size", "ours: time (busbw)", "library: time (busbw)", "ratio"})
 _IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -207,6 +210,7 @@ def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
         f"time: microseconds a call; busbw: GB/s, as in nccl-tests; {setup_text(first)}; each the median over "
         f"{counted(max(worlds), 'world')} of the median over samples of the maximum over ranks",
         "ratio: our time over the library's; below 1, ours is faster",
+        *(one for one in timed_table.captions([section], is_wide=True) if one.startswith(_EXCERPT_CAPTIONS)),
     ]
     heading = f"{section.heading}, {device_text(first)}"
     made = sheet.markdown([Sheet(heading, _EXCERPT_COLUMNS, (lines,), _EXCERPT_NUMERIC)], captions)

@@ -100,6 +100,15 @@ def test_the_projects_readme_has_the_first_the_middle_and_the_last_size(project:
     assert "2 worlds" in readme
 
 
+def test_the_projects_readme_says_what_its_three_rows_compare() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (excerpt,) = re.findall(r"<!-- excerpt: h200-x4 -->(.*?)<!-- end -->", readme, re.DOTALL)
+    assert excerpt.count("| size |") == 1
+    assert len(re.findall(r"^\| \d", excerpt, re.MULTILINE)) == 3
+    for words in ("NVSHMEM_DISABLE_NVLS=1", "NCCL_NVLS_ENABLE=0", "in place: nccl", "libraries: NCCL", "NVIDIA H200"):
+        assert words in excerpt
+
+
 def test_without_libraries_the_excerpt_has_ours_alone(project: Path) -> None:
     folder = project / publish.PLACE / MACHINE
     for path in folder.glob(f"*{bundle.SUFFIX}"):
