@@ -23,7 +23,7 @@ from runner.interrupt import exit_code_of, is_first, name_of, shielded
 from runner.records.command_json import AskedJob, CommandDocument
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
-from runner.request.options import program
+from runner.request.options import command_line
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
 from runner.track.dashboard import open_command
@@ -205,7 +205,7 @@ class _Session:
         asked = scrubbed_values(
             {
                 "command": self._store.folder.name,
-                "command_line": [*program(sys.argv[0]), *self._command.arguments],
+                "command_line": command_line(sys.argv[0], self._command.arguments),
                 "experiment": job.composed.experiment,
                 "job": job.composed.number,
                 "jobs": len(self._command.jobs),

@@ -1,7 +1,7 @@
 """Mirrors records to MLflow: a parent run a command, a child run a series (one algorithm of one job), step = bytes.
 
 Everything comes from records, so that what could not be sent while the command ran is sent later, by the same code:
-`python -m runner.track records/<folder>`. Only this file imports mlflow, which costs seconds: always inside a function.
+`symlab track records/<folder>`. Only this file imports mlflow, which costs seconds: always inside a function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from reports.record.record import RecordedRequest
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import command_document_of
 from runner.records.scrub import without_secrets
-from runner.request.options import Parser
 from runner.request.validate import check_uri
 from runner.request_error import RequestError, first_line
 from runner.track import artifacts
@@ -332,29 +331,17 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             run.close("FAILED")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """python -m runner.track: send records to MLflow after the fact. Gives the exit code, see --help."""
-    parser = Parser(
-        prog="python -m runner.track",
-        description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
-        epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",
-    )
-    parser.add_argument(
-        "records", nargs="+", type=Path, metavar="RECORDS", help="record files, bundles, or folders of them"
-    )
-    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
-    parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
-    try:
-        options = parser.parse_args(arguments)
-        check_uri(options.uri, "--uri")
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            commands, problems = by_command(options.records, Path(folder))
-            if not commands:
-                raise RequestError(problems[0])
-            return _send_all(commands, problems, options.uri, options.experiment)
-    except ValueError as error:
-        print(f"symlab: error: {error}", file=sys.stderr)
-        return 2
+def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
+    """Send records to MLflow that were not sent when they were made: files, bundles, or folders of them.
+
+    Returns the exit code: 0 sent, or there already; 1 not all of them could be sent. ValueError for a wrong request.
+    """
+    check_uri(uri, "--uri")
+    with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+        commands, problems = by_command(places, Path(folder))
+        if not commands:
+            raise RequestError(problems[0])
+        return _send_all(commands, problems, uri, experiment)
 
 
 def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:

@@ -111,7 +111,7 @@ def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys:
 
 @pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
 def test_sizes(text: str, size: int) -> None:
-    assert command._size(text) == size
+    assert command.size_of(text) == size
 
 
 def test_records_from_mlflow_have_no_manifest(
