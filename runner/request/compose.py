@@ -89,17 +89,6 @@ def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]
     return [tuple(lines) for lines in planned]
 
 
-def experiments(config_dir: Path | None = None) -> dict[str, str]:
-    """The named experiments of conf/, then of config_dir, with their one-line descriptions: the first comment of each
-    file that is no directive. Of two files of one name, Hydra reads that of conf/."""
-    found: dict[str, str] = {}
-    for folder in (CONF, *([config_dir] if config_dir else [])):
-        for path in sorted((folder / "exp").glob("*.yaml")):
-            comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#")
-            found.setdefault(path.stem, next((comment for comment in comments if not comment.startswith("@")), ""))
-    return found
-
-
 def _with_plus(argument: str) -> str:
     """exp=name means +exp=name: there is no default experiment that could be replaced."""
     return f"+{argument}" if argument.startswith("exp=") else argument
