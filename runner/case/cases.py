@@ -164,7 +164,10 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
 
 def _check_types(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
-    _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
+    dtypes = _union(spec.dtypes for spec in specs)
+    if request.dtype in ITEMSIZES and request.dtype not in dtypes:
+        raise RequestError(f"{request.op} does not support {request.dtype} (dtype), give one of {', '.join(dtypes)}")
+    _known(request.dtype, "dtype", [dtypes])
     if not collective(request.op).reduces:
         for key in ("reduction", "accumulator"):
             value = getattr(request, key)

@@ -32,12 +32,14 @@ def test_every_experiment_has_its_line() -> None:
         assert 10 < len(text) <= 120
 
 
-def test_another_folders_experiments_are_listed_instead(tmp_path: Path) -> None:
+def test_another_folders_experiments_are_listed_beside_those_of_conf(tmp_path: Path) -> None:
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "mine.yaml").write_text("# @package _global_\n# what mine does\nop: all_reduce\n")
     text = usage(tmp_path)
-    assert "  +exp=mine  what mine does" in text.splitlines()
-    assert "+exp=accumulator_study " not in text
+    assert [line.split()[1:] for line in text.splitlines() if line.startswith("  +exp=mine ")] == [
+        ["what", "mine", "does"]
+    ]
+    assert "  +exp=accumulator_study " in text
 
 
 def test_every_algorithm_and_baseline_stands_with_its_op() -> None:
