@@ -13,7 +13,7 @@ from kernels.baselines import ACCUMULATOR, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from kernels.spec import Case, KernelSpec, Placement
-from memory.placing import NVSHMEM, SIMULATED
+from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
     heap_bytes_needed,
@@ -205,7 +205,7 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
     cases = cases_of(request)
     heap_bytes = request.fabric.heap_bytes
-    rules = SIMULATED if request.fabric.simulated else NVSHMEM
+    rules = rules_of(request.fabric)
     for case in cases:
         spec = spec_for(case, specs)
         if case.size_bytes % case.itemsize:
@@ -232,6 +232,11 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
                 f"beyond the heap of {format_bytes(request.fabric.heap_bytes)} (sizes, fabric.heap_bytes), give more "
                 "heap, fewer algorithms, or timing.mode=none"
             )
+
+
+def rules_of(fabric: FabricRequest) -> HeapRules:
+    """Return how the fabric's heap places allocations."""
+    return SIMULATED if fabric.simulated else NVSHMEM
 
 
 def _union(groups: Iterable[Sequence[str]]) -> list[str]:

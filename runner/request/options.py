@@ -29,6 +29,7 @@ def parse_options(given: list[str]) -> argparse.Namespace:
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
     parser.add_argument("-p", "--package")
     parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--plan", action="store_true")
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO_TOPICS)
     return parser.parse_intermixed_args(given)
 

@@ -63,7 +63,8 @@ _TAIL = """\
 options:
   -m, --multirun      sweep: key=1,2,4 or 'key=range(1,5)', in every combination; an experiment may bring its own
                       sweep, and +exp=a,b runs each with its own
-  --config-dir DIR    configurations from DIR (laid out as conf/) instead of conf/
+  --config-dir DIR    search DIR (laid out as conf/), too: for experiments of your own
+  --plan              show the cases, what would be refused and why, the memory and the time, and run nothing
   --cfg job|hydra|all [--package KEY] [--resolve]   show the configuration instead of running it
   --info [TOPIC]      Hydra's view: searchpath, defaults, defaults-tree, config, plugins
   -h, --help          this      --version
