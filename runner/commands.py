@@ -105,6 +105,7 @@ def _carried_out(work: Callable[[], int]) -> int:
 @click.option("-c", "--cfg", type=click.Choice(CFG_PARTS))
 @click.option("-p", "--package")
 @click.option("-q", "--quiet", is_flag=True)
+@click.option("--plan", is_flag=True)
 @click.option("--resolve", is_flag=True)
 @click.option("-i", "--info", is_flag=False, flag_value="all", type=click.Choice(INFO_TOPICS))
 @click.option("-h", "--help", is_flag=True)
