@@ -377,13 +377,23 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant)
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object that has these keys and values. Raises ValueError for a key that is given twice."""
+    if len(found := dict(pairs)) == len(pairs):
+        return found
+    keys = [key for key, _ in pairs]
+    raise ValueError(f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))[:80]} is given twice")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
 
 
 def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
     try:
         document = _JSON.decode(text)
+        if "\\ud" in text or "\\uD" in text:  # half a character, which no file can be written with
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
@@ -402,6 +412,8 @@ def from_json(text: str, where: str = "record") -> Record:
         if schema == 1 and document.get("timing") is not None:
             raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
         record = decoded(Record, document, "record")
+    except RecursionError:
+        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     assert isinstance(record, Record)
