@@ -396,6 +396,9 @@ def from_json(text: str, where: str = "record") -> Record:
             json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{where}: not a record ({half} is half of a character: a lone surrogate)") from None
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -415,9 +418,14 @@ def from_json(text: str, where: str = "record") -> Record:
     except RecursionError:
         raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{where}: {_on_one_line(str(error))}") from None
     assert isinstance(record, Record)
     return record
+
+
+def _on_one_line(text: str) -> str:
+    """Return a message with escapes for control characters and line ends, which it may quote from a file."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: repr(found[0])[1:-1], text)
 
 
 def load(path: Path | str) -> Record:
