@@ -265,7 +265,7 @@ def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_gr
     axis.set_visible(False)
     axes, is_x = axis.axes, axis.axis_name == "x"
     place_on = axes.get_xaxis_transform() if is_x else axes.get_yaxis_transform()
-    if has_grid:
+    if has_grid and ticks:  # Matplotlib takes no path without a point
         points = [(tick, end) if is_x else (end, tick) for tick in ticks for end in (0.0, 1.0)]
         codes = [Path.MOVETO, Path.LINETO] * len(ticks)
         lines = PathPatch(Path(points, codes), transform=place_on, fill=False, edgecolor="#dddddd", lw=0.6, zorder=0.5)
