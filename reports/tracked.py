@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import tempfile
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,17 +37,29 @@ PATIENCE_S = 5
 """How long a server may take to answer."""
 
 
-def resolved_uri(uri: str) -> str:
-    """The URI with a sqlite path made absolute: a relative one from the working folder, ~ as the home folder."""
-    match = re.fullmatch(r"(sqlite(?:\+\w+)?):///([^/].*)", uri)
-    return f"{match[1]}:///{Path(match[2]).expanduser().absolute()}" if match else uri
+def resolved_uri(uri: str, folder: Path | None = None) -> str:
+    """The URI as MLflow takes it: of an sqlite database with its absolute path, quoted; others as they are.
+
+    A relative path starts at folder, by default the working folder, and ~ is the home folder. Unquoted, SQLAlchemy would
+    take what follows a ? in a folder's name for options, and %41 for an A.
+    """
+    path = database_path(uri, folder)
+    if path is None:
+        return uri
+    _, mark, options = uri.partition("?")
+    return f"{uri.partition(':')[0]}:///{_quoted(str(path))}{mark}{options}"
 
 
-def database_path(uri: str) -> Path | None:
-    """The file of an sqlite URI; None for a server's URI."""
+def database_path(uri: str, folder: Path | None = None) -> Path | None:
+    """The absolute path of an sqlite URI's file, see resolved_uri; None for a server's URI."""
     if not uri.partition(":")[0].startswith("sqlite"):
         return None
-    return Path(uri.partition(":///")[2].partition("?")[0])
+    given = urllib.parse.unquote(uri.partition(":///")[2].partition("?")[0], errors="surrogateescape")
+    return (folder or Path.cwd()) / Path(given).expanduser()
+
+
+def _quoted(path: str) -> str:
+    return urllib.parse.quote(path, errors="surrogateescape")
 
 
 def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
@@ -84,7 +97,6 @@ def prepare(uri: str) -> None:
         os.environ.setdefault(name, value)
     if uri.startswith("http"):
         import urllib.error
-        import urllib.parse
         import urllib.request
 
         # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
@@ -109,7 +121,7 @@ def _reader(uri: str) -> Any:
         raise ValueError(
             f"'{_shown(uri)}' is no tracking URI (--mlflow), give sqlite:///mlflow.db or a server's http://host:5000"
         )
-    path = database_path(resolved_uri(uri))
+    path = database_path(uri)
     if path is not None and not (path.is_file() and path.stat().st_size):
         raise ValueError(f"{uri}: there is no database {path}")
     try:
@@ -120,7 +132,8 @@ def _reader(uri: str) -> Any:
             return MlflowClient(tracking_uri=uri)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         # Named with its driver: for "sqlite:" alone MLflow takes the whole for a path, and makes its folders.
-        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{path.as_uri()}?mode=ro&uri=true")
+        # Quoted twice: SQLAlchemy takes the first quotes away, sqlite the second.
+        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{_quoted(path.as_uri())}?mode=ro&uri=true")
         client.search_experiments(max_results=1)
         return client
     except Exception as error:

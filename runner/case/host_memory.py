@@ -42,6 +42,7 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import FLOATS, NONE
@@ -179,11 +180,13 @@ def _needs(request: ResolvedRequest, brought: Sequence[KernelSpec]) -> list[_Nee
     for case in cases_of(request):
         spec = spec_for(case, brought)
         if isinstance(spec, KernelSpec) and takes_memory(case, spec):  # others are refused in the simulator
-            found.append(_need(request, spec, case))
+            found.append(_need(request.launches if request.check else 0, spec, dataclasses.replace(case, seed=0)))
     return found
 
 
-def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:
+@lru_cache(maxsize=1 << 16)
+def _need(checked_launches: int, spec: KernelSpec, case: Case) -> _Need:
+    """Return the need of one case, of which checked_launches launches are compared (0: check=false)."""
     layout, ranks = layout_of(case), case.world_size
     heap_bytes = heap_bytes_needed(case, spec)
     payloads_bytes = sum(layout.payloads_bytes)
@@ -194,8 +197,8 @@ def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:
     # The complement twice, as a buffer's content and on its way there; a payload's copy, poison, and the workspaces'.
     held_bytes = 3 * data_bytes + result_bytes + max(layout.payloads_bytes) + 2 * (heap_bytes - payloads_bytes)
     checked_bytes = 0
-    if request.check:
-        held_bytes += request.launches * result_bytes
+    if checked_launches:
+        held_bytes += checked_launches * result_bytes
         checked_bytes = elements * _reference_bytes(case, spec)
         if ranks * data_bytes > KEPT_INPUT_BYTES:
             held_bytes += data_bytes  # drawn again for the reference
@@ -205,7 +208,7 @@ def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:
         lane_bytes=ranks * launch.blocks * launch.threads * lane_bytes(spec, case),
         run_bytes=max(ranks * held_bytes + checked_bytes, ranks * drawing_bytes),
         input_bytes=ranks * data_bytes,
-        reference_elements=elements if request.check else 0,
+        reference_elements=elements if checked_launches else 0,
     )
 
 

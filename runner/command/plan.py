@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
-from runner.request.compose import ComposedJob
+from runner.request.compose import ComposedJob, naming_job
 from runner.request.schema import Isolation
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
@@ -73,7 +72,7 @@ def prepare(
     jobs: list[PreparedJob] = []
     kept = NOTHING_KEPT
     for job in composed:
-        with _naming(job, len(composed)):
+        with naming_job(job.number, len(composed), job.overrides):
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
@@ -105,14 +104,3 @@ def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer
 def is_isolated(request: ResolvedRequest) -> bool:
     """Whether the job wants a world of its own."""
     return request.isolation == Isolation.process
-
-
-@contextlib.contextmanager
-def _naming(job: ComposedJob, jobs: int) -> Iterator[None]:
-    """Within a sweep, say which job's request is wrong."""
-    try:
-        yield
-    except RequestError as error:
-        if jobs == 1:
-            raise
-        raise RequestError(f"{error}; in job {job.number} of {jobs}: {' '.join(job.overrides)}") from error

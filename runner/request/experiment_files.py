@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -36,9 +39,17 @@ class ConfigurationFiles(FileConfigSource):
         return result
 
 
-def read_with_care() -> None:
-    """Have the Hydra that was just initialized read its files through ConfigurationFiles."""
-    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
+def read_with_care(config_dir: Path | None = None) -> None:
+    """Have the Hydra that was just initialized read its files through ConfigurationFiles, and search config_dir, too.
+
+    config_dir comes after conf/ and before the schema, as with Hydra's own --config-dir.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    if config_dir is not None:
+        loader.get_search_path().prepend("command-line", f"file://{config_dir.resolve()}", SearchPathQuery("schema"))
+    repository = loader.repository  # type: ignore[attr-defined]
+    if config_dir is not None:
+        repository.initialize_sources(loader.get_search_path())
     # By scheme: Hydra's plugin loader has imported its own copy of the class.
     repository.sources[:] = [
         ConfigurationFiles(source.provider, source.path) if source.scheme() == "file" else source

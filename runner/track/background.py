@@ -52,8 +52,13 @@ class Mirror:
         request: RecordedRequest,
         folder: Path,
         connect: Callable[[], Connection] | None = None,
+        earlier: Sequence[Path] | None = None,
     ) -> None:
-        """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records."""
+        """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records.
+
+        earlier is given for a command that is resumed: the records that it has. Its runs go on, and those of the
+        records that MLflow lacks are sent.
+        """
         self._uri = without_secrets(track.uri)
         self._messages, self._answers, self._wait = (connect or in_process)()
         self.remarks: tuple[str, ...] = ()
@@ -64,7 +69,8 @@ class Mirror:
             "request": request.document(),
             "folder": str(folder),
         }
-        self._tell({"open": opening})
+        resumed = {} if earlier is None else {"earlier": [str(path) for path in earlier]}
+        self._tell({"open": opening, **resumed})
 
     def send(self, paths: Sequence[Path]) -> None:
         """The records of a job, in their order. Returns at once."""
@@ -137,7 +143,7 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
     """Do what the messages say until they end; answer once: {"problem": .., "damage": (the database's) ..}, or ""s,
     "remarks": [what is missing of the report]}."""
     run: CommandRun | None = None
-    kept: list[Kept] = []
+    kept: dict[Path, Kept] = {}
     remarks: list[str] = []
     problem, damage, ending = "", "", "KILLED"
     try:
@@ -146,12 +152,16 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             if "open" in message:
                 opening = message["open"]
                 run = CommandRun(**opening | {"request": RecordedRequest.read(opening["request"])})
+                if "earlier" in message:
+                    some = _loaded(message["earlier"])
+                    kept |= some
+                    run.resume(list(some.values()))
             elif "send" in message and run is not None:
-                some = [Kept(Path(path), load(path)) for path in message["send"]]
-                kept += some
-                run.send(some)
+                some = _loaded(message["send"])
+                kept |= some
+                run.send(list(some.values()))
             elif "finish" in message and run is not None:
-                remarks = run.finish(kept)
+                remarks = run.finish(list(kept.values()))
                 break
     except DatabaseError as error:
         damage = str(error)
@@ -163,6 +173,10 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
     with contextlib.suppress(OSError, ValueError):
         answers.write(json.dumps({"problem": problem, "damage": damage, "remarks": remarks}) + "\n")
         answers.flush()
+
+
+def _loaded(paths: Sequence[str]) -> dict[Path, Kept]:
+    return {Path(path): Kept(Path(path), load(path)) for path in paths}
 
 
 def _drained(messages: IO[str]) -> Iterator[str]:

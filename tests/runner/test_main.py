@@ -46,7 +46,7 @@ def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
     first, second = (record["request"] for record in done.records)
     assert first["command"] == second["command"]
     assert (first["job"], second["job"], first["jobs"], first["experiment"]) == (0, 1, 2, "allreduce_fp16")
-    assert first["command_line"][:3] == ["symlab", "-m", "+exp=allreduce_fp16"]
+    assert first["command_line"][:4] == ["symlab", "run", "-m", "+exp=allreduce_fp16"]
     assert second["overrides"] == [
         "+exp=allreduce_fp16",
         "world_size=4",
@@ -192,7 +192,7 @@ def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path: Path) -> N
 
 
 STUBBORN = """
-    import sys, time
+    import os, sys, time
     sys.path.insert(0, {tests!r})
     from conftest import GOOD, Script
     from runner.__main__ import main
@@ -202,7 +202,9 @@ STUBBORN = """
             self.ran.append(contestant.case.id)
             if len(self.ran) == 2:
                 print("waiting", flush=True)
-                time.sleep(60)
+                ends_s = time.monotonic() + 60
+                while time.monotonic() < ends_s and not os.path.exists("go"):
+                    time.sleep(0.05)
             return GOOD
 
     class SlowToClose(Slow):
@@ -216,9 +218,13 @@ STUBBORN = """
 
 
 class Started:
-    """A command line in a process of its own whose second case takes a minute."""
+    """A command line in a process of its own whose second case takes a minute, or until a file "go" is there.
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    hangup is what the process finds for SIGHUP: like a command under nohup, the tests may have been started with it
+    ignored, and a child inherits that.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, hangup: signal.Handlers = signal.SIG_DFL) -> None:
         code = textwrap.dedent(STUBBORN).format(tests=str(Path(__file__).parent))
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments, TWO],
@@ -227,6 +233,7 @@ class Started:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),
         )
         self.out = ""
 
@@ -282,6 +289,15 @@ def test_an_end_that_others_ask_for(tmp_path: Path, number: signal.Signals, code
     assert "2 cases: 1 passed, 1 not run" in started.out
 
 
+def test_an_end_of_the_terminal_does_not_end_a_command_under_nohup(tmp_path: Path) -> None:
+    started = Started(tmp_path, "quick", "sizes=[8]", "track=none", hangup=signal.SIG_IGN)
+    started.until("waiting")
+    started.process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    assert started.end() == 0
+    assert "2 cases: 2 passed" in started.out
+
+
 def test_unchecked_is_counted_apart(symlab: Symlab) -> None:
     assert "2 cases: 2 passed unchecked" in symlab("sizes=[8]", "check=false").out.splitlines()
 
@@ -305,12 +321,16 @@ def test_the_configurations_of_a_sweep(symlab: Symlab) -> None:
     documents = list(yaml.safe_load_all(done.out))
     assert [one["dtype"] for one in documents] == ["float16"] + ["auto"] * 3
     assert [one["world_size"] for one in documents[1:]] == [2, 4, 8]
-    assert "---\n# job 1 of 4: world_size=2 +exp=barrier\n" in done.out
+    assert "---\n# job 2 of 4: world_size=2 +exp=barrier\n" in done.out
 
 
 @pytest.mark.parametrize(
     ("first", "expected"),
-    [("/x/runner/__main__.py", ["python", "-m", "runner"]), ("/x/bin/symlab", ["symlab"])],
+    [
+        ("/x/runner/__main__.py", ["python", "-m", "runner"]),
+        ("/x/symlab/__main__.py", ["python", "-m", "symlab", "run"]),
+        ("/x/bin/symlab", ["symlab", "run"]),
+    ],
 )
 def test_a_record_says_how_it_was_started(
     symlab: Symlab, monkeypatch: pytest.MonkeyPatch, first: str, expected: list[str]

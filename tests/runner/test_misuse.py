@@ -61,15 +61,15 @@ Symlab = Callable[..., Outcome]
         (["records=/dev/null/here"], ["/dev/null is not a folder (records=/dev/null/here)"]),
         (["records=''"], ["no records given (records)"]),
         (["cache_dir=/dev/null"], ["/dev/null is not a folder (cache_dir=/dev/null)"]),
-        (["--cgf", "job"], ["unrecognized arguments: --cgf"]),
+        (["--cgf", "job"], ["no such option '--cgf', did you mean '--cfg'? (see python -m runner --help)"]),
         (["--cfg", "jobs"], ["jobs"]),
         (["--cfg", "job", "-p", "nowhere"], ["no 'nowhere' in the configuration (--package)"]),
-        (["--config-dir", "/nowhere"], ["no config.yaml in /nowhere (--config-dir)"]),
-        (["-m", "world_size=2,99"], ["a world of 99 ranks", "in job 1 of 2: world_size=99"]),
-        (["-m", "world_size=2,two"], ["(world_size)", "in job 1 of 2: world_size=two"]),
+        (["--config-dir", "/nowhere"], ["no folder /nowhere (--config-dir), give one that holds experiments in exp/"]),
+        (["-m", "world_size=2,99"], ["a world of 99 ranks", "in job 2 of 2: world_size=99"]),
+        (["-m", "world_size=2,two"], ["(world_size)", "in job 2 of 2: world_size=two"]),
         (["fabric.arch=sm_80"], ["all_reduce is not built for 'sm_80' (fabric.arch), known: sm_90, sm_90a"]),
         (["--cfg", "job", "world_size=2,4"], ["'world_size=2,4' gives several values", "add -m"]),
-        (["-m", "sizes=[8],[7]"], ["7 bytes are no whole number", "in job 1 of 2: sizes.list=[7]"]),
+        (["-m", "sizes=[8],[7]"], ["7 bytes are no whole number", "in job 2 of 2: sizes.list=[7]"]),
         (["-m", "records=a,b"], ["one value of records", "leave it out"]),
     ],
 )
@@ -167,6 +167,6 @@ def test_an_output_that_takes_nothing_is_no_traceback(tmp_path: Path, output: st
 
 def test_before_main_nothing_is_imported_that_takes_time() -> None:
     """A Ctrl-C meanwhile would be a traceback."""
-    code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse'} & set(sys.modules))"
+    code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse', 'click'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"

@@ -19,7 +19,7 @@ from runner.request.compose import experiments
 from runner.request.schema import SECTIONS
 from runner.request.usage import usage
 from runner.request.validate import CONF
-from runner.track import send
+from runner.track.__main__ import main as track_main
 
 
 def test_every_experiment_has_its_line() -> None:
@@ -79,10 +79,10 @@ def test_it_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("main", "program"),
     [
-        (runner_main, "symlab"),
+        (runner_main, "python -m runner"),
         (lambda given: runner_main(["replay", *given]), "python -m runner replay"),
         (prove.main, "python -m runner.prove"),
-        (send.main, "python -m runner.track"),
+        (track_main, "python -m runner.track"),
     ],
 )
 def test_each_command_says_in_one_line_that_its_command_line_is_wrong(
@@ -92,5 +92,5 @@ def test_each_command_says_in_one_line_that_its_command_line_is_wrong(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("symlab: error: ")
-    assert err.endswith(f"(command line), see {program} --help\n")
+    assert err.endswith(f"(see {program} --help)\n")
     assert err.count("\n") == 1

@@ -127,21 +127,32 @@ def test_a_single_algorithm_may_be_a_word() -> None:
     assert composed("algorithms=two_shot")[0].request.algorithms == ("two_shot",)
 
 
-def test_an_experiment_in_another_folder(tmp_path: Path) -> None:
-    for path in CONF.rglob("*.yaml"):
-        target = tmp_path / path.relative_to(CONF)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(path.read_text())
+def test_an_experiment_in_another_folder_beside_those_of_conf(tmp_path: Path) -> None:
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "fabric").mkdir()
     text = "# @package _global_\n# my own\nsizes: {list: [12, 1K]}\nworld_size: 5\n"
     (tmp_path / "exp" / "mine.yaml").write_text(text)
+    (tmp_path / "exp" / "allreduce_fp16.yaml").write_text("# @package _global_\n# hidden by the one of conf/\n")
+    (tmp_path / "fabric" / "blackwell.yaml").write_text("name: simulator\narch: sm_100a\n")
+    (tmp_path / "config.yaml").write_text("world_size: 9\n")
     with hydra_over(tmp_path):
-        (job,) = compose_jobs(["+exp=mine"], multirun=False)
+        (job,) = compose_jobs(["+exp=mine", "fabric=blackwell"], multirun=False)
         with pytest.raises(RequestError, match=r"'sizes\.max=1M' has no effect beside a list of sizes"):
             compose_jobs(["+exp=mine", "sizes.max=1M"], multirun=False)
         (ranged,) = compose_jobs(["+exp=mine", "sizes.list=null", "sizes.max=2K"], multirun=False)
-    assert (job.request.world_size, job.request.sizes_bytes) == (5, (12, 1024))
+        both = compose_jobs(["+exp=mine,barrier"], multirun=True)
+        (of_conf,) = compose_jobs(["+exp=allreduce_fp16"], multirun=False)
+        assert "did you mean mine" in str(pytest.raises(RequestError, compose_jobs, ["+exp=mime"], False).value)
+        (plain,) = compose_jobs([], multirun=False)
+    assert (job.request.world_size, job.request.sizes_bytes, job.request.fabric.arch) == (5, (12, 1024), "sm_100a")
     assert ranged.request.sizes_bytes == (1024,)
-    assert experiments(tmp_path)["mine"] == "my own"
+    assert [one.experiment for one in both] == ["mine", "barrier", "barrier", "barrier"]
+    assert of_conf.request.dtype == "float16"
+    assert plain.request.world_size == 2
+    listed = experiments(tmp_path)
+    assert listed["mine"] == "my own"
+    assert listed.keys() - {"mine"} == experiments().keys()
+    assert listed["allreduce_fp16"] == experiments()["allreduce_fp16"]
 
 
 @pytest.fixture
