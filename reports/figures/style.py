@@ -85,12 +85,13 @@ def look(algorithm: str) -> dict[str, Any]:
     return {"color": COLOURS[drawn % len(COLOURS)], "marker": _MARKERS[drawn // len(COLOURS) % len(_MARKERS)]}
 
 
-def line_style(algorithm: str, is_ours: bool) -> dict[str, Any]:
-    """How an algorithm's line is drawn: ours solid with full markers, baselines dashed with hollow ones."""
+def line_style(algorithm: str, is_ours: bool, is_second: bool = False) -> dict[str, Any]:
+    """How an algorithm's line is drawn: ours solid with full markers, baselines dashed with hollow ones. is_second: it
+    is in place, beside the line of the same algorithm out of place, and dotted."""
     style = look(algorithm)
     return {
         **style,
-        "linestyle": "-" if is_ours else (0, (4, 2)),
+        "linestyle": (0, (1, 1.5)) if is_second else "-" if is_ours else (0, (4, 2)),
         "linewidth": 1.9 if is_ours else 1.3,
         "markersize": 4.5,
         "markerfacecolor": style["color"] if is_ours else "white",

@@ -16,7 +16,7 @@ from reports.record.record import Check, Record
 from reports.table import brief, sheet, table
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted
+from reports.table.text import counted, place_text
 
 LEAST_WORLD_SIZES = 3
 """So many world sizes in one series make a study of it, in a command that did not say it was one."""
@@ -33,7 +33,7 @@ SIGNIFICAND_BITS = {
 
 SUMS = ("sum", "avg")
 
-_AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
+_AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs", "placement")
 """What a curve fixes."""
 
 
@@ -70,16 +70,24 @@ class Series:
     inputs: str
     points: tuple[Point, ...] = ()
     where: str = ""
+    placement: str = "out_of_place"
+
+    @property
+    def in_place(self) -> str:
+        """The placement in words where a heading has to say it: "in place"; "" out of place."""
+        return place_text(self.placement) if self.placement == "in_place" else ""
 
     @property
     def picture(self) -> tuple[str, ...]:
-        """What the curves of one picture share, for its heading: op and data type, reduction, inputs, where."""
-        parts = (f"{self.op} {self.dtype}", self.reduction, f"{self.inputs} inputs", self.where)
+        """What the curves of one picture share, for its heading: op and data type, reduction, inputs, placement,
+        where."""
+        parts = (f"{self.op} {self.dtype}", self.reduction, f"{self.inputs} inputs", self.in_place, self.where)
         return tuple(filter(None, parts))
 
     @property
     def name(self) -> str:
-        return f"{self.op}/{self.algorithm} {self.dtype}/{self.accumulator} {self.reduction}, {self.inputs} inputs"
+        name = f"{self.op}/{self.algorithm} {self.dtype}/{self.accumulator} {self.reduction}, {self.inputs} inputs"
+        return f"{name}, {self.in_place}" if self.in_place else name
 
     @property
     def world_sizes(self) -> tuple[int, ...]:
@@ -253,12 +261,12 @@ def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
     """Two tables for each op, reduction and kind of inputs: errors in u, and in ulps; a line for each curve."""
     sizes = sorted({size for one in curves for size in one.world_sizes})
     columns = ("dtype", "accumulator", "algorithm", *(f"n={size}" for size in sizes), "ranks agree")
-    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.where) for one in curves)
+    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.in_place, one.where) for one in curves)
     sheets = []
     for kind in kinds:
-        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.where) == kind]
+        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.in_place, one.where) == kind]
         op, reduction, inputs = kind[:3]
-        where = f", {kind[3]}" if kind[3] else ""
+        where = "".join(f", {one}" for one in kind[3:] if one)
         for unit, pair in PAIRS:
             if all(pair[0].value(point) is None for one in own for point in one.points):
                 continue

@@ -191,6 +191,19 @@ def contestant_text(row: Row, judged: Sequence[Row]) -> str:
     return f"{row.algorithm} ({place_text(row.placement)})" if len(placements) > 1 else row.algorithm
 
 
+def contestants(judged: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each contestant, by its name among the others, in order of appearance."""
+    found: dict[str, list[Row]] = {}
+    for row in judged:
+        found.setdefault(contestant_text(row, judged), []).append(row)
+    return found
+
+
+def is_second(own: Sequence[Row], judged: Sequence[Row]) -> bool:
+    """Whether a contestant is the one in place of an algorithm that was run in both placements."""
+    return own[0].placement == "in_place" and contestant_text(own[0], judged) != own[0].algorithm
+
+
 def varying(overrides: Iterable[Sequence[str]]) -> frozenset[str]:
     """The overrides that some jobs have and others have not: what tells the jobs of a sweep apart."""
     jobs = {frozenset(one) for one in overrides}

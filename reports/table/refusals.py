@@ -20,7 +20,9 @@ def note_of(record: Record) -> str:
     reason; "" if it passed."""
     if record.status is not Status.REFUSED:
         return reason_of(record)
-    return f"refused for {record.refusal.key}" if record.refusal is not None else _without_size(record)
+    return (
+        f"refused for {record.refusal.key}" if record.refusal is not None else _without_size(record, reason_of(record))
+    )
 
 
 def lines(records: Iterable[Record]) -> dict[str, str]:
@@ -49,13 +51,17 @@ def _place(record: Record) -> tuple[object, ...]:
 
 def _reason(record: Record) -> str:
     """Return what one reason has in common at all sizes: a hint may name the case's own."""
-    return record.refusal.reason if record.refusal is not None else _without_size(record)
+    return _without_size(record, record.refusal.reason if record.refusal is not None else reason_of(record))
 
 
 def _told(names: dict[str, list[Record]]) -> str:
     """Return the reason with its hint, without the case's own size if several sizes have it."""
     records = [record for some in names.values() for record in some]
-    return reason_of(records[0]) if len(set(map(reason_of, records))) == 1 else _without_size(records[0])
+    return (
+        reason_of(records[0])
+        if len(set(map(reason_of, records))) == 1
+        else _without_size(records[0], reason_of(records[0]))
+    )
 
 
 def _who(names: dict[str, list[Record]], asked: dict[str, set[tuple[object, ...]]]) -> str:
@@ -74,9 +80,9 @@ def _who(names: dict[str, list[Record]], asked: dict[str, set[tuple[object, ...]
     return ", ".join(who)
 
 
-def _without_size(record: Record) -> str:
+def _without_size(record: Record, text: str) -> str:
     """Return why a case was refused, without its own size, which the sizes beside the name say."""
-    text = re.sub(r", not (of )?[0-9]+(?=;|$)", "", reason_of(record))
+    text = re.sub(r", not (of )?[0-9]+(?=;|$)", "", text)
     return re.sub(rf"\b{record.case.size_bytes} bytes are\b", "this size is", text)
 
 

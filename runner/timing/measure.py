@@ -71,9 +71,11 @@ class MeasurePlan:
     def __post_init__(self) -> None:
         if not self.contestants:
             raise ValueError("a plan to measure needs at least one contestant")
-        names = [contestant.case.name for contestant in self.contestants]
+        names = [f"{contestant.case.name} {contestant.case.placement}" for contestant in self.contestants]
         if len({contestant.case.size_bytes for contestant in self.contestants}) > 1 or len(set(names)) < len(names):
-            raise ValueError(f"what is measured together has one size and different names: {', '.join(names)}")
+            raise ValueError(
+                f"what is measured together has one size and different names or placements: {', '.join(names)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
