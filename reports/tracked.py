@@ -47,7 +47,10 @@ def resolved_uri(uri: str, folder: Path | None = None) -> str:
     if path is None:
         return uri
     _, mark, options = uri.partition("?")
-    return f"{uri.partition(':')[0]}:///{_quoted(str(path))}{mark}{options}"
+    scheme, place = uri.partition(":")[0], _quoted(str(path))
+    if scheme == "sqlite" and place != str(path):
+        scheme = "sqlite+pysqlite"  # the same; for "sqlite" MLflow would make the folder with the quoted name, too
+    return f"{scheme}:///{place}{mark}{options}"
 
 
 def database_path(uri: str, folder: Path | None = None) -> Path | None:
