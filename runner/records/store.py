@@ -165,9 +165,11 @@ class Store:
         try:
             path.parent.mkdir(exist_ok=True)
             # A name that is not UTF-8 has surrogates, which become escapes: in JSON they mean the same.
-            data = text.encode("utf-8", errors="backslashreplace")
-            with replacing(path) as beside, open(beside, "wb") as file:
-                file.write(data)
+            with (
+                replacing(path) as beside,
+                open(beside, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+            ):
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             _flush_folder(path.parent)
