@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.audit.completeness import exit_codes
+from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
@@ -336,6 +336,7 @@ def command(material: Material) -> Item:
     points = _presence(lacking, len(material.records), "command line, start and end of %s")
     points += _captured(material, {"user": "host.user", "launcher, job id and nodes": "launch.launcher"})
     points.append(exit_codes(material))
+    points += resumptions(material)
     return Item(17, "command", _once(points))
 
 
