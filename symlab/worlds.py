@@ -47,7 +47,7 @@ class World:
             raise RequestError(
                 f"a world of the Python API starts its own ranks (fabric), start it without {outer.launcher}"
             )
-        self.request, self.why = fabrics.resolve(request.fabric, ranks)
+        self.request, self.why = fabrics.resolve(request.fabric, ranks, machine=fabrics.look)
         check_heap(self.request, MAX_HEAP_BYTES if self.request.simulated else MAX_DEVICE_HEAP_BYTES)
         self.section = section
         self.ranks = ranks
@@ -146,8 +146,9 @@ def world(
     rank's symmetric memory, a number of bytes or text such as "1G"; None: 256M simulated, 8G on GPUs.
 
     The others are the simulator's. arch: the GPUs' architecture. multicast: whether the switch has it. multimem: how
-    the switch adds, "exact" or "stated" (rounding as the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
-    seed). step_budget: maximum number of steps of one run; None: the simulator's own.
+    the switch adds floats, "exact" (rounded once) or "stated" (in the precision that the instruction states). schedule:
+    the order in which threads run, "fair" or "random" (drawn from seed). step_budget: maximum number of steps of one
+    run; None: the simulator's own.
 
     Raises ValueError, with the message of the command `symlab run`, for a value that is not possible and for GPUs that
     are unavailable. Entering the block raises WorldFailure if a rank can't be started.
