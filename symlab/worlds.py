@@ -186,10 +186,7 @@ class Rank:
     >>> compiled = symlab.compile(symlab.case("all_reduce/one_shot", size_bytes="1K", ranks=2))
     >>> def program(rank, inputs):
     ...     with rank.pool() as pool:
-    ...         bound = rank.bind(pool, compiled)
-    ...         bound.write(inputs[rank.rank])
-    ...         bound.launch()
-    ...         return bound.read()
+    ...         return rank.bind(pool, compiled).run(inputs[rank.rank])
     >>> with symlab.world(ranks=2) as world:
     ...     outputs = world.run(program, symlab.make_inputs(compiled.case))
     >>> symlab.check(compiled.case, outputs).faults
@@ -278,13 +275,23 @@ class Rank:
 
 
 class Bound:
-    """A compiled kernel with memory and arguments of its own on one rank; Rank.bind returns it."""
+    """A compiled kernel with memory and arguments of its own on one rank; Rank.bind returns it.
+
+    run(data) writes the rank's input, launches the kernel and returns the output; write, launch and read are its parts,
+    for launches back to back.
+    """
 
     def __init__(self, rank: Rank, kernel: Compiled, binding: Binding) -> None:
         self._rank = rank
         self._kernel = kernel
         self._binding = binding
         self._is_published = False
+
+    def run(self, data: torch.Tensor) -> torch.Tensor:
+        """Collective: write the input, launch the kernel, and return the output."""
+        self.write(data)
+        self.launch()
+        return self.read()
 
     def write(self, data: torch.Tensor) -> None:
         """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""
