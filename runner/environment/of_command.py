@@ -20,7 +20,7 @@ ASKING_S = 30.0
 
 
 class Surroundings:
-    """What surrounds one command. No result is lost for its sake: what can't be had is a reason in the records."""
+    """The environment of one command. It never costs a result: what is unavailable becomes a reason in the records."""
 
     def __init__(self, capture: Callable[[Path], dict[str, Any]], store: Store) -> None:
         self._capture = capture
