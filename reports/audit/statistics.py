@@ -255,7 +255,7 @@ def _verdict(
     advice = _advice(test.shift, pair, edge, comparisons)
     if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
         return replace(
-            found, speed=Speed.OUTSIDE, advice=f"no verdict with this few worlds for this number of cases; {advice}"
+            found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}"
         )
     return replace(found, advice=advice)
 
