@@ -73,9 +73,9 @@ def loaded(place: str) -> click.Command:
 
 def _usage_problem(error: click.UsageError, program: str) -> str:
     """Click's message in one line, with the command whose --help says what would be right."""
-    message = error.format_message().replace(". Did you mean", ", did you mean").removesuffix(".")
+    message = error.format_message().replace(". Did you mean", ", did you mean").removesuffix(".").removeprefix("Got ")
     path = error.ctx.command_path if error.ctx is not None else program
-    return f"{message[:1].lower()}{message[1:]} (command line), see {path} --help"
+    return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 
 def leave(run: Callable[[], int]) -> NoReturn:

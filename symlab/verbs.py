@@ -57,7 +57,7 @@ class Verbs(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing and self._lacks_run(args):
-            raise ValueError(f"'{args[0]}' is not a command (command line), type: symlab run {shlex.join(args)}")
+            raise ValueError(f"'{args[0]}' is not a command, type: symlab run {shlex.join(args)}")
         return super().parse_args(ctx, args)
 
     def _lacks_run(self, args: list[str]) -> bool:

@@ -88,15 +88,6 @@ def composed(lines: Sequence[str]) -> DictConfig:
         raise RequestError(explain(error)) from error
 
 
-def experiments(config_dir: Path | None = None) -> dict[str, str]:
-    """The named experiments with their one-line descriptions: the first comment of each file that is no directive."""
-    found = {}
-    for path in sorted(((config_dir or CONF) / "exp").glob("*.yaml")):
-        comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
-        found[path.stem] = next((comment for comment in comments if not comment.startswith("@")), "")
-    return found
-
-
 def _with_plus(argument: str) -> str:
     """exp=name means +exp=name: there is no default experiment that could be replaced."""
     return f"+{argument}" if argument.startswith("exp=") else argument

@@ -21,14 +21,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from kernels.spec import Inputs, Placement
 from reports.record.timing import L2State, Window
+from runner.request.experiments import CONF as CONF
 from runner.request.schema import SECTIONS, Isolation, Limit, TimingMode, TrackName
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
 from simulator.options import MultimemModel, Schedule
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
-"""Where the configuration lies: beside the packages, whatever the working folder is."""
 
 MAX_WORLD_SIZE = 72
 MAX_OFFSET = 1 << 20

@@ -46,7 +46,7 @@ def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
     first, second = (record["request"] for record in done.records)
     assert first["command"] == second["command"]
     assert (first["job"], second["job"], first["jobs"], first["experiment"]) == (0, 1, 2, "allreduce_fp16")
-    assert first["command_line"][:3] == ["symlab", "-m", "+exp=allreduce_fp16"]
+    assert first["command_line"][:4] == ["symlab", "run", "-m", "+exp=allreduce_fp16"]
     assert second["overrides"] == [
         "+exp=allreduce_fp16",
         "world_size=4",
@@ -305,7 +305,11 @@ def test_the_configurations_of_a_sweep(symlab: Symlab) -> None:
 
 @pytest.mark.parametrize(
     ("first", "expected"),
-    [("/x/runner/__main__.py", ["python", "-m", "runner"]), ("/x/bin/symlab", ["symlab"])],
+    [
+        ("/x/runner/__main__.py", ["python", "-m", "runner"]),
+        ("/x/symlab/__main__.py", ["python", "-m", "symlab", "run"]),
+        ("/x/bin/symlab", ["symlab", "run"]),
+    ],
 )
 def test_a_record_says_how_it_was_started(
     symlab: Symlab, monkeypatch: pytest.MonkeyPatch, first: str, expected: list[str]

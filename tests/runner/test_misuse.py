@@ -61,7 +61,7 @@ Symlab = Callable[..., Outcome]
         (["records=/dev/null/here"], ["/dev/null is not a folder (records=/dev/null/here)"]),
         (["records=''"], ["no records given (records)"]),
         (["cache_dir=/dev/null"], ["/dev/null is not a folder (cache_dir=/dev/null)"]),
-        (["--cgf", "job"], ["unrecognized arguments: --cgf"]),
+        (["--cgf", "job"], ["no such option '--cgf', did you mean '--cfg'? (see python -m runner --help)"]),
         (["--cfg", "jobs"], ["jobs"]),
         (["--cfg", "job", "-p", "nowhere"], ["no 'nowhere' in the configuration (--package)"]),
         (["--config-dir", "/nowhere"], ["no config.yaml in /nowhere (--config-dir)"]),
@@ -167,6 +167,6 @@ def test_an_output_that_takes_nothing_is_no_traceback(tmp_path: Path, output: st
 
 def test_before_main_nothing_is_imported_that_takes_time() -> None:
     """A Ctrl-C meanwhile would be a traceback."""
-    code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse'} & set(sys.modules))"
+    code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse', 'click'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"

@@ -88,7 +88,7 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit"], "required: RECORDS"),
+        (["audit"], "missing argument 'RECORDS...' (see python -m reports audit --help)"),
         (["audit", "gone"], "gone: can't be read"),
         (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),

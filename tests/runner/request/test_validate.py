@@ -16,7 +16,8 @@ from omegaconf import OmegaConf
 from kernels.numeric.dtypes import ACCUMULATORS
 from kernels.spec import Inputs, Placement
 from reports.record.timing import Mode
-from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
+from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.experiments import experiments
 from runner.request.schema import SECTIONS, Schema, TimingMode, TimingSchema
 from runner.request.sizes import format_bytes, parse_bytes
 from runner.request.validate import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES

@@ -17,8 +17,8 @@ from reports.record.record import Record
 from reports.tracked import SENT_TAG, fetch
 from runner.track import artifacts as artifacts_module
 from runner.track import send
+from runner.track.__main__ import main as send_later
 from runner.track.artifacts import build
-from runner.track.send import main as send_later
 from tests.reports.synthetic import KIB, MIB, record, refused
 from tests.runner.conftest import Outcome, Script, record_files
 

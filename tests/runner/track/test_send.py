@@ -20,9 +20,9 @@ from reports import tracked
 from reports.record.record import RecordedRequest
 from runner.request.validate import TrackRequest
 from runner.track import send
+from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
 from runner.track.names import metrics_of
-from runner.track.send import main as send_later
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
 
