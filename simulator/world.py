@@ -152,6 +152,14 @@ class SimulatedWorld:
             if self.broken is None:
                 self._break(error, None)
 
+    def close(self) -> None:
+        """Break the world and give its memory back, also if a fabric or an exception still refers to it."""
+        self.abort(FabricError("the world was closed"))
+        with self.turn:
+            self.queues = [[] for _ in range(self.world_size)]
+            self.batches = []
+            self.space.release()
+
     def set_deadline(self, monotonic_s: float | None) -> None:
         """Set when kernels must stop: those of this program and of later ones."""
         self.deadline = self.scheduler.deadline = monotonic_s

@@ -59,11 +59,43 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
     A first interrupt ends the work and keeps what is finished, in records, table and MLflow; a second one ends the
     process. RequestError when the records have no place.
     """
+    session = _begun(command, console, tools)
+    try:
+        return _ended(session, console).exit_code
+    except KeyboardInterrupt as again:
+        sys.stdout.flush()
+        # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
+        os._exit(exit_code_of(again))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: its exit code, the folder of its records, the records, and what interrupted it."""
+
+    exit_code: int
+    folder: Path
+    records: tuple[Record, ...]
+    interrupt: KeyboardInterrupt | None
+
+
+def run_within(command: Command, console: Console, tools: Tools | None = None) -> Ended:
+    """Run all jobs of a command within a process that goes on, such as a notebook's.
+
+    Like run_command, but a second interrupt is raised. RequestError when the records have no place.
+    """
+    return _ended(_begun(command, console, tools), console)
+
+
+def _begun(command: Command, console: Console, tools: Tools | None) -> _Session:
     try:
         store = Store.create(command.jobs[0].request.records, command.label)
     except StoreError as error:
         raise RequestError(f"{error} (records)") from error
-    session = _Session(command, store, console, tools or Tools())
+    return _Session(command, store, console, tools or Tools())
+
+
+def _ended(session: _Session, console: Console) -> Ended:
+    """Run a session to its end. Raises KeyboardInterrupt, with the session abandoned, for a second interrupt."""
     interrupt: KeyboardInterrupt | None = None
     try:
         try:
@@ -77,9 +109,7 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
         return session.conclude(interrupt)
     except KeyboardInterrupt as again:
         session.abandon(again)
-        sys.stdout.flush()
-        # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
-        os._exit(exit_code_of(again))
+        raise
 
 
 class _Session:
@@ -169,15 +199,15 @@ class _Session:
             self._unsent.append(path)
         self._console.finished(record)
 
-    def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
-        """Close everything, show what was done, and give the exit code."""
+    def conclude(self, interrupt: KeyboardInterrupt | None) -> Ended:
+        """Close everything, show what was done, and say how it ended."""
         self._close_world()
         code = self._exit_code(interrupt)
         self._end_manifest(code, interrupt)
         self._send()
         self._report()
         self._finish_mirror()
-        return code
+        return Ended(code, self._store.folder, tuple(self._records), interrupt)
 
     def _exit_code(self, interrupt: KeyboardInterrupt | None) -> int:
         if interrupt is not None:
