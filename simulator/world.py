@@ -151,7 +151,7 @@ class SimulatedWorld:
             self.space.release()
 
     def set_deadline(self, monotonic_s: float | None) -> None:
-        """When kernels are to be stopped: of the program that runs, and of those that follow."""
+        """Set when kernels must stop: those of this program and of later ones."""
         self.deadline = self.scheduler.deadline = monotonic_s
 
     def counters(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class SimulatedWorld:
         return bool(free)
 
     def _stuck(self) -> None:
-        """Nobody can go on: a deadlock of kernels, or ranks that wait for one that has left."""
+        """Nothing can advance: a deadlock of kernels, or ranks that wait for one that has left."""
         waiting = [rank for rank, state in enumerate(self.states) if state == "exchange"]
         hosts = [f"rank {rank} waits on the host in {self.notes[rank]!r}" for rank in waiting]
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]

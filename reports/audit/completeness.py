@@ -58,7 +58,7 @@ def _expected(material: Material) -> Point:
         return Point(Outcome.NOT_COMPARABLE, f"what was asked for was not worked out here: {material.problem}")
     found = material.again["cases"]
     odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
-    odd += [f"{case} of {command} was not asked for" for command, _, case in found["unexpected"]]
+    odd += [f"{case} of {command} was not requested" for command, _, case in found["unexpected"]]
     if odd:
         return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
     if found["not_comparable"]:
@@ -115,7 +115,7 @@ def _ended(material: Material) -> list[Point]:
             here: Counter[Asked] = Counter((one.request.job, one.id) for one in members)
             odd += strange
             odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
-            odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
+            odd += [f"{case} of {name} was not requested" for _, case in (here - wanted)]
             asked += wanted.total()
         now = dict(Counter(str(one.status) for one in members))
         if isinstance(document.get("counts"), dict) and document["counts"] != now:

@@ -259,7 +259,7 @@ def ulps_axis(axes: Axes, highest: float) -> None:
 
 def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_grid: bool = True) -> None:
     """These ticks, so named, and no others: a line and a text for each, drawn by us. Matplotlib's own have five parts
-    each, and take nine tenths of a picture's time; whoever asks the axis for them still gets them."""
+    each, and take nine tenths of a picture's time; a caller that asks the axis for them still gets them."""
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FixedFormatter(labels))

@@ -20,7 +20,7 @@ from tests.reports.audit.invented_records import broken
 
 @pytest.mark.parametrize(
     ("part", "says"),
-    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not asked for")],
+    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not requested")],
 )
 def test_16_cases_that_are_not_those_that_were_asked_for(part: str, says: str) -> None:
     audit = audited(cases={part: [["command0", 0, "all_reduce-x"]]})
@@ -45,7 +45,7 @@ def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
     (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
-    assert f"{other.id} of command2 was not asked for" in evidence(audited(place=place), 16, Outcome.FINDING)
+    assert f"{other.id} of command2 was not requested" in evidence(audited(place=place), 16, Outcome.FINDING)
 
 
 def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
