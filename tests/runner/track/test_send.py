@@ -149,7 +149,7 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
     (warning,) = [line for line in done.err.splitlines() if "warning" in line]
     (folder,) = (done.folder / "records").iterdir()
     assert f"MLflow at http://127.0.0.1:{port} is not reachable" in warning
-    assert f"python -m runner.track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
+    assert f"symlab track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
     assert done.statuses == ["PASSED", "PASSED"]
 
 
