@@ -17,7 +17,7 @@ from kernels.matrix.proofs import proofs
 from kernels.matrix.sheets import json_text, markdown, text
 from kernels.spec import KernelSpec
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = Path(__file__).resolve().parent / "README.md"
 CACHE = Path("~/.cache/symlab/kernels")
 """Where the runner keeps compiled kernels, too (cache_dir)."""
 
@@ -41,7 +41,7 @@ def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> lis
     help="json lists every combination by itself.",
 )
 @click.option("--op", default="", metavar="OP", shell_complete=_ops, help="One op only, such as all_gather.")
-@click.option("--readme", is_flag=True, help="Write the matrix into README.md, between its marks.")
+@click.option("--readme", is_flag=True, help="Write the matrix into kernels/README.md, between its marks.")
 @click.option("--verify", is_flag=True, help=f"Compile all kernels (minutes) and compare them with {codes.PLACE.name}.")
 @click.option("--codes", "is_codes", is_flag=True, help=f"Compile all kernels (minutes) and write {codes.PLACE.name}.")
 @click.option(
@@ -72,7 +72,7 @@ def kernels(
         return _compile_all(SPECS if specs is None else specs, cache.expanduser(), verify)
     if readme:
         README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
-        print(f"{README.name}: has the matrix as it is now")
+        print("kernels/README.md: has the matrix as it is now")
         return 0
     proven = proofs()
     found = rows(proven, op, codes.codes(codes.PLACE))
@@ -120,7 +120,9 @@ def _compile_all(specs: Sequence[KernelSpec], cache_dir: Path, verify: bool) -> 
 def included(readme: str) -> str:
     """Return the README's text with the matrix as it is now. Raises ValueError if it has no place for it."""
     if not INCLUDED.search(readme):
-        raise ValueError("README.md: no place for the matrix; add the lines '<!-- matrix -->' and '<!-- end -->'")
+        raise ValueError(
+            "kernels/README.md: no place for the matrix; add the lines '<!-- matrix -->' and '<!-- end -->'"
+        )
     proven = proofs()
     made = markdown(rows(proven, known=codes.codes(codes.PLACE)), proven)
     return INCLUDED.sub(lambda match: f"{match[1]}\n{made}\n{match[3]}", readme)

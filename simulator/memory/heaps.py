@@ -64,6 +64,11 @@ class Heaps:
         self.spans: list[list[tuple[int, int]]] = [[] for _ in range(world_size)]
         self.version = 0
 
+    def release(self) -> None:
+        """Give all memory back. Nothing can be read or written afterwards; arrays lent to the host keep theirs."""
+        self.memory = self.written = np.empty(0, np.uint8)
+        self.granules = np.empty(0, np.int32)
+
     def allocate(self, rank: int, size_bytes: int, alignment_bytes: int, name: str) -> Allocation:
         """First fit in the rank's heap, with a gap behind each allocation. Raises HeapFull saying what would fit."""
         position, largest = first_fit(self.spans[rank], self.heap_bytes, size_bytes, alignment_bytes, SIMULATED)

@@ -250,6 +250,7 @@ def test_the_readme_has_the_matrix_as_it_is_now() -> None:
     readme = command.README.read_text(encoding="utf-8")
     assert readme == command.included(readme), "python -m kernels --readme"
     assert "| all_reduce | one_shot |" in readme
+    assert command.README.relative_to(PLACE.parent.parent).as_posix() == "kernels/README.md"
 
 
 def test_a_readme_that_is_not_up_to_date_is_put_right(
