@@ -94,7 +94,7 @@ def experiments(config_dir: Path | None = None) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in (CONF, *([config_dir] if config_dir else [])):
         for path in sorted((folder / "exp").glob("*.yaml")):
-            comments = (line[1:].strip() for line in path.readtext_of(encoding="utf-8").splitlines() if line[:1] == "#")
+            comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#")
             found.setdefault(path.stem, next((comment for comment in comments if not comment.startswith("@")), ""))
     return found
 
