@@ -130,8 +130,9 @@ def _show_plan(given: list[str], jobs: Sequence[ComposedJob]) -> None:
     from runner.command.forecast import plan_text
     from runner.command.plan import prepare
     from runner.command.refusals import refuse_if_nothing_can_run
+    from runner.world.launcher import find
 
-    command = prepare(given, jobs)
+    command = prepare(given, jobs, find(os.environ))
     print(plan_text(command, headline(command)), flush=True)
     refuse_if_nothing_can_run(command)
 
