@@ -105,7 +105,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _takes_records(six)
     six.add_argument(
-        "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="a .html (%(default)s)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="a .html (beside the records, <their name>.html; of several places report.html here)",
     )
     six.add_argument("--title", default="", help="the page's title (ops and machine)")
     seven = _command(
@@ -158,16 +162,19 @@ def _bundle(options: argparse.Namespace) -> None:
 
 
 def _html(options: argparse.Namespace) -> None:
-    if options.output.suffix not in (".html", ".htm"):
-        raise ValueError(f"{options.output}: a report's name ends in .html")
-    if not options.output.absolute().parent.is_dir():
-        raise ValueError(f"{options.output}: can't be written (there is no such folder)")
+    output: Path | None = options.output
+    if output is not None and output.suffix not in (".html", ".htm"):
+        raise ValueError(f"{output}: a report's name ends in .html")
+    if output is not None:
+        bundle.can_be_written(output)
     records = _read(options)
     from reports.html import page
+    from reports.html.page_path import page_path
 
+    output = output or page_path(options.records if options.mlflow is None else ())
     data = page(records, options.title, is_alone=True).encode("utf-8")
-    bundle.write_file(options.output, data)
-    print(f"{options.output}: {len(records)} records, {len(data)} bytes")
+    bundle.write_file(output, data)
+    print(f"{output}: {len(records)} records, {len(data)} bytes")
 
 
 def _published(options: argparse.Namespace) -> int:

@@ -88,8 +88,8 @@ def test_a_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["html", str(folder), "--title", "of <today>"]) == 0
-    path = tmp_path / "report.html"
-    assert capsys.readouterr().out == f"report.html: {len(RECORDS)} records, {path.stat().st_size} bytes\n"
+    path = folder.with_name(f"{folder.name}.html")
+    assert capsys.readouterr().out == f"{path}: {len(RECORDS)} records, {path.stat().st_size} bytes\n"
     text = path.read_text(encoding="utf-8")
     assert "<h1>of &lt;today&gt;</h1>" in text
     assert figures_of(text) == json.loads(json_text(bundle.read([folder])))
