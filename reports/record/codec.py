@@ -97,6 +97,8 @@ def parsed(text: str) -> Any:
     Refused are NaN and infinities, a key that an object gives twice, half a character (a lone surrogate, with which no
     file can be written), and values nested more deeply than Python can follow.
     """
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
     try:
         value = _JSON.decode(text)
         if "\\ud" in text or "\\uD" in text:
