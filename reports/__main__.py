@@ -104,13 +104,8 @@ def _parser() -> argparse.ArgumentParser:
         commands, "html", _html, "everything in one HTML file: tables, pictures, reasons, environment, digests"
     )
     _takes_records(six)
-    six.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="a .html (beside the records, <their name>.html; of several places report.html here)",
-    )
+    usual = "<name>.html beside the records; of several places, report.html here"
+    six.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"a .html ({usual})")
     six.add_argument("--title", default="", help="the page's title (ops and machine)")
     seven = _command(
         commands, "audit", _audit, "check RECORDS against the list of twenty; or compare BEFORE with AFTER, two places"
