@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from reports.record import bundle
 from reports.record.record import Record
-from reports.table import sheet
+from reports.table import sheet, table
+from reports.table.text import counted
 
 FORMATS = ("text", "markdown", "json")
 
@@ -97,7 +98,7 @@ def run(options: AuditOptions) -> int:
     if len(sides) == 2:
         from reports.audit.comparison import compare
 
-        progress(f"comparing {len(sides[0])} records with {len(sides[1])}")
+        progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
         result = compare(sides[0], sides[1], options.band)
     else:
         from reports.audit.checklist import check
@@ -129,7 +130,7 @@ def _text(result: Result, form: str) -> str:
         return json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     if form == "markdown":
         return f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n"
-    render = sheet.drawn if sys.stdout.isatty() else sheet.text
+    render = table.rendering()
     return f"{render(result.sheets, result.captions)}\n\n{result.verdict}\n"
 
 

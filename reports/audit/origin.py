@@ -69,7 +69,9 @@ def repository(material: Material) -> Item:
 
 def _difference(material: Material, git: Mapping[str, Any]) -> Point:
     """What is known of the changes to a commit."""
-    says = f"commit {_brief(git['commit'])}, with {git.get('changed_files', '?')} files changed"
+    changed = git.get("changed_files")
+    files = counted(changed, "file") if isinstance(changed, int) else "an unknown number of files"
+    says = f"commit {_brief(git['commit'])}, with {files} changed"
     kept = git.get("kept_diff")
     if not isinstance(kept, dict):
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
