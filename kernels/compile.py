@@ -123,8 +123,8 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
 
 
 def _arguments(spec: KernelSpec) -> list[Any]:
-    """What stands for the parameters while compiling: their types, with values that nobody reads; pointers as a list,
-    which becomes one parameter each. Last the number of blocks."""
+    """Return what replaces the parameters while compiling: their types, with values that are never read; pointers as a
+    list, which becomes one parameter each; last the number of blocks."""
     import cutlass
     import cutlass.cute as cute
 

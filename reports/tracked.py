@@ -40,14 +40,17 @@ PATIENCE_S = 5
 def resolved_uri(uri: str, folder: Path | None = None) -> str:
     """The URI as MLflow takes it: of an sqlite database with its absolute path, quoted; others as they are.
 
-    A relative path starts at folder, by default the working folder, and ~ is the home folder. Unquoted, SQLAlchemy would
-    take what follows a ? in a folder's name for options, and %41 for an A.
+    A relative path starts at folder, by default the working folder, and ~ is the home folder. Unquoted, SQLAlchemy
+    would take what follows a ? in a folder's name for options, and %41 for an A.
     """
     path = database_path(uri, folder)
     if path is None:
         return uri
     _, mark, options = uri.partition("?")
-    return f"{uri.partition(':')[0]}:///{_quoted(str(path))}{mark}{options}"
+    scheme, place = uri.partition(":")[0], _quoted(str(path))
+    if scheme == "sqlite" and place != str(path):
+        scheme = "sqlite+pysqlite"  # the same; for "sqlite" MLflow would make the folder with the quoted name, too
+    return f"{scheme}:///{place}{mark}{options}"
 
 
 def database_path(uri: str, folder: Path | None = None) -> Path | None:
@@ -83,8 +86,29 @@ def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
     return bundle.merged(found)
 
 
+class Unreachable(ValueError):
+    """A server does not answer; the message says why, in one line."""
+
+
+def check_server(uri: str, patience_s: float) -> None:
+    """See whether anything answers at a server's URI. Raises Unreachable if nothing does."""
+    import urllib.error
+    import urllib.request
+
+    # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
+    parts = urllib.parse.urlsplit(uri)
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
+    try:
+        urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=patience_s).close()
+    except urllib.error.HTTPError:
+        pass  # a server answers; MLflow itself says what is wrong with it
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)  # of urllib's own error, which would say "<urlopen error ..>"
+        raise Unreachable(_first_line(reason) if isinstance(reason, OSError) else _first_line(error)) from error
+
+
 def prepare(uri: str) -> None:
-    """Import MLflow, quietly; before, see whether a server answers. ValueError, why in one line, if not.
+    """Import MLflow, quietly; before, see whether a server answers. Raises Unreachable, why in one line, if not.
 
     MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
     has not set them. Its retries would make a server that is down cost minutes.
@@ -96,18 +120,7 @@ def prepare(uri: str) -> None:
     }.items():
         os.environ.setdefault(name, value)
     if uri.startswith("http"):
-        import urllib.error
-        import urllib.request
-
-        # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
-        parts = urllib.parse.urlsplit(uri)
-        place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
-        try:
-            urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=PATIENCE_S).close()
-        except urllib.error.HTTPError:
-            pass  # somebody answers; MLflow itself says what it doesn't like
-        except (OSError, ValueError) as error:
-            raise ValueError(_first_line(error)) from error
+        check_server(uri, PATIENCE_S)
     import mlflow
 
     del mlflow

@@ -135,22 +135,36 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
 
 
 def _apart(members: Sequence[Record]) -> str:
-    """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
-    parts: dict[str, list[Any]] = {
-        "request": [
-            {key: value for key, value in one.request.document().items() if key != "kernel"} for one in members
-        ],
-        "commit or sources": [[one.environment.git, one.environment.sources] for one in members],
-    }
-    for what, values in parts.items():
-        texts = [json.dumps(value, sort_keys=True) for value in values]
-        usual = max(set(texts), key=texts.count)
-        odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
-        if odd:
-            return f"the records of the job have not one {what}: {odd[0]} differs" + (
-                f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-            )
-    return ""
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree.
+
+    Commit and sources are compared among those that one process made: a resumed command says in its command.json what
+    has changed before it went on.
+    """
+    requests = [
+        {key: value for key, value in one.request.document().items() if key not in ("kernel", "resumed")}
+        for one in members
+    ]
+    if odd := _odd(members, "request", requests):
+        return odd
+    parts: dict[int | None, list[Record]] = {}
+    for one in members:
+        parts.setdefault(one.request.resumed, []).append(one)
+    found = (
+        _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
+        for some in parts.values()
+    )
+    return next(filter(None, found), "")
+
+
+def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
+    """Which records have not the value that most have; "" where all have it."""
+    texts = [json.dumps(value, sort_keys=True) for value in values]
+    usual = max(set(texts), key=texts.count)
+    odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+    if not odd:
+        return ""
+    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+    return f"the records of the job have not one {what}: {odd[0]} differs{more}"
 
 
 def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:

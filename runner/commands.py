@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from runner.interrupt import exit_code_of, interruptible
 from runner.request.options import CFG_PARTS, INFO_TOPICS, RunOptions
@@ -59,6 +61,21 @@ def _refuse_flags(command: click.Command) -> click.Command:
     return command
 
 
+def _complete_override(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """The words that an override can go on with."""
+    from runner.request.words import is_folder, words_for
+
+    if is_folder(incomplete):
+        return [CompletionItem(incomplete, type="dir")]
+    given = list(ctx.params.get("overrides") or ())
+    config_dir = ctx.params.get("config_dir")
+    for name, value in itertools.pairwise(given):  # behind the first override, options are not parsed while completing
+        if name in ("--config-dir", "-cd"):
+            config_dir = Path(value)
+    found = words_for(incomplete, given, config_dir)
+    return [CompletionItem(word.text, help=word.help, is_open=word.is_open) for word in found]
+
+
 @contextmanager
 def _requests_only() -> Iterator[None]:
     """Within, a ValueError that is no RequestError is a defect of ours: it ends in a traceback."""
@@ -82,12 +99,13 @@ def _carried_out(work: Callable[[], int]) -> int:
 
 
 @click.command("run", cls=Run, add_help_option=False)
-@click.argument("overrides", nargs=-1)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
 @click.option("-m", "--multirun", is_flag=True)
 @click.option("-cd", "--config-dir", type=click.Path(file_okay=False, path_type=Path))
 @click.option("-c", "--cfg", type=click.Choice(CFG_PARTS))
 @click.option("-p", "--package")
 @click.option("-q", "--quiet", is_flag=True)
+@click.option("--plan", is_flag=True)
 @click.option("--resolve", is_flag=True)
 @click.option("-i", "--info", is_flag=False, flag_value="all", type=click.Choice(INFO_TOPICS))
 @click.option("-h", "--help", is_flag=True)

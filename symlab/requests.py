@@ -37,7 +37,7 @@ def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:
 
     spec is a kernel that was brought; None: the catalogue's.
     """
-    request = checked(values | {"fabric": {"name": "nvshmem", "heap_bytes": MAX_DEVICE_HEAP_BYTES}})
+    request = checked({**values, "fabric": {"name": "nvshmem", "heap_bytes": MAX_DEVICE_HEAP_BYTES}})
     specs = SPECS if spec is None else (spec,)
     named = resolved(request, request.fabric, specs)
     check_against_catalogue(named, specs)

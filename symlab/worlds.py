@@ -48,7 +48,7 @@ class World:
             raise RequestError(
                 f"a world of the Python API starts its own ranks (fabric), start it without {outer.launcher}"
             )
-        self.request, self.why = fabrics.resolve(request.fabric, ranks)
+        self.request, self.why = fabrics.resolve(request.fabric, ranks, machine=fabrics.look)
         check_heap(self.request, MAX_HEAP_BYTES if self.request.simulated else MAX_DEVICE_HEAP_BYTES)
         self.section = section
         self.ranks = ranks
@@ -147,8 +147,9 @@ def world(
     rank's symmetric memory, a number of bytes or text such as "1G"; None: 256M simulated, 8G on GPUs.
 
     The others are the simulator's. arch: the GPUs' architecture. multicast: whether the switch has it. multimem: how
-    the switch adds, "exact" or "stated" (rounding as the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
-    seed). step_budget: maximum number of steps of one run; None: the simulator's own.
+    the switch adds floats, "exact" (rounded once) or "stated" (in the precision that the instruction states). schedule:
+    the order in which threads run, "fair" or "random" (drawn from seed). step_budget: maximum number of steps of one
+    run; None: the simulator's own.
 
     Raises ValueError, with the message of the command `symlab run`, for a value that is not possible and for GPUs that
     are unavailable. Entering the block raises WorldFailure if a rank can't be started.
@@ -186,10 +187,7 @@ class Rank:
     >>> compiled = symlab.compile(symlab.case("all_reduce/one_shot", size_bytes="1K", ranks=2))
     >>> def program(rank, inputs):
     ...     with rank.pool() as pool:
-    ...         bound = rank.bind(pool, compiled)
-    ...         bound.write(inputs[rank.rank])
-    ...         bound.launch()
-    ...         return bound.read()
+    ...         return rank.bind(pool, compiled).run(inputs[rank.rank])
     >>> with symlab.world(ranks=2) as world:
     ...     outputs = world.run(program, symlab.make_inputs(compiled.case))
     >>> symlab.check(compiled.case, outputs).faults
@@ -278,13 +276,23 @@ class Rank:
 
 
 class Bound:
-    """A compiled kernel with memory and arguments of its own on one rank; Rank.bind returns it."""
+    """A compiled kernel with memory and arguments of its own on one rank; Rank.bind returns it.
+
+    run(data) writes the rank's input, launches the kernel and returns the output; write, launch and read are its parts,
+    for launches back to back.
+    """
 
     def __init__(self, rank: Rank, kernel: Compiled, binding: Binding) -> None:
         self._rank = rank
         self._kernel = kernel
         self._binding = binding
         self._is_published = False
+
+    def run(self, data: torch.Tensor) -> torch.Tensor:
+        """Collective: write the input, launch the kernel, and return the output."""
+        self.write(data)
+        self.launch()
+        return self.read()
 
     def write(self, data: torch.Tensor) -> None:
         """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""

@@ -29,7 +29,7 @@ LINEAR = 0.05
 """Up to so far off the median the axis is linear."""
 
 LEVELS = 120
-"""Strokes at one of so many heights of the axis cover one another: they are drawn once."""
+"""Number of heights of the axis; strokes at the same height cover one another and are drawn once."""
 
 _TICKS = (-0.8, -0.5, -0.2, -0.1, -0.05, -0.02, 0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 

@@ -152,8 +152,8 @@ class Album:
         if not self.missing:
             return []
         text = (
-            f"{counted(len(self.missing), 'picture')} left out, from '{self.missing[0]}' on: this page has "
-            f"{self.most} axes at most. Give fewer records, or draw them with python -m reports figure; the tables here are complete."
+            f"{counted(len(self.missing), 'picture')} left out, from '{self.missing[0]}' on: this page has {self.most} "
+            "axes at most. Give fewer records, or draw them with symlab figure; the tables here are complete."
         )
         return [Notes((text,))]
 

@@ -19,7 +19,7 @@ from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, place_text
 
 LEAST_WORLD_SIZES = 3
-"""So many world sizes in one series make a study of it, in a command that did not say it was one."""
+"""Number of world sizes from which a series is a study, in a command that does not say so."""
 
 SIGNIFICAND_BITS = {
     "float64": 53,
@@ -42,7 +42,7 @@ class Point:
     """One world size of a series, over all sizes and seeds.
 
     Relative errors are shares of the results' root mean square, in units of u; None where records lack them.
-    ranks_agree: all ranks had the same bits. results: so many different results the ranks had, None where that is not
+    ranks_agree: all ranks had the same bits. results: number of different results of the ranks, None where that is not
     known.
     """
 
@@ -111,7 +111,7 @@ MEASURES = (
 )
 
 PAIRS = (("u * rms of the results", MEASURES[:2]), ("ulp", MEASURES[2:]))
-"""What stands in one table: a unit, and its two measures."""
+"""The content of one table: a unit, and its two measures."""
 
 
 def series(records: Sequence[Record]) -> list[Series]:
@@ -135,7 +135,7 @@ def series(records: Sequence[Record]) -> list[Series]:
 
 
 def studied(records: Sequence[Record], least: int = LEAST_WORLD_SIZES) -> list[Series]:
-    """The curves that have so many world sizes at least."""
+    """Return the curves that have at least the given number of world sizes."""
     return [one for one in series(records) if len(one.points) >= least]
 
 

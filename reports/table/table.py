@@ -1,4 +1,4 @@
-"""The table at the end of a command, and of `python -m reports table`.
+"""The table at the end of a command, and of `symlab table`.
 
 What was timed is shown in nccl-tests' columns, all contestants of a size together (see timed). All other cases have a
 line each, in the order of the records, under a heading for each job. On a terminal it is drawn by rich; everywhere

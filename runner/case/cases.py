@@ -13,7 +13,7 @@ from kernels.baselines import ACCUMULATOR, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from kernels.spec import Case, KernelSpec
-from memory.placing import NVSHMEM, SIMULATED
+from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
     heap_bytes_needed,
@@ -177,7 +177,10 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
 
 def _check_types(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
-    _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
+    dtypes = _union(spec.dtypes for spec in specs)
+    if request.dtype in ITEMSIZES and request.dtype not in dtypes:
+        raise RequestError(f"{request.op} does not support {request.dtype} (dtype), give one of {', '.join(dtypes)}")
+    _known(request.dtype, "dtype", [dtypes])
     if not collective(request.op).reduces:
         for key in ("reduction", "accumulator"):
             value = getattr(request, key)
@@ -215,7 +218,7 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
     cases = cases_of(request)
     heap_bytes = request.fabric.heap_bytes
-    rules = SIMULATED if request.fabric.simulated else NVSHMEM
+    rules = rules_of(request.fabric)
     for case in cases:
         spec = spec_for(case, specs)
         if case.size_bytes % case.itemsize:
@@ -242,6 +245,11 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
                 f"beyond the heap of {format_bytes(request.fabric.heap_bytes)} (sizes, fabric.heap_bytes), give more "
                 "heap, fewer algorithms, or timing.mode=none"
             )
+
+
+def rules_of(fabric: FabricRequest) -> HeapRules:
+    """Return how the fabric's heap places allocations."""
+    return SIMULATED if fabric.simulated else NVSHMEM
 
 
 def _union(groups: Iterable[Sequence[str]]) -> list[str]:

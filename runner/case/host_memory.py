@@ -141,8 +141,8 @@ def check_host_memory(
     gives += [f"world_size={request.root + ranks_that_fit}"] if ranks_that_fit else []
     advice = f"give {' or '.join(gives)}" if gives else "no size fits"
     raise RequestError(
-        f"simulating {format_bytes(largest)} with world_size={ranks} takes up to {_gibibytes(total)} of host memory, "
-        f"and {_gibibytes(available_bytes)} is available (sizes, world_size), {advice}"
+        f"simulating {format_bytes(largest)} with world_size={ranks} takes up to {gibibytes(total)} of host memory, "
+        f"and {gibibytes(available_bytes)} is available (sizes, world_size), {advice}"
     )
 
 
@@ -238,5 +238,6 @@ def _drawing_bytes(case: Case) -> int:
     return DRAWING_BYTES[case.inputs]
 
 
-def _gibibytes(size_bytes: int) -> str:
+def gibibytes(size_bytes: int) -> str:
+    """Return a size in GiB with one decimal, as in messages: 1.5G."""
     return f"{size_bytes / (1 << 30):.1f}G"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -144,6 +145,7 @@ class _Session:
         self._failed_starts = 0
         self._start_failure: WorldFailure | None = None
         self._mirror: Mirror | None = None
+        self._untracked = ""
         self._stopped = ""
         self._manifest: CommandDocument | None = None
 
@@ -324,7 +326,13 @@ class _Session:
         if track.name == TrackName.none:
             return
         from runner.track.background import Mirror
+        from runner.track.problems import problem_of
 
+        self._untracked = problem_of(track.uri)
+        if self._untracked:
+            warning = self._not_sent(self._untracked)
+            print(f"symlab: warning: {warning}; the work goes on without MLflow", file=sys.stderr, flush=True)
+            return
         earlier = self._earlier.paths if self._earlier else None
         request = self._asked(self._command.jobs[0])
         self._mirror = Mirror(track, request, self._store.folder, self._tools.connect, earlier)
@@ -334,7 +342,17 @@ class _Session:
         if self._mirror is not None and unsent:
             self._mirror.send(unsent)
 
+    def _not_sent(self, problem: str) -> str:
+        """What to say if records are not sent to MLflow, and how to send them later."""
+        uri = without_secrets(self._command.jobs[0].request.track.uri)
+        return (
+            f"{problem}; the records are kept in {self._folder}; send them later with: "
+            f"symlab track {shlex.quote(self._folder)} --uri {shlex.quote(uri)}"
+        )
+
     def _finish_mirror(self) -> None:
+        if self._untracked:
+            self._console.warn(f"symlab: warning: {self._not_sent(self._untracked)}")
         if self._mirror is None:
             return
         uri = without_secrets(self._command.jobs[0].request.track.uri)
@@ -343,10 +361,7 @@ class _Session:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
 
         if problem := self._mirror.finish(waiting):
-            self._console.warn(
-                f"symlab: warning: {problem}; the results are in {self._folder}; "
-                f"send them later with: python -m runner.track {self._folder} --uri {uri}"
-            )
+            self._console.warn(f"symlab: warning: {self._not_sent(problem)}")
         else:
             for remark in self._mirror.remarks:
                 self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")

@@ -91,7 +91,21 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
                 hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
             return 0
         jobs = compose_jobs(options.overrides, options.multirun)
+    if options.plan:
+        _show_plan(given, jobs)
+        return 0
     return _run(given, jobs, tools, leader, options.quiet)
+
+
+def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob]) -> None:
+    """--plan: what would run, what would be refused, the memory, the time. RequestError if nothing can run."""
+    from runner.command.forecast import plan_text
+    from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
+
+    command = prepare(given, jobs)
+    print(plan_text(command, headline(command)), flush=True)
+    refuse_if_nothing_can_run(command)
 
 
 def _run(
@@ -102,10 +116,12 @@ def _run(
     from reports.table.table import varying
     from runner.command.console import Console
     from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
     from runner.command.session import Tools, run_command
     from runner.world.fabrics import FabricName, joining
 
     command = prepare(given, jobs, leader.outer if leader else None)
+    refuse_if_nothing_can_run(command)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
             tools = replace(tools or Tools(), make_world=joining(leader))
@@ -120,6 +136,7 @@ def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
     from reports.table.text import counted
     from runner.case.cases import names_of, sizes_of
+    from runner.command.plan import timing_notes
 
     request = command.jobs[0].request
     algorithms = names_of(request)
@@ -136,7 +153,7 @@ def headline(command: Command) -> list[str]:
             f"{counted(len(algorithms), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
         )
     rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
-    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines]
+    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
 
 
 def _show_configuration(options: RunOptions) -> None:

@@ -164,7 +164,11 @@ class Store:
         """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
         try:
             path.parent.mkdir(exist_ok=True)
-            with replacing(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
+            # A name that is not UTF-8 has surrogates, which become escapes: in JSON they mean the same.
+            with (
+                replacing(path) as beside,
+                open(beside, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+            ):
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())

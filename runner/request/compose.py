@@ -21,7 +21,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, QuotedString
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -31,11 +31,15 @@ from runner.request.composer import Composer
 from runner.request.composer import composed as composed
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
-from runner.request.schema import Schema
-from runner.request.validate import CONF, Request, validate
+from runner.request.schema import Schema, TrackName
+from runner.request.sizes import written
+from runner.request.validate import CONF, Request, check_database_folder, validate
 from runner.request_error import RequestError
 
 MAX_JOBS = 10_000
+
+GROUPS = ("exp", "fabric", "track")
+"""Keys that choose a file of conf/; fabric and track are sections, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +93,66 @@ def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]
     return [tuple(lines) for lines in planned]
 
 
-def experiments(config_dir: Path | None = None) -> dict[str, str]:
-    """The named experiments of conf/, then of config_dir, with their one-line descriptions: the first comment of each
-    file that is no directive. Of two files of one name, Hydra reads that of conf/."""
-    found: dict[str, str] = {}
-    for folder in (CONF, *([config_dir] if config_dir else [])):
-        for path in sorted((folder / "exp").glob("*.yaml")):
-            comments = (line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#")
-            found.setdefault(path.stem, next((comment for comment in comments if not comment.startswith("@")), ""))
-    return found
-
-
 def _with_plus(argument: str) -> str:
     """exp=name means +exp=name: there is no default experiment that could be replaced."""
     return f"+{argument}" if argument.startswith("exp=") else argument
 
 
 def _parsed(arguments: Iterator[str]) -> list[Override]:
+    """The overrides, each of which could be. RequestError else."""
     loader = GlobalHydra.instance().config_loader()
     parser = OverridesParser.create(config_loader=loader)
-    return list(parser.parse_overrides(list(arguments)))
+    overrides = list(parser.parse_overrides(list(arguments)))
+    for override in overrides:
+        if override.is_delete() or override.package is not None:
+            continue
+        if override.key_or_group in GROUPS:
+            for value in _values(override):
+                _check_choice(override.key_or_group, value)
+        elif override.key_or_group == "sizes" and None in _values(override):
+            raise RequestError(
+                "sizes=null leaves no sizes (sizes), give sizes=[1K,4K] or a range: sizes.min=1K sizes.max=1M"
+            )
+        elif override.key_or_group == "hydra" and not isinstance(override.value(), dict):
+            raise RequestError(f"hydra is a section ({override.input_line}), give one of its keys, such as hydra.mode")
+        elif not override.key_or_group:
+            raise RequestError(f"'{override.input_line}' has no key (command line), write overrides as key=value")
+    return overrides
+
+
+def _values(override: Override) -> list[Any]:
+    """The value of an override, or all values of a sweep that lists them."""
+    if not override.is_sweep_override():
+        return [override.value()]
+    if not override.is_discrete_sweep():
+        return []
+    return list(override.sweep_iterator(transformer=_as_it_is))
+
+
+def _as_it_is(value: Any) -> Any:
+    """Take a value of a sweep as Hydra has read it."""
+    return value.text if isinstance(value, QuotedString) else value
+
+
+def _check_choice(group: str, value: object) -> None:
+    """RequestError for a value that can't be the name of a file in a group; whether there is one, Hydra says.
+
+    A dictionary sets keys of the section that has the group's name; there is none for experiments.
+    """
+    if isinstance(value, dict) and group != "exp":
+        return
+    if value in (None, "", "???", []):
+        raise RequestError(f"no {group} given ({group}), known: {', '.join(group_options(group))}")
+    if isinstance(value, list):
+        again = f"sweep over several: -m {'+' if group == 'exp' else ''}{group}=a,b"
+        raise RequestError(f"'{value}' is a list ({group}), give one name, or {again}")
+    if not isinstance(value, str):
+        raise RequestError(f"{written(value)} is not a name ({group}), known: {', '.join(group_options(group))}")
+    if value.startswith("/") or ".." in Path(value).parts or value.endswith(".yaml"):
+        raise RequestError(
+            f"'{value}' is a path ({group}), give the name of a file in {group}/ without .yaml; --config-dir adds a "
+            "folder that has one"
+        )
 
 
 def _text(override: Override) -> str:
@@ -180,6 +224,8 @@ def _job(composer: Composer, number: int, lines: Sequence[str], jobs: int) -> Co
         composition = composer.composition(lines)
         _refuse_unused_sizes(composition.config, lines)
         request = validate(composition.config)
+        if request.track.name != TrackName.none:
+            check_database_folder(request.track.uri, "track.uri")
         configuration = OmegaConf.to_container(composition.config, resolve=True, enum_to_str=True)
         assert isinstance(configuration, dict)
         plain = {str(key): value for key, value in configuration.items()}

@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.explain import explain
+from runner.request.explain import explain, explain_choice
 from runner.request_error import RequestError, first_line
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
@@ -59,8 +59,11 @@ def composed(lines: Sequence[str]) -> DictConfig:
         raise
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
-    except ValueError as error:
-        raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
+    except (ValueError, AssertionError) as error:
+        # OmegaConf asserts that what a dotted key leads through is there.
+        null = "a key leads through a section that is null" if isinstance(error, AssertionError) else ""
+        said = explain_choice(str(error)) or f"{null or first_line(error)} ({' '.join(lines)}), write it as key=value"
+        raise RequestError(said) from error
 
 
 class Composer:

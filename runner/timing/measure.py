@@ -143,7 +143,7 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
     """Measure all contestants of a plan on this rank. All ranks call it with the same plan.
 
     Raises ValueError on a simulated fabric, which has no clock of real hardware; Deadlock when a kernel gave up a
-    wait; and what the fabric and the libraries raise. stopwatch stands in for the device's own in tests.
+    wait; and what the fabric and the libraries raise. stopwatch replaces the device's own in tests.
     """
     if stopwatch is None:
         if fabric.traits.simulated:
@@ -353,7 +353,7 @@ class _Measuring:
                 measurement.problem = measurement.problem or f"rank {rank}: {problem}"
 
     def _calls(self, measurement: Measurement, calls: int) -> Callable[[], None]:
-        """What queues so many calls, slots in turn, with the barriers of the window."""
+        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
         window = self._plan.timing.window
         entry, exit_ = window != Window.kernel, window == Window.both_barriers
 
@@ -452,7 +452,7 @@ def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedRes
             return TimedResult(wrong=check)
     problem = next((row.problem for row in rows if row.problem), "")
     if problem or len(rounds) < 2:
-        return TimedResult(problem=problem or "nobody looked at its results after timing")
+        return TimedResult(problem=problem or "its results were not checked after timing")
     timing = Timing(
         mode=str(plan.timing.mode),
         window=str(plan.timing.window),

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from reports import tracked
 from reports.numerics.study import Series, studied
@@ -22,9 +23,8 @@ from reports.record.record import Record, RecordedRequest
 from reports.table.text import counted
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import command_document_of
-from runner.records.scrub import without_secrets
 from runner.request.validate import check_uri
-from runner.request_error import RequestError, first_line
+from runner.request_error import RequestError
 from runner.track import artifacts
 from runner.track.by_command import by_command
 from runner.track.dashboard import open_command
@@ -49,11 +49,15 @@ from runner.track.names import (
     study_metrics,
     study_parameters,
 )
+from runner.track.problems import told
 from runner.track.views import experiment_tags
 
 COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
 LAYOUT = "2"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
+
+ARTIFACTS = "mlartifacts"
+"""The folder of artifacts beside a database in a file."""
 
 _METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
 _CHILDREN = 50_000
@@ -65,7 +69,7 @@ Point = tuple[str, float, int, int]
 
 
 class TrackingError(RuntimeError):
-    """MLflow could not be reached or would not take something; one line."""
+    """MLflow does not take a command's records; a clause that says why."""
 
 
 class CommandRun:
@@ -306,21 +310,14 @@ def _milliseconds(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
-def prepare(uri: str) -> None:
-    """Import MLflow, quietly; before, see whether a server answers. TrackingError if not."""
-    try:
-        tracked.prepare(uri)
-    except ValueError as error:
-        raise TrackingError(str(error)) from error
-
-
 def _client(uri: str) -> Any:
-    prepare(uri)
+    tracked.prepare(uri)
     from mlflow import MlflowClient
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     def make(path: Path) -> None:
-        # The first question makes the tables and MLflow's default experiment.
-        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
+        # Makes the tables and MLflow's default experiment, whose artifacts would be in the working folder otherwise.
+        SqlAlchemyStore(resolved_uri("sqlite:///" + quote(str(path))), (path.parent / ARTIFACTS).as_uri())
 
     path = database_path(uri)
     if path is not None:
@@ -334,13 +331,13 @@ def _experiment(client: Any, uri: str, name: str) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
         path = database_path(uri)
-        beside = (path.parent / "mlartifacts").as_uri() if path is not None else None
+        beside = (path.parent / ARTIFACTS).as_uri() if path is not None else None
         # Another command may be quicker.
         with contextlib.suppress(Exception):
             client.create_experiment(name, artifact_location=beside)
         found = client.get_experiment_by_name(name)
         if found is None:
-            raise TrackingError(f"the experiment {name} can't be made")
+            raise RuntimeError(f"the experiment {name} can't be made")
     for key, value in experiment_tags(found.tags, time.time_ns() // 1_000_000).items():
         client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)
@@ -363,7 +360,7 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
         problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
         return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
     except Exception as error:
-        raise error if isinstance(error, TrackingError) else TrackingError(first_line(error)) from error
+        raise TrackingError(told(error, uri)) from error
     finally:
         if run is not None:
             run.close("FAILED")
@@ -390,7 +387,7 @@ def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str
         try:
             print(f"{command}: {send_folder(kept, uri, experiment)}")
         except TrackingError as error:
-            print(f"symlab: error: MLflow at {without_secrets(uri)} does not take {command}: {error}", file=sys.stderr)
+            print(f"symlab: error: {command} is not sent: {error}", file=sys.stderr)
             return 1
     print(f"open it with: {open_command(uri)}")
     return 1 if problems else 0

@@ -68,7 +68,7 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
 
 
 def _turns(position: Lanes) -> list[Lanes]:
-    """Lanes in turns: those whose cell nobody before them has, those with one before them, and so on."""
+    """Return lanes in turns: the first lane of each cell, then the second of each, and so on."""
     order = np.argsort(position, kind="stable")
     ordered = position[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

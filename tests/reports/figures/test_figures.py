@@ -40,6 +40,12 @@ def bands_of(axes: Any) -> list[Any]:
     return [one for one in axes.patches if one.get_alpha() == curves.BAND]
 
 
+@pytest.mark.parametrize("kind", ["curves", "distribution"])
+def test_one_size_is_enough_for_a_picture(kind: str, tmp_path: Path) -> None:
+    figures.draw(study(("one_shot", "nccl"), (KIB,)), tmp_path / "one.svg", kind)
+    assert "<svg" in (tmp_path / "one.svg").read_text()
+
+
 def test_the_same_records_are_the_same_svg_in_any_process() -> None:
     program = (
         "import sys, hashlib; from reports.figures import picture; "

@@ -199,10 +199,10 @@ def test_values_do_not_stay_for_the_next_job(folder: Path) -> None:
 
 
 def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    composed: list[tuple[str, ...]] = []
+    seen: list[tuple[str, ...]] = []
 
     def counted(lines: Sequence[str]) -> DictConfig:
-        composed.append(tuple(lines))
+        seen.append(tuple(lines))
         return composed(lines)
 
     monkeypatch.setattr(composer_module, "composed", counted)
@@ -211,7 +211,7 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.Monk
             ["+exp=barrier,allreduce_fp16", "fabric=simulator", "fabric.seed=range(0,20)", "seed=1,2"], multirun=True
         )
     assert len(jobs) == 20 * 2 * (3 + 1)
-    assert composed == [("+exp=barrier", "fabric=simulator"), ("+exp=allreduce_fp16", "fabric=simulator")]
+    assert seen == [("+exp=barrier", "fabric=simulator"), ("+exp=allreduce_fp16", "fabric=simulator")]
 
 
 def test_what_is_wrong_in_two_lines_is_said_of_the_first(folder: Path) -> None:

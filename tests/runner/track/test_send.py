@@ -149,7 +149,7 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
     (warning,) = [line for line in done.err.splitlines() if "warning" in line]
     (folder,) = (done.folder / "records").iterdir()
     assert f"MLflow at http://127.0.0.1:{port} is not reachable" in warning
-    assert f"python -m runner.track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
+    assert f"symlab track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
     assert done.statuses == ["PASSED", "PASSED"]
 
 
@@ -188,8 +188,8 @@ def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
 
 
 def test_a_database_that_can_not_be_made_costs_a_warning(symlab: Symlab, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/file/mlflow.db", track=True)
+    (tmp_path / "mlflow.db").mkdir()
+    done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/mlflow.db", track=True)
     assert done.code == 0
     assert "is not reachable" in done.err
     assert done.statuses == ["PASSED", "PASSED"]
