@@ -204,7 +204,8 @@ def console_report(records: Sequence[Record], folder: str = "", elsewhere: str =
     a summary, with the command that prints the whole. elsewhere: see table.console_table.
     """
     curves = studied(records)
-    inside, others = [], list(records)
+    inside: list[Record] = []
+    others = list(records)
     if curves:
         others = []
         for record in records:

@@ -327,7 +327,7 @@ def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
     many = [one for dtype in ("bfloat16", "float32") for one in study(("one_shot",), SIZES, worlds=1, dtype=dtype)]
     read = Reader(page(many, most_pictures=3))
     assert len(read.pictures["measured"]) == 3
-    assert "pictures left out, from 'curves of all_reduce float32" in read.texts[""]
+    assert "left out, from 'curves of all_reduce float32" in read.texts[""]
     assert "this page has 3 axes at most" in read.texts[""]
 
 
