@@ -45,7 +45,8 @@ def verdict(records: Sequence[Record]) -> str:
     if bad:
         return f"{bad:,} of {counted(ran, 'case')} that ran did not pass."
     if unchecked:
-        return f"Every case that ran ended ({counted(ran, 'case')}), and the results of {unchecked:,} of them were not checked."
+        ended = f"Every case that ran ended ({counted(ran, 'case')})"
+        return f"{ended}, and the results of {unchecked:,} of them were not checked."
     return f"Every case that ran passed its check ({counted(ran, 'case')})."
 
 
