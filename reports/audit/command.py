@@ -131,7 +131,8 @@ def _text(result: Result, form: str) -> str:
     if form == "markdown":
         return f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n"
     render = table.rendering()
-    return f"{render(result.sheets, result.captions)}\n\n{result.verdict}\n"
+    verdict = "\n".join(sheet.wrapped(result.verdict, sheet.room_here()))
+    return f"{render(result.sheets, result.captions)}\n\n{verdict}\n"
 
 
 def _write(result: Result, records: Sequence[Record], path: Path) -> None:

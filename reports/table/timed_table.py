@@ -44,7 +44,7 @@ _OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
 
 _SPARE = (
     *("type", "redop", "count", "p99", "min", "p95", "algbw (GB/s)", "worlds", "link %", "#wrong", "ours/base"),
-    "busbw (GB/s)",
+    *("busbw (GB/s)", "place"),
 )
 
 _SIDES = {"out_of_place": "out", "in_place": "in"}
