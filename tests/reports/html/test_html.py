@@ -297,7 +297,7 @@ def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ() -> 
     commands, jobs = read.tables["asked"]
     assert [row[0] for row in commands[1:]] == ["command0", "command1"]
     assert commands[1][-1] == "python -m runner 'a b'"
-    assert jobs == [["job", "dtype"], ["0", "bfloat16"], ["1", "float32"]]
+    assert jobs == [["job", "dtype"], ["1", "bfloat16"], ["2", "float32"]]
     assert "accumulator: float32" in read.texts["asked"]
 
 
