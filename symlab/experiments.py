@@ -56,6 +56,7 @@ def experiment(
     command = prepare(arguments, jobs)
     console = Console(
         stream=io.StringIO() if quiet else None,
+        errors=io.StringIO() if quiet else None,
         heading=headline(command),
         differing=varying([job.composed.overrides for job in command.jobs]),
     )

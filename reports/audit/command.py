@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from reports.record import bundle
 from reports.record.record import Record
-from reports.table import sheet
+from reports.table import sheet, table
+from reports.table.text import counted
 
 FORMATS = ("text", "markdown", "json")
 
@@ -100,7 +101,7 @@ def run(options: AuditOptions) -> int:
     if len(sides) == 2:
         from reports.audit.comparison import compare
 
-        progress(f"comparing {len(sides[0])} records with {len(sides[1])}")
+        progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
         result = compare(sides[0], sides[1], options.band)
     else:
         from reports.audit.checklist import check
@@ -132,8 +133,9 @@ def _text(result: Result, form: str) -> str:
         return _as_text(json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     if form == "markdown":
         return _as_text(f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n")
-    render = sheet.drawn if sys.stdout.isatty() else sheet.text
-    return _as_text(f"{render(result.sheets, result.captions)}\n\n{result.verdict}\n")
+    render = table.rendering()
+    verdict = "\n".join(sheet.wrapped(result.verdict, sheet.room_here()))
+    return _as_text(f"{render(result.sheets, result.captions)}\n\n{verdict}\n")
 
 
 def _as_text(text: str) -> str:

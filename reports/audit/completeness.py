@@ -290,7 +290,7 @@ def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
     if not found:
         return []
-    says = f"{len(found)} of {lines} files of {folder.name}: {listed(found, 10)}"
+    says = f"{len(found)} of {counted(lines, 'file')} of {folder.name}: {listed(found, 10)}"
     return [Point(Outcome.FINDING, says)]
 
 

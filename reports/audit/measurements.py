@@ -146,7 +146,7 @@ def _lacking(record: Record) -> Iterator[str]:
     size = record.case.world_size
     for what, rows in (("input", record.check.input_digests), ("output", record.check.output_digests)):
         if len(rows or ()) != size:
-            yield f"{what} digests of {len(rows or ())} ranks, the case has {size}"
+            yield f"{what} digests of {counted(len(rows or ()), 'rank')}, the case has {size}"
     given = [record.case.root] if record.case.op == "reduce" else range(size)
     rows = record.check.output_digests or ()
     without = [rank for rank in given if rank < len(rows) and not rows[rank]]
@@ -233,7 +233,7 @@ def samples(material: Material) -> Item:
         asked = _asked_timing(record).get("samples")
         asked_of += isinstance(asked, int)
         if isinstance(asked, int) and len(rows[0]) != asked:
-            few.append(f"{record.id}: {len(rows[0])} samples, asked were {asked}")
+            few.append(f"{record.id}: {counted(len(rows[0]), 'sample')}, asked were {asked}")
         places = next((n for n in (1, 2) if all(value == round(value, n) for row in rows for value in row)), 0)
         if places and _is_many(record):
             rounded.append(f"{record.id}: all samples are whole {_PLACES[places]} of a microsecond")

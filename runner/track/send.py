@@ -20,6 +20,7 @@ from urllib.parse import quote
 from reports import tracked
 from reports.numerics.study import Series, studied
 from reports.record.record import Record, RecordedRequest
+from reports.table.text import counted
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import command_document_of
 from runner.request.validate import check_uri
@@ -357,7 +358,7 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             return f"already sent, as run {run.run_id}: nothing done"
         run.send(kept)
         problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
-        return f"{len(kept)} records sent as run {run.run_id}{''.join(problems)}"
+        return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
     except Exception as error:
         raise TrackingError(told(error, uri)) from error
     finally:
