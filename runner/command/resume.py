@@ -363,7 +363,7 @@ def _changed_kernels(records: Sequence[Record], cache_dir: Path) -> list[str]:
     """Which of the kernels that ran are not the same any more, by their code's digests."""
     from runner.case.todays_code import sources
 
-    found = sources(records, cache_dir, lambda text: None)
+    found = sources(records, cache_dir, print)
     lines = [f"kernel {name}: its code changed" for name in found["changed"]]
     lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
     lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]

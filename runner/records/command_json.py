@@ -8,7 +8,6 @@ configuration in full, and of each other job only the values that differ.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -160,7 +159,7 @@ class CommandDocument:
         }
         first = self.jobs[0].plan if self.jobs else None
         if first is not None:
-            document["plan"] = asdict(first)
+            document["plan"] = _document(first)
         document["jobs"] = _JOBS
         document["cases_requested"] = len(self.cases)
         if self.resumed:
@@ -181,8 +180,12 @@ def _job(job: AskedJob, first: JobPlan | None) -> dict[str, Any]:
     """A job as JSON: with what differs from the first job's plan, if both have one."""
     found: dict[str, Any] = {"number": job.number, "overrides": job.overrides, "cases": job.cases}
     if job.plan is not None and first is not None:
-        found[_DIFFERS] = dict(_differences(asdict(first), asdict(job.plan)))
+        found[_DIFFERS] = dict(_differences(_document(first), _document(job.plan)))
     return found
+
+
+def _document(plan: JobPlan) -> dict[str, Any]:
+    return {"experiment": plan.experiment, "fabric": plan.fabric, "configuration": plan.configuration}
 
 
 def _differences(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -200,11 +203,12 @@ def _differences(first: Mapping[str, Any], other: Mapping[str, Any], above: str 
 
 def _plan(first: Mapping[str, Any], differs: Mapping[str, Any]) -> JobPlan:
     """A job's plan from the first job's and what differs from that."""
-    document = copy.deepcopy(dict(first))
+    document = dict(first)
     for path, value in differs.items():
         *sections, key = path.split(".")
         section = document
         for name in sections:
+            section[name] = dict(section[name])  # only what differs is copied: a sweep has thousands of jobs
             section = section[name]
         section[key] = value
     return JobPlan(str(document["experiment"]), str(document["fabric"]), dict(document["configuration"]))
@@ -256,5 +260,11 @@ def _decoded(document: dict[str, Any]) -> CommandDocument:
 
 
 def _resumption(one: Mapping[str, Any]) -> Resumption:
-    lists = {key: tuple(one[key]) for key in ("changed", "set_aside")}
-    return Resumption(**{key: one[key] for key in ("at", "after", "commit", "cases_left")}, **lists)
+    return Resumption(
+        at=one["at"],
+        after=one["after"],
+        commit=one["commit"],
+        changed=tuple(one["changed"]),
+        cases_left=one["cases_left"],
+        set_aside=tuple(one["set_aside"]),
+    )
