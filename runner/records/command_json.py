@@ -180,7 +180,7 @@ def _job(job: AskedJob, first: JobPlan | None) -> dict[str, Any]:
     """A job as JSON: with what differs from the first job's plan, if both have one."""
     found: dict[str, Any] = {"number": job.number, "overrides": job.overrides, "cases": job.cases}
     if job.plan is not None and first is not None:
-        found[_DIFFERS] = dict(_differences(_document(first), _document(job.plan)))
+        found[_DIFFERS] = dict(differing_values(_document(first), _document(job.plan)))
     return found
 
 
@@ -188,7 +188,7 @@ def _document(plan: JobPlan) -> dict[str, Any]:
     return {"experiment": plan.experiment, "fabric": plan.fabric, "configuration": plan.configuration}
 
 
-def _differences(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def differing_values(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     """The values of other that first does not have, by dotted path. Keys of both are the same, as a schema has them;
     where those of a section are not, the section is one value."""
     for key, value in other.items():
@@ -196,7 +196,7 @@ def _differences(first: Mapping[str, Any], other: Mapping[str, Any], above: str 
             continue
         both = isinstance(value, Mapping) and isinstance(first.get(key), Mapping)
         if both and set(value) == set(first[key]):
-            yield from _differences(first[key], value, f"{above}{key}.")
+            yield from differing_values(first[key], value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
 
