@@ -78,6 +78,18 @@ def test_inputs_of_ones_own_are_added_and_checked_and_named_by_no_record() -> No
     assert torch.equal(again.outputs[0], (inputs[0] + inputs[1]) * 2)  # type: ignore[arg-type]
 
 
+def test_inputs_that_were_changed_are_other_inputs() -> None:
+    case = symlab.case("all_reduce/one_shot", size_bytes=16, ranks=2)
+    inputs = [torch.ones(4), torch.ones(4)]
+    first = symlab.run(case, inputs=inputs).check
+    inputs[1] += 1
+    second = symlab.run(case, inputs=inputs).check
+    assert first is not None
+    assert second is not None
+    assert [len(first.input_digests), len(set(first.input_digests)), len(set(second.input_digests))] == [2, 1, 2]
+    assert first.output_digests != second.output_digests
+
+
 def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too() -> None:
     """A kernel that adds in the order of the ranks, and says that it begins with rank 2."""
     spec = replace(

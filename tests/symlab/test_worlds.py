@@ -403,6 +403,13 @@ def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: st
     assert not any(map(is_running, pids))
 
 
+def test_processes_end_with_the_block(processes: None) -> None:
+    with symlab.world(ranks=2, fabric="nvshmem") as world:
+        pids = world._world.processes  # type: ignore[union-attr]
+        assert all(map(is_running, pids))
+    assert not any(map(is_running, pids))
+
+
 def test_processes_end_with_an_interrupt(processes: None) -> None:
     with symlab.world(ranks=2, fabric="nvshmem") as world:
         pids = world._world.processes  # type: ignore[union-attr]
