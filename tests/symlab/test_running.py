@@ -17,6 +17,7 @@ from reports.record.record import Status, from_json
 from runner.audit_worker import configurations, jobs_of
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.world.fabrics import HostOffer
+from symlab import requests
 from tests.kernels.own_kernel import write_ring
 
 
@@ -194,6 +195,12 @@ def test_what_does_not_fit_is_known_before(case: Any) -> None:
     odd = replace(case, size_bytes=4100)
     with pytest.raises(ValueError, match=r"is no case that the runner runs \(case\)|chunks"):
         symlab.run(replace(odd, op="reduce_scatter", algorithm="pull"))
+
+
+def test_memory_that_the_host_has_not_is_known_before(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(ValueError, match="takes up to .* of host memory, and 0.0G is available"):
+        symlab.run(case)
 
 
 def test_a_record_has_no_home_folder_and_no_secret(case: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
