@@ -1,19 +1,19 @@
-"""python -m reports audit: one place is checked against itself, two are compared; and what is published.
+"""The command audit: one place is checked against itself, two are compared; and what is published.
 
 What takes longer than two seconds is said on standard error.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from reports.audit.statistics import parse_band
 from reports.record import bundle
 from reports.record.record import Record
 from reports.table import sheet
@@ -64,21 +64,24 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """The command's options, beside --mlflow."""
-    parser.add_argument("--band", default="2%", metavar="PERCENT", help="changes within it do not matter (%(default)s)")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="(%(default)s)")
-    parser.add_argument(
-        "--inputs-up-to", default="1M", metavar="SIZE", help="make inputs of cases up to this again (%(default)s)"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="a .html (the report with the audit), .md or .json"
-    )
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
+
+    band: the share within which changes of times do not matter. form: one of FORMATS. inputs_up_to_bytes: the maximum
+    size of cases whose inputs are made again. output: a file for the result, too.
+    """
+
+    records: tuple[str, ...]
+    uri: str | None = None
+    band: float = 0.02
+    form: str = "text"
+    inputs_up_to_bytes: int = 1 << 20
+    output: Path | None = None
 
 
-def run(options: Namespace) -> int:
-    """Audit what the options name; gives the exit code. ValueError for a wrong request, or what can't be read."""
-    band, up_to_bytes = parse_band(options.band), _size(options.inputs_up_to)
+def run(options: AuditOptions) -> int:
+    """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -89,24 +92,26 @@ def run(options: Namespace) -> int:
     sides = []
     for place in options.records:
         progress(f"reading {place}")
-        sides.append(_read(place, options.mlflow))
+        sides.append(_read(place, options.uri))
     result: Result
     if len(sides) == 2:
         from reports.audit.comparison import compare
 
         progress(f"comparing {len(sides[0])} records with {len(sides[1])}")
-        result = compare(sides[0], sides[1], band)
+        result = compare(sides[0], sides[1], options.band)
     else:
         from reports.audit.checklist import check
 
         place = options.records[0]
-        source = f"MLflow's {place}" if options.mlflow is not None else ""
+        source = f"MLflow's {place}" if options.uri is not None else ""
         places = () if source else (place,)
-        result = check(sides[0], places, up_to_bytes=up_to_bytes, source=source, say=progress)
+        result = check(sides[0], places, up_to_bytes=options.inputs_up_to_bytes, source=source, say=progress)
     progress.end()
     if options.output is not None:
         _write(result, [record for side in sides for record in side], options.output)
-    print(_text(result, options.format), end="")
+    # The exit code is the result's, even if the reader left (| head).
+    with contextlib.suppress(BrokenPipeError):
+        print(_text(result, options.form), end="", flush=True)
     return result.exit_code
 
 
@@ -140,7 +145,7 @@ def _write(result: Result, records: Sequence[Record], path: Path) -> None:
     print(f"{path}: written", file=sys.stderr)
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
     if not number.isascii() or not number.isdigit() or unit not in UNITS:

@@ -59,7 +59,7 @@ def data_of(before: Sequence[Record], after: Sequence[Record]) -> Finding:
 
 
 def _bad_after(before: Sequence[Record], after: Sequence[Record]) -> Finding | None:
-    """What is to be said where some world after has no verified result."""
+    """Return what to say where a world of the later set has no verified result."""
     was_right = any(record.verified for record in before)
     for status in (Status.WRONG, Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.REFUSED, Status.PASSED):
         bad = next((one for one in after if one.status is status and not one.verified), None)

@@ -59,7 +59,7 @@ def faults(folder: Path | str) -> list[tuple[str, str]]:
 
 
 def digest_of(folder: Path | str) -> str:
-    """The digest of a folder's manifest, "sha256:<hex>": whoever keeps it can tell the folder from any other.
+    """The digest of a folder's manifest, "sha256:<hex>": it tells the folder from any other.
     ValueError where there is none."""
     return f"sha256:{hashlib.sha256(_read(Path(folder) / MANIFEST)).hexdigest()}"
 
@@ -110,6 +110,6 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no manifest here, so nobody can say whether a file was changed") from None
+        raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found") from None
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None

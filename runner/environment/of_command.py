@@ -28,7 +28,7 @@ class DifferenceStore(Protocol):
 
 
 class Surroundings:
-    """What surrounds one command. No result is lost for its sake: what can't be had is a reason in the records."""
+    """The environment of one command. It never costs a result: what is unavailable becomes a reason in the records."""
 
     def __init__(self, capture: Callable[[Path], dict[str, Any]], store: DifferenceStore) -> None:
         self._capture = capture

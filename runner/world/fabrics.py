@@ -50,7 +50,7 @@ class FabricRequest:
 
     @property
     def simulated(self) -> bool:
-        """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
+        """Whether it is the simulator; "auto" counts as the simulator until it is resolved."""
         return self.name != FabricName.nvshmem
 
     @property

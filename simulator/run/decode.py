@@ -312,7 +312,7 @@ class _Decoder:
 
 
 def _unit_of(end: Instruction) -> str:
-    """Whose lanes meet: all of the block, or all of the warp; other barriers nobody wrote."""
+    """Return whose lanes meet: all of the block or all of the warp. Other barriers are unsupported."""
     operand = end.operands[0] if len(end.operands) == 1 and end.guard is None else None
     if "warp" in end.qualifiers:
         if isinstance(operand, Immediate) and operand.bits & 0xFFFFFFFF == 0xFFFFFFFF:

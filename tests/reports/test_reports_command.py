@@ -103,21 +103,24 @@ def test_a_report(
         (["html", "ok.json", "-o", "x.pdf"], "x.pdf: a report's name ends in .html"),
         (["html", "ok.json", "-o", "gone/x.html"], "x.html: can't be written"),
         (["html", "gone.json"], "gone.json: can't be read"),
-        (["figure", "ok.json", "--kind", "pie", "-o", "x.svg"], "invalid choice: 'pie'"),
+        (
+            ["figure", "ok.json", "--kind", "pie", "-o", "x.svg"],
+            "'pie' is not one of 'curves', 'distribution', 'numerics'",
+        ),
         (["figure", "simulated.json", "--kind", "distribution", "-o", "x.svg"], "only real hardware gives one"),
-        ([], "the following arguments are required: COMMAND; see python -m reports --help"),
-        (["table"], "required: RECORDS; see python -m reports table --help"),
+        ([], "missing command (see python -m reports --help)"),
+        (["table"], "missing argument 'RECORDS...' (see python -m reports table --help)"),
         (["table", "gone.json"], "gone.json: can't be read"),
         (["table", "."], ".: no records here"),
         (["table", "bad.json"], "bad.json: not JSON"),
-        (["table", "ok.json", "--format", "pdf"], "invalid choice: 'pdf'"),
+        (["table", "ok.json", "--format", "pdf"], "'pdf' is not one of 'text', 'markdown', 'csv', 'json'"),
         (["table", "ok.json", "--wide", "--format", "csv"], "--wide is for people"),
-        (["figure", "ok.json"], "required: -o/--output"),
+        (["figure", "ok.json"], "missing option '-o' / '--output'"),
         (["figure", "ok.json", "-o", "x.pdf"], "x.pdf: a picture's name ends in .svg or .png"),
         (["figure", "simulated.json", "-o", "x.svg"], "nothing to draw; only real hardware gives one"),
         (["bundle", "ok.json", "-o", "x.xz"], "ends in .jsonl.xz"),
         (["bundle", "ok.json", "-o", "gone/x.jsonl.xz"], "can't be written"),
-        (["unknown"], "invalid choice: 'unknown'"),
+        (["unknown"], "no such command 'unknown' (see python -m reports --help)"),
     ],
 )
 def test_a_wrong_request_is_one_line(
@@ -146,11 +149,10 @@ def test_a_wrong_request_is_one_line(
 
 @pytest.mark.parametrize("arguments", [["--help"], ["table", "--help"], ["bundle", "--help"], ["figure", "--help"]])
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 0
+    assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "exit codes" in text if len(arguments) == 1 else "RECORDS" in text
+    assert "Exit codes" in text
+    assert "RECORDS" in text
 
 
 def test_it_is_there_in_less_than_a_second_of_its_own_time(folder: Path) -> None:

@@ -88,7 +88,7 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit"], "required: RECORDS"),
+        (["audit"], "missing argument 'RECORDS...' (see python -m reports audit --help)"),
         (["audit", "gone"], "gone: can't be read"),
         (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
@@ -111,7 +111,7 @@ def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys:
 
 @pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
 def test_sizes(text: str, size: int) -> None:
-    assert command._size(text) == size
+    assert command.size_of(text) == size
 
 
 def test_records_from_mlflow_have_no_manifest(

@@ -20,7 +20,7 @@ from tests.reports.audit.invented_records import broken
 
 @pytest.mark.parametrize(
     ("part", "says"),
-    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not asked for")],
+    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not requested")],
 )
 def test_16_cases_that_are_not_those_that_were_asked_for(part: str, says: str) -> None:
     audit = audited(cases={part: [["command0", 0, "all_reduce-x"]]})
@@ -45,7 +45,7 @@ def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
     (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
-    assert f"{other.id} of command2 was not asked for" in evidence(audited(place=place), 16, Outcome.FINDING)
+    assert f"{other.id} of command2 was not requested" in evidence(audited(place=place), 16, Outcome.FINDING)
 
 
 def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
@@ -106,14 +106,14 @@ def test_18_without_a_manifest(tmp_path: Path) -> None:
 
 
 def test_19_what_can_not_be_run_again() -> None:
-    assert "python -m runner replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
+    assert "symlab replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
     audit = audited([with_request(record, configuration=None) for record in records()])
     assert "8 records without a configuration" in evidence(audit, 19, Outcome.NOT_CAPTURED)
 
 
 def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
     place = kept(tmp_path / "my records", records(1))
-    assert f"python -m runner replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
+    assert f"symlab replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
 
 
 @pytest.mark.parametrize(
