@@ -187,9 +187,9 @@ def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
     ("given", "message"),
     [
         ({"ranks": 73}, "a world of 73 ranks is not possible (world_size), give 1 to 72"),
-        ({"ranks": "many"}, "Value 'many' of type 'str' could not be converted to Integer (world_size)"),
+        ({"ranks": "many"}, "'many' is not a whole number (world_size), give a whole number"),
         ({"fabric": "gpus"}, "unknown name 'gpus' (fabric.name)"),
-        ({"heap_bytes": "4Q"}, "'4Q' is no size (fabric.heap_bytes)"),
+        ({"heap_bytes": "4Q"}, "'4Q' has the unknown unit 'Q' (fabric.heap_bytes)"),
         ({"heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
         ({"fabric": "auto", "heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
         ({"arch": "hopper"}, "'hopper' is no architecture (fabric.arch)"),
