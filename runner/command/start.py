@@ -105,7 +105,7 @@ def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob]) -> None:
     from runner.command.plan import prepare
     from runner.command.refusals import refuse_if_nothing_can_run
 
-    command = prepare(given, jobs)
+    command = prepare(given, jobs, find(os.environ))
     print(plan_text(command, headline(command)), flush=True)
     refuse_if_nothing_can_run(command)
 
@@ -176,10 +176,14 @@ def headline(command: Command) -> list[str]:
 
 def _show_configuration(options: RunOptions) -> None:
     """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
-    from runner.request.compose import composed, plan_jobs
+    from runner.request.compose import plan_jobs
+    from runner.request.composer import Composer, composed
 
     planned = plan_jobs(options.overrides, options.multirun)
-    documents = [_document(composed(lines), options) for lines in planned]
+    # Hydra's own section takes a compose in full for each job.
+    composer = Composer()
+    compose = composed if options.cfg != "job" else lambda lines: composer.composition(lines).config
+    documents = [_document(compose(lines), options) for lines in planned]
     if len(documents) == 1:
         print(documents[0], end="")
         return
@@ -189,15 +193,12 @@ def _show_configuration(options: RunOptions) -> None:
 
 def _document(config: DictConfig, options: RunOptions) -> str:
     """What --cfg shows of one job."""
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     from runner.request_error import first_line
 
-    with open_dict(config):
-        shown = config.hydra if options.cfg == "hydra" else config
-        if options.cfg == "job":
-            del config["hydra"]
+    shown = config.hydra if options.cfg == "hydra" else config
     missing = object()
     part = OmegaConf.select(shown, options.package, default=missing) if options.package else shown
     if part is missing:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reports.record.codec import parsed, plain
 from reports.record.record import Record
 
 COMMAND_JSON = "command.json"
@@ -220,7 +221,7 @@ def command_document_of(folder: Path) -> CommandDocument | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
     try:
-        document = json.loads(text)
+        document = plain(parsed(text), COMMAND_JSON)
         if document["schema"] > MANIFEST_SCHEMA:
             raise ValueError(f"schema {document['schema']}, this program reads up to {MANIFEST_SCHEMA}")
         return _decoded(document)

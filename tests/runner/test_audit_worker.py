@@ -109,6 +109,15 @@ def test_what_can_not_be_composed_here_is_not_comparable(made: Callable[..., lis
         assert told[2].endswith("seed: recorded 7, composed 3")
 
 
+@pytest.mark.parametrize("option", [["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]])
+def test_experiments_of_another_folder_are_not_comparable(made: Callable[..., list[Record]], option: list[str]) -> None:
+    records = [with_request(record, overrides=["+exp=mine"]) for record in made("sizes=[8]", "seed=3")]
+    assert len(composed_again(records)["different"]) == 1
+    added = [with_request(record, command_line=["symlab", *option, "+exp=mine"]) for record in records]
+    (told,) = composed_again(added)["not_comparable"]
+    assert told[2] == "the files of its --config-dir are not recorded"
+
+
 def test_the_commits_own_configurations_are_asked(made: Callable[..., list[Record]], tmp_path: Path) -> None:
     """A repository whose conf/ has changed since the records were made."""
     records = made("+exp=allreduce_bf16", "sizes=[8]")

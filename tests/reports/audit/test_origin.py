@@ -32,7 +32,7 @@ from tests.reports.audit.invented_records import digest
 
 def test_1_a_configuration_that_composes_differently() -> None:
     audit = audited(configurations={"different": [["command0", 0, "seed: recorded 1, composed 0"]]})
-    assert "job 0 of command0: seed: recorded 1, composed 0" in evidence(audit, 1, Outcome.FINDING)
+    assert "job 1 of command0: seed: recorded 1, composed 0" in evidence(audit, 1, Outcome.FINDING)
     other = audited(configurations={"not_comparable": [["command0", 0, "conf/ was another"]]})
     assert "conf/ was another" in evidence(other, 1, Outcome.NOT_COMPARABLE)
     assert Outcome.FINDING not in outcomes(other, 1)

@@ -297,7 +297,7 @@ def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ() -> 
     commands, jobs = read.tables["asked"]
     assert [row[0] for row in commands[1:]] == ["command0", "command1"]
     assert commands[1][-1] == "python -m runner 'a b'"
-    assert jobs == [["job", "dtype"], ["0", "bfloat16"], ["1", "float32"]]
+    assert jobs == [["job", "dtype"], ["1", "bfloat16"], ["2", "float32"]]
     assert "accumulator: float32" in read.texts["asked"]
 
 
@@ -321,6 +321,13 @@ def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back()
     lines = next(one for one in read.tables["environment"] if one[0][:2] == ["rank", "GPU"])
     assert lines[1][:4] == ["0", "GPU-1", "1700 to 1980", "1690 to 1970"]
     assert lines[1][lines[0].index("held back by")] == "idle"
+
+
+@pytest.mark.parametrize("value", [[], {}, ["x"], {"a": 1}, "x", 5, None])
+def test_readings_of_another_kind_end_no_page(value: Any) -> None:
+    readings = dict.fromkeys(("uuid", "sm_mhz", "power_w", "throttle", "not_captured"), value)
+    read = Reader(page([record(timing={"devices": [{"before": readings, "after": value}] * 4})]))
+    assert any(one[0][:2] == ["rank", "GPU"] for one in read.tables["environment"])
 
 
 def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:

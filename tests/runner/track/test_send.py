@@ -277,7 +277,7 @@ def test_help_of_sending_later_is_quick() -> None:
     run = subprocess.run([sys.executable, "-m", "runner.track", "--help"], capture_output=True, text=True, check=False)
     assert run.returncode == 0
     assert time.monotonic() - began_s < 5
-    assert "exit codes" in run.stdout
+    assert "Exit codes" in run.stdout
 
 
 def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) -> None:
