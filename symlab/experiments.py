@@ -41,7 +41,7 @@ def experiment(
     (0, [1024, 4096])
     """
     from reports.table.table import varying
-    from runner.__main__ import headline
+    from runner.command.start import headline
     from runner.command.console import Console
     from runner.command.plan import prepare
     from runner.command.session import run_within

@@ -254,9 +254,7 @@ def _verdict(
         return replace(found, speed=Speed.SLOWER if test.low > 0 else Speed.FASTER)
     advice = _advice(test.shift, pair, edge, comparisons)
     if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
-        return replace(
-            found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}"
-        )
+        return replace(found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}")
     return replace(found, advice=advice)
 
 
