@@ -263,7 +263,7 @@ def replayable(material: Material) -> Item:
         says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"
         return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
     place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
-    says = f"python -m runner replay {place}: runs the cases again and compares; this audit did not"
+    says = f"symlab replay {place}: runs the cases again and compares; this audit did not"
     verdicts = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
     return Item(19, name, tuple(verdicts) or (Point(Outcome.CAPTURED, says),))
 

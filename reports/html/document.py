@@ -72,7 +72,7 @@ def page(
 
 
 def figures_of(text: str) -> list[dict[str, Any]]:
-    """Return the figures embedded in a page, those of `python -m reports table --format json`. Raises ValueError if the
+    """Return the figures embedded in a page, those of `symlab table --format json`. Raises ValueError if the
     text has none."""
     found = _FIGURES.search(text)
     if found is None:

@@ -93,7 +93,7 @@ def digests_part(records: Sequence[Record], commands: Mapping[str, tuple[int, st
         Table(Sheet("records", columns, (tuple(lines),), frozenset({"records"})), heading=False),
         Notes(
             (
-                "of the lines that python -m reports bundle would pack, before they are compressed: the same records "
+                "of the lines that symlab bundle would pack, before they are compressed: the same records "
                 "have the same digest, in whatever order and by however many files they come",
             )
         ),

@@ -149,7 +149,7 @@ class Album:
             return []
         text = (
             f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes "
-            "at most. Give fewer records, or draw them with python -m reports figure; the tables here are complete."
+            "at most. Give fewer records, or draw them with symlab figure; the tables here are complete."
         )
         return [Notes((text,))]
 

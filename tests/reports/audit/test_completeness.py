@@ -106,14 +106,14 @@ def test_18_without_a_manifest(tmp_path: Path) -> None:
 
 
 def test_19_what_can_not_be_run_again() -> None:
-    assert "python -m runner replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
+    assert "symlab replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
     audit = audited([with_request(record, configuration=None) for record in records()])
     assert "8 records without a configuration" in evidence(audit, 19, Outcome.NOT_CAPTURED)
 
 
 def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
     place = kept(tmp_path / "my records", records(1))
-    assert f"python -m runner replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
+    assert f"symlab replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
 
 
 @pytest.mark.parametrize(
