@@ -83,7 +83,7 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> N
         raise ValueError(f"--wide is for people; {form} has a line for each case")
     match form:
         case "text":
-            print(tables.plain(found, True) if wide else tables.console_table(found))
+            print(tables.console_table(found, is_wide=wide))
         case "markdown":
             print(tables.markdown(found, wide), end="")
         case "csv":
@@ -152,7 +152,7 @@ def study(records: tuple[str, ...], uri: str | None, form: str, output: Path | N
     if form == "markdown":
         print(studies.markdown(curves), end="")
     else:
-        print(studies.text(curves))
+        print(studies.here(curves))
     if output is not None:
         from reports.figures import draw_study
 

@@ -1,4 +1,4 @@
-"""python -m runner: the same as symlab run; and python -m runner replay as symlab replay."""
+"""python -m runner: the same as symlab run; and python -m runner replay|resume as symlab replay|resume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from runner.command.session import Tools
 
 PROGRAM = "python -m runner"
-OTHERS = ("replay",)
+OTHERS = ("replay", "resume")
 """Verbs beside run."""
 
 

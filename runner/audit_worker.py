@@ -25,6 +25,7 @@ from omegaconf import OmegaConf
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
+from runner.case.todays_code import MALFORMED, sources
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import composed, hydra_over
@@ -43,10 +44,6 @@ Job = tuple[str, int]
 
 _ELSEWHERE = ("records", "cache_dir", "track")
 """Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
-
-
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
-"""What a record that holds something strange may raise: it is named, and the others are looked at."""
 
 
 def main() -> int:
@@ -123,7 +120,7 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
     for job, members in jobs.items():
         by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
     for commit, some in by_commit.items():
-        with _configurations_of(commit) as (folder, problem), hydra_over(folder):
+        with _configurations_of(commit) as (folder, problem), hydra_over(primary=folder):
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
@@ -138,22 +135,36 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
 
 
 def _apart(members: Sequence[Record]) -> str:
-    """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
-    parts: dict[str, list[Any]] = {
-        "request": [
-            {key: value for key, value in one.request.document().items() if key != "kernel"} for one in members
-        ],
-        "commit or sources": [[one.environment.git, one.environment.sources] for one in members],
-    }
-    for what, values in parts.items():
-        texts = [json.dumps(value, sort_keys=True) for value in values]
-        usual = max(set(texts), key=texts.count)
-        odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
-        if odd:
-            return f"the records of the job have not one {what}: {odd[0]} differs" + (
-                f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-            )
-    return ""
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree.
+
+    Commit and sources are compared among those that one process made: a resumed command says in its command.json what
+    has changed before it went on.
+    """
+    requests = [
+        {key: value for key, value in one.request.document().items() if key not in ("kernel", "resumed")}
+        for one in members
+    ]
+    if odd := _odd(members, "request", requests):
+        return odd
+    parts: dict[int | None, list[Record]] = {}
+    for one in members:
+        parts.setdefault(one.request.resumed, []).append(one)
+    found = (
+        _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
+        for some in parts.values()
+    )
+    return next(filter(None, found), "")
+
+
+def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
+    """Which records have not the value that most have; "" where all have it."""
+    texts = [json.dumps(value, sort_keys=True) for value in values]
+    usual = max(set(texts), key=texts.count)
+    odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+    if not odd:
+        return ""
+    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+    return f"the records of the job have not one {what}: {odd[0]} differs{more}"
 
 
 def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:
@@ -245,7 +256,7 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
         configuration = recomposed.get(job) or members[0].request.configuration
         try:
             expected = _expected(members, configuration)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             found["not_comparable"].append([*job, first_line(error)])
             continue
         there = {record.id for record in members}
@@ -300,7 +311,7 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
             again = _input_digests(record)
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
-        except _MALFORMED as error:
+        except MALFORMED as error:
             found["not_comparable"].append([record.id, first_line(error)])
             continue
         pairs = enumerate(zip(record.check.input_digests, again, strict=True))
@@ -319,62 +330,6 @@ def _input_digests(record: Record) -> list[str]:
     case = case_of(record.case)
     count = collective(case.op).counts(case.numel, case.world_size)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
-
-
-def sources(records: Iterable[Record], cache_dir: Path, say: Say) -> dict[str, list[Any]]:
-    """Return the recorded kernels' names by how their sources and their code compare with today's.
-
-    "same": the sources are today's. Where they are not, what the recorded cases compile to here decides: "same_code",
-    or "changed". "older": the records have no code digests to compare. "gone": not in the catalogue any more.
-    "not_comparable": [[name, reason], ..], for what can't be compiled here.
-    """
-    from kernels.catalogue import NAMES, find
-    from kernels.compile import source_digest
-
-    found: dict[str, list[Any]] = {
-        "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
-    }  # fmt: skip
-    recorded: dict[str, list[Record]] = {}
-    for record in records:
-        if record.kernel is not None:
-            recorded.setdefault(record.kernel.name, []).append(record)
-    for name, members in sorted(recorded.items()):
-        kernels = [one.kernel for one in members if one.kernel is not None]
-        if name not in NAMES:
-            found["gone"].append(name)
-        elif {one.source_digest for one in kernels} == {f"sha256:{source_digest(find(name))}"}:
-            found["same"].append(name)
-        elif any(one.code_digest is None for one in kernels):
-            found["older"].append(name)
-        else:
-            say(f"compiling {name}, to compare its code")
-            try:
-                is_same = _have_todays_code(members, cache_dir)
-            except (RuntimeError, *_MALFORMED) as error:
-                found["not_comparable"].append([name, first_line(error)])
-            else:
-                found["same_code" if is_same else "changed"].append(name)
-    return found
-
-
-def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
-    """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
-    from kernels.catalogue import find
-    from kernels.code import code_digest
-    from kernels.compile import executable
-    from runner.case.recorded import case_of
-
-    here: dict[tuple[str, str], str] = {}
-    for record in records:
-        assert record.kernel is not None
-        case, arch = case_of(record.case), record.kernel.arch
-        spec = find(case.name)
-        variant = spec.variant(case), arch
-        if variant not in here:
-            here[variant] = code_digest(executable(spec, case, arch, cache_dir).ptx)
-        if here[variant] != record.kernel.code_digest:
-            return False
-    return True
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The commands that run cases, as click objects: run, replay."""
+"""The commands that run cases, as click objects: run, replay, resume."""
 
 from __future__ import annotations
 
@@ -104,12 +104,14 @@ def _carried_out(work: Callable[[], int]) -> int:
 @click.option("-cd", "--config-dir", type=click.Path(file_okay=False, path_type=Path))
 @click.option("-c", "--cfg", type=click.Choice(CFG_PARTS))
 @click.option("-p", "--package")
+@click.option("-q", "--quiet", is_flag=True)
+@click.option("--plan", is_flag=True)
 @click.option("--resolve", is_flag=True)
 @click.option("-i", "--info", is_flag=False, flag_value="all", type=click.Choice(INFO_TOPICS))
 @click.option("-h", "--help", is_flag=True)
 @click.option("--version", is_flag=True)
 @click.pass_context
-def run(ctx: click.Context, **options: Any) -> int:
+def run(ctx: click.Context, /, **options: Any) -> int:
     """Run an experiment: on GPUs, or in the simulator."""
     from runner.command.start import start
 
@@ -191,7 +193,7 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
 )
 @click.option("--track", "track_uri", default="", metavar="URI", help="Log the new runs to MLflow there.")
 @click.pass_context
-def replay(ctx: click.Context, **options: Any) -> int:
+def replay(ctx: click.Context, /, **options: Any) -> int:
     """Run recorded cases again and compare the results.
 
     RECORDS is a record file, a folder, a bundle, or the id of an MLflow run. Everything is taken from the records.
@@ -203,3 +205,30 @@ def replay(ctx: click.Context, **options: Any) -> int:
     from runner.replay.replay import replay as replayed
 
     return _carried_out(lambda: replayed(Wanted(**options), ctx.obj))
+
+
+RESUME_EPILOG = """\
+Exit codes are those of the whole command: 0 all passed, or some passed and the others were refused; 1 a case was wrong
+or failed; 2 the request is wrong, or the folder can't be resumed; 130 Ctrl-C, which leaves it resumable.
+"""
+
+
+@click.command("resume", epilog=RESUME_EPILOG)
+@click.argument("records", metavar="RECORDS", type=click.Path(path_type=Path))
+@click.option(
+    "--uri",
+    default="",
+    metavar="URI",
+    help="Where the command's run of MLflow is, if its configuration no longer says; none sends nothing.",
+)
+@click.pass_context
+def resume(ctx: click.Context, /, records: Path, uri: str) -> int:
+    """Run what an interrupted, killed or failed command left undone.
+
+    RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
+    the same run of MLflow.
+    """
+    from runner.command.resume import resume as resumed
+    from runner.command.start import led
+
+    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader)))

@@ -29,7 +29,7 @@ from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
-from simulator.options import MultimemModel, Schedule
+from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
 
@@ -100,18 +100,8 @@ class SimulatedWorld:
     def traits(self) -> Traits:
         """What the fabrics of all ranks can do."""
         options = self.options
-        return Traits(
-            name="simulator",
-            arch=options.arch,
-            world_size=self.world_size,
-            heap_bytes=options.heap_bytes,
-            multicast=options.multicast,
-            multicast_reason=""
-            if options.multicast
-            else "the simulated switch was made without multicast (fabric.multicast=false)",
-            simulated=True,
-            description=f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}",
-        )
+        description = f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}"
+        return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, description)
 
     def fabric(self, rank: int) -> SimulatorFabric:
         """The rank's fabric; the rank counts as running from now on, until leave(rank)."""

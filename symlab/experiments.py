@@ -41,10 +41,10 @@ def experiment(
     (0, [1024, 4096])
     """
     from reports.table.table import varying
-    from runner.command.start import headline
     from runner.command.console import Console
     from runner.command.plan import prepare
     from runner.command.session import run_within
+    from runner.command.start import headline
     from runner.request.compose import compose_jobs, hydra_over
     from runner.world.launcher import find
 

@@ -32,6 +32,7 @@ VERBS = {
     for verb in (
         Verb("run", "runner.commands:run", _RUN, "Run an experiment: on GPUs, or in the simulator."),
         Verb("replay", "runner.commands:replay", _RUN, "Run recorded cases again and compare the results."),
+        Verb("resume", "runner.commands:resume", _RUN, "Run what an interrupted command left undone."),
         Verb("table", "reports.commands:table", _LOOK, "Print the table that a run ends with."),
         Verb("html", "reports.commands:html", _LOOK, "Write one HTML file with tables, figures and environment."),
         Verb("figure", "reports.commands:figure", _LOOK, "Draw times and bandwidths, samples, or errors over sizes."),

@@ -1,8 +1,8 @@
 """Completeness: is every requested case there and unchanged, and can it be run again? Items 16 and 18 to 20.
 
 The records are compared with command.json and with their own requests, which say what was asked for and how the command
-ended; exit_codes belongs to item 17. A key that command.json lacks is NOT CAPTURED; a value that contradicts the
-records, or that no command writes, is a finding.
+ended; exit_codes and resumptions belong to item 17. A key that command.json lacks is NOT CAPTURED; a value that
+contradicts the records, or that no command writes, is a finding.
 """
 
 from __future__ import annotations
@@ -155,6 +155,62 @@ def exit_codes(material: Material) -> Point:
         return Point(Outcome.FINDING, listed(odd))
     says = f"exit code of {counted(total, 'command')}: {listed(map(str, codes))}; as the cases ended"
     return Point(Outcome.VERIFIED, says)
+
+
+def resumptions(material: Material) -> list[Point]:
+    """A part of item 17: the resumptions of every command, against the records that name one."""
+    points: list[Point] = []
+    known = {_name(folder, document): document for folder, document in material.commands.items()}
+    by_command: dict[str, list[Record]] = {}
+    for record in material.records:
+        by_command.setdefault(record.request.command, []).append(record)
+    for name, members in by_command.items():
+        document = known.get(name)
+        numbers = Counter(one.request.resumed for one in members if one.request.resumed is not None)
+        if document is None:
+            if numbers:
+                says = f"{name} was resumed: {counted(numbers.total(), 'record')} of it came later"
+                points.append(Point(Outcome.CAPTURED, f"{says}; no command.json here says when"))
+            continue
+        listed_here = document.get("resumed", [])
+        if not isinstance(listed_here, list) or not all(map(_is_resumption, listed_here)):
+            points.append(Point(Outcome.FINDING, f"resumed of {name} is not what a command writes"))
+        elif listed_here or numbers:
+            points.append(_resumed(name, listed_here, members))
+    return points
+
+
+def _resumed(name: str, entries: list[dict[str, Any]], members: list[Record]) -> Point:
+    """Compare the resumptions of one command.json with the records."""
+    odd = []
+    for one in members:
+        number = one.request.resumed
+        if number is None:
+            continue
+        if number > len(entries):
+            odd.append(f"{one.id} came with resumption {number}, and command.json has {len(entries)}")
+            continue
+        commit = str((one.environment.git or {}).get("commit") or "")
+        if commit != entries[number - 1]["commit"]:
+            odd.append(f"{one.id} is of commit {commit[:12] or 'unknown'}, its resumption of another")
+    if odd:
+        return Point(Outcome.FINDING, f"{name} was resumed, and not as its records say: {listed(odd)}")
+    texts = []
+    for number, entry in enumerate(entries, start=1):
+        ran = sum(one.request.resumed == number for one in members)
+        changed = f", changed before: {listed(entry['changed'], 10)}" if entry["changed"] else ", from the same code"
+        aside = f", {counted(len(entry['set_aside']), 'file')} set aside" if entry["set_aside"] else ""
+        texts.append(f"{entry['at']} after it was {entry['after']}: {counted(ran, 'case')}{changed}{aside}")
+    return Point(Outcome.VERIFIED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
+
+
+def _is_resumption(entry: object) -> bool:
+    """Whether an entry of "resumed" has what a command writes."""
+    return (
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(key), str) for key in ("at", "after", "commit"))
+        and all(_are_texts(entry.get(key)) for key in ("changed", "set_aside"))
+    )
 
 
 def _contradiction(name: str, code: int, document: Mapping[str, Any], members: list[Record]) -> list[str]:

@@ -55,7 +55,8 @@ def clocks(material: Material) -> Item:
         without += [record.id] if not states else []
         for rank, when, state in states:
             lacking |= {one for one in _CLOCKS if one not in state}
-            reasons = [one for one in state.get("throttle") or () if one not in HARMLESS]
+            said = state.get("throttle") or []
+            reasons = [one for one in map(str, said if isinstance(said, list) else [said]) if one not in HARMLESS]
             slowed += [f"{record.id}, rank {rank}, {when}: {', '.join(reasons)}"] if reasons else []
             others = state.get("other_processes")
             shared += [f"{record.id}, rank {rank}, {when}: {others} other processes"] if others else []
@@ -409,7 +410,8 @@ def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield (rank, "before" or "after", the readings) for each state of a GPU that a timing holds."""
     for rank, device in enumerate(_ranks(record)):
         for when, state in device.items():
-            yield rank, when, state
+            if isinstance(state, dict):
+                yield rank, when, state
 
 
 def _asked_timing(record: Record) -> dict[str, Any]:

@@ -240,19 +240,20 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
 
 def _values(reading: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return a reading's values of _ASKED as hashable values."""
-    throttle = reading.get("throttle")
+    throttle, reason = reading.get("throttle"), reading.get("not_captured")
     held = tuple(map(str, throttle)) if isinstance(throttle, list) else ()
-    return (reading.get("uuid"), held, reading.get("not_captured"), *map(reading.get, _READINGS))
+    numbers = (value if isinstance(value, (int, float)) else None for value in map(reading.get, _READINGS))
+    return (str(reading.get("uuid") or ""), held, str(reason) if reason else "", *numbers)
 
 
 def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
-    values = found.setdefault((rank, str(reading["uuid"] or "-")), {})
+    values = found.setdefault((rank, reading["uuid"] or "-"), {})
     for key in _READINGS:
-        if isinstance(reading[key], (int, float)):
+        if reading[key] is not None:
             values.setdefault(f"{key} {when}", set()).add(reading[key])
     values.setdefault("throttle", set()).update(reading["throttle"])
     if reading["not_captured"]:
-        values.setdefault("not_captured", set()).add(str(reading["not_captured"]))
+        values.setdefault("not_captured", set()).add(reading["not_captured"])
 
 
 def _span(values: set[Any]) -> str:

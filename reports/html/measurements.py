@@ -8,7 +8,7 @@ from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
 from reports.html.pictures import HOW_TO_READ, Album
 from reports.record.record import Record, Status
 from reports.table import spread, table, timed_table
-from reports.table.compare import Row, Section, limit_gbps, rows, split
+from reports.table.compare import Row, Section, contestants, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
 
 _GLANCE = (
@@ -65,7 +65,7 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
     faster = sum(ratio < 1 for ratio in ratios)
     raw: dict[str, float | None] = {
         "sizes": len({row.size_bytes for row in timed_rows}),
-        "contestants": len({row.algorithm for row in timed_rows}),
+        "contestants": len(contestants(timed_rows)),
         "faster at": faster / len(ratios) if ratios else None,
         "best ours/base": min(ratios, default=None),
         "worst ours/base": max(ratios, default=None),

@@ -377,15 +377,28 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant)
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object that has these keys and values. Raises ValueError for a key that is given twice."""
+    if len(found := dict(pairs)) == len(pairs):
+        return found
+    keys = [key for key, _ in pairs]
+    raise ValueError(f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))[:80]} is given twice")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
 
 
 def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
     try:
         document = _JSON.decode(text)
+        if "\\ud" in text or "\\uD" in text:  # half a character, which no file can be written with
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{where}: not a record ({half} is half of a character: a lone surrogate)") from None
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -402,10 +415,17 @@ def from_json(text: str, where: str = "record") -> Record:
         if schema == 1 and document.get("timing") is not None:
             raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
         record = decoded(Record, document, "record")
+    except RecursionError:
+        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{where}: {_on_one_line(str(error))}") from None
     assert isinstance(record, Record)
     return record
+
+
+def _on_one_line(text: str) -> str:
+    """Return a message with escapes for control characters and line ends, which it may quote from a file."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: repr(found[0])[1:-1], text)
 
 
 def load(path: Path | str) -> Record:

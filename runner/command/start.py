@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from runner.interrupt import exit_code_of
@@ -34,20 +34,29 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
     given is the command line as records keep it, options what it says, tools what tests work with. RequestError for a
     wrong request.
     """
+    return led(lambda leader: _answer(given, options, tools, leader), options.runs)
+
+
+def led(work: Callable[[Leader | None], int], runs: bool = True) -> int:
+    """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
+
+    work gets the leader of the launcher's world, or None without one, and returns the exit code. runs says whether it
+    needs the others at all. RequestError as work raises it.
+    """
     outer = find(os.environ)
     if outer is None:
-        return _answer(given, options, tools, None)
+        return work(None)
     # One of many processes that a launcher started: rank 0 alone speaks.
     from runner.world.launched import Leader, follow
 
     if outer.rank > 0:
-        return follow(outer) if options.runs else 0
-    if not options.runs:
-        return _answer(given, options, tools, None)
+        return follow(outer) if runs else 0
+    if not runs:
+        return work(None)
     leader = Leader(outer)
     code = 1
     try:
-        code = _answer(given, options, tools, leader)
+        code = work(leader)
     except KeyboardInterrupt as interrupt:
         code = exit_code_of(interrupt)
         raise
@@ -82,26 +91,44 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
                 hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
             return 0
         jobs = compose_jobs(options.overrides, options.multirun)
-    return _run(given, jobs, tools, leader)
+    if options.plan:
+        _show_plan(given, jobs)
+        return 0
+    return _run(given, jobs, tools, leader, options.quiet)
 
 
-def _run(given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None) -> int:
+def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob]) -> None:
+    """--plan: what would run, what would be refused, the memory, the time. RequestError if nothing can run."""
+    from runner.command.forecast import plan_text
+    from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
+
+    command = prepare(given, jobs)
+    print(plan_text(command, headline(command)), flush=True)
+    refuse_if_nothing_can_run(command)
+
+
+def _run(
+    given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None, is_quiet: bool
+) -> int:
     from dataclasses import replace
 
     from reports.table.table import varying
     from runner.command.console import Console
     from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
     from runner.command.session import Tools, run_command
     from runner.world.fabrics import FabricName, joining
 
     command = prepare(given, jobs, leader.outer if leader else None)
+    refuse_if_nothing_can_run(command)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
             tools = replace(tools or Tools(), make_world=joining(leader))
         else:
             leader.tell_end(0)  # the simulator needs one process
     differing = varying([job.composed.overrides for job in command.jobs])
-    console = Console(heading=headline(command), differing=differing)
+    console = Console(heading=headline(command), differing=differing, is_quiet=is_quiet)
     return run_command(command, console, tools)
 
 
@@ -109,22 +136,24 @@ def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
     from reports.table.text import counted
     from runner.case.cases import names_of, sizes_of
+    from runner.command.plan import timing_notes
 
     request = command.jobs[0].request
     algorithms = names_of(request)
-    sweep = f"{len(command.jobs)} jobs, " if len(command.jobs) > 1 else ""
+    sweep = f"{counted(len(command.jobs), 'job')}, " if len(command.jobs) > 1 else ""
     if sweep:
         what = f"symlab: {command.label}: {sweep}{counted(command.case_count, 'case')}"
     else:
         arithmetic = f"{request.dtype}/{request.accumulator} {request.reduction}"
+        places = ", out of place and in place" if len(request.placement.placements) > 1 else ""
         does = f"{request.dtype}, moves data" if request.reduction == "none" else arithmetic
         what = (
             f"symlab: {request.op} {does}, "
             f"{counted(request.world_size, 'rank')}, {counted(len(sizes_of(request)), 'size')} x "
-            f"{counted(len(algorithms), 'algorithm')} = {counted(command.case_count, 'case')}"
+            f"{counted(len(algorithms), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
         )
     rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
-    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines]
+    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
 
 
 def _show_configuration(options: RunOptions) -> None:
@@ -137,7 +166,7 @@ def _show_configuration(options: RunOptions) -> None:
         print(documents[0], end="")
         return
     for number, (lines, document) in enumerate(zip(planned, documents, strict=True)):
-        print(f"---\n# job {number} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
+        print(f"---\n# job {number + 1} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
 
 
 def _document(config: DictConfig, options: RunOptions) -> str:

@@ -51,8 +51,11 @@ class _Quiet(Console):
     """Of a launch: its progress and what goes wrong. Its tables are for the verdict."""
 
     def say(self, text: str) -> None:
-        if text.startswith(("[", "symlab: ", "failed:")):
+        if text.startswith("["):
             super().say(text)
+
+    def announce(self, text: str) -> None:
+        pass
 
 
 def replay(wanted: Wanted, tools: Tools | None = None) -> int:
@@ -124,7 +127,7 @@ class _Replay:
             code, records = self._launch(number, store, origin)
             after += records
             if code >= 128:
-                self._console.say(f"symlab: interrupted in launch {number} of {self._wanted.launches}: no verdict")
+                self._console.warn(f"symlab: interrupted in launch {number} of {self._wanted.launches}: no verdict")
                 store.seal()
                 return code
         return self._verdict(store, after)

@@ -16,24 +16,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, QuotedString
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.request.composer import Composer
+from runner.request.composer import composed as composed
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
-from runner.request.schema import Schema
-from runner.request.validate import CONF, Request, validate
-from runner.request_error import RequestError, first_line
+from runner.request.schema import Schema, TrackName
+from runner.request.sizes import written
+from runner.request.validate import CONF, Request, check_database_folder, validate
+from runner.request_error import RequestError
 
 MAX_JOBS = 10_000
+
+GROUPS = ("exp", "fabric", "track")
+"""Keys that choose a file of conf/; fabric and track are sections, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +54,20 @@ class ComposedJob:
 
 
 @contextmanager
-def hydra_over(config_dir: Path | None = None) -> Iterator[Any]:
-    """Hydra with conf/ (or config_dir instead) as its configuration; gives its internal object, for --info."""
-    folder = config_dir or CONF
-    if not (folder / "config.yaml").is_file():
-        raise RequestError(f"no config.yaml in {folder} (--config-dir), the folder of configurations is not complete")
+def hydra_over(config_dir: Path | None = None, *, primary: Path | None = None) -> Iterator[Any]:
+    """Hydra with conf/ as its configuration; gives its internal object, for --info.
+
+    config_dir is a folder that is searched after conf/, as with Hydra's own --config-dir. primary is a folder in place
+    of conf/. RequestError for a folder that is missing or incomplete.
+    """
+    conf = primary or CONF
+    if not (conf / "config.yaml").is_file():
+        raise RequestError(f"no config.yaml in {conf} (conf), the folder of configurations is incomplete")
+    if config_dir is not None and not config_dir.is_dir():
+        raise RequestError(f"no folder {config_dir} (--config-dir), give one that holds experiments in exp/")
     ConfigStore.instance().store(name="schema", node=Schema)
-    with initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.3", job_name="symlab"):
-        read_with_care()
+    with initialize_config_dir(config_dir=str(conf.resolve()), version_base="1.3", job_name="symlab"):
+        read_with_care(config_dir)
         yield GlobalHydra.instance().hydra
 
 
@@ -65,7 +77,8 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
     multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
     """
     planned = plan_jobs(arguments, multirun)
-    return tuple(_job(number, lines, len(planned)) for number, lines in enumerate(planned))
+    composer = Composer()
+    return tuple(_job(composer, number, lines, len(planned)) for number, lines in enumerate(planned))
 
 
 def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]:
@@ -80,23 +93,66 @@ def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]
     return [tuple(lines) for lines in planned]
 
 
-def composed(lines: Sequence[str]) -> DictConfig:
-    """One job's configuration with its hydra section. RequestError like compose_jobs. Inside hydra_over."""
-    try:
-        return _compose(list(lines))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise RequestError(explain(error)) from error
-
-
 def _with_plus(argument: str) -> str:
     """exp=name means +exp=name: there is no default experiment that could be replaced."""
     return f"+{argument}" if argument.startswith("exp=") else argument
 
 
 def _parsed(arguments: Iterator[str]) -> list[Override]:
+    """The overrides, each of which could be. RequestError else."""
     loader = GlobalHydra.instance().config_loader()
     parser = OverridesParser.create(config_loader=loader)
-    return list(parser.parse_overrides(list(arguments)))
+    overrides = list(parser.parse_overrides(list(arguments)))
+    for override in overrides:
+        if override.is_delete() or override.package is not None:
+            continue
+        if override.key_or_group in GROUPS:
+            for value in _values(override):
+                _check_choice(override.key_or_group, value)
+        elif override.key_or_group == "sizes" and None in _values(override):
+            raise RequestError(
+                "sizes=null leaves no sizes (sizes), give sizes=[1K,4K] or a range: sizes.min=1K sizes.max=1M"
+            )
+        elif override.key_or_group == "hydra" and not isinstance(override.value(), dict):
+            raise RequestError(f"hydra is a section ({override.input_line}), give one of its keys, such as hydra.mode")
+        elif not override.key_or_group:
+            raise RequestError(f"'{override.input_line}' has no key (command line), write overrides as key=value")
+    return overrides
+
+
+def _values(override: Override) -> list[Any]:
+    """The value of an override, or all values of a sweep that lists them."""
+    if not override.is_sweep_override():
+        return [override.value()]
+    if not override.is_discrete_sweep():
+        return []
+    return list(override.sweep_iterator(transformer=_as_it_is))
+
+
+def _as_it_is(value: Any) -> Any:
+    """Take a value of a sweep as Hydra has read it."""
+    return value.text if isinstance(value, QuotedString) else value
+
+
+def _check_choice(group: str, value: object) -> None:
+    """RequestError for a value that can't be the name of a file in a group; whether there is one, Hydra says.
+
+    A dictionary sets keys of the section that has the group's name; there is none for experiments.
+    """
+    if isinstance(value, dict) and group != "exp":
+        return
+    if value in (None, "", "???", []):
+        raise RequestError(f"no {group} given ({group}), known: {', '.join(group_options(group))}")
+    if isinstance(value, list):
+        again = f"sweep over several: -m {'+' if group == 'exp' else ''}{group}=a,b"
+        raise RequestError(f"'{value}' is a list ({group}), give one name, or {again}")
+    if not isinstance(value, str):
+        raise RequestError(f"{written(value)} is not a name ({group}), known: {', '.join(group_options(group))}")
+    if value.startswith("/") or ".." in Path(value).parts or value.endswith(".yaml"):
+        raise RequestError(
+            f"'{value}' is a path ({group}), give the name of a file in {group}/ without .yaml; --config-dir adds a "
+            "folder that has one"
+        )
 
 
 def _text(override: Override) -> str:
@@ -140,7 +196,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
     wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
     fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
-    config = _compose(fixed)
+    config = composed(fixed)
     settings = config.hydra
     mode = RunMode.MULTIRUN if multirun else settings.mode
     if mode != RunMode.MULTIRUN:
@@ -162,35 +218,29 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
         yield list(combination)
 
 
-def _compose(lines: list[str]) -> DictConfig:
-    try:
-        return compose("config", overrides=lines, return_hydra_config=True)
-    except (HydraException, RequestError):
-        raise
-    except ValueError as error:
-        raise RequestError(f"{first_line(error)} ({' '.join(lines)}), write overrides as key=value") from error
-
-
-def _job(number: int, lines: Sequence[str], jobs: int) -> ComposedJob:
+def _job(composer: Composer, number: int, lines: Sequence[str], jobs: int) -> ComposedJob:
     """One job, composed and checked. RequestError, in a sweep naming the job."""
+    with naming_job(number, jobs, lines):
+        composition = composer.composition(lines)
+        _refuse_unused_sizes(composition.config, lines)
+        request = validate(composition.config)
+        if request.track.name != TrackName.none:
+            check_database_folder(request.track.uri, "track.uri")
+        configuration = OmegaConf.to_container(composition.config, resolve=True, enum_to_str=True)
+        assert isinstance(configuration, dict)
+        plain = {str(key): value for key, value in configuration.items()}
+        return ComposedJob(number, tuple(lines), composition.experiment, plain, request)
+
+
+@contextmanager
+def naming_job(number: int, jobs: int, lines: Sequence[str]) -> Iterator[None]:
+    """Within a sweep, say which job's request is wrong. number counts from 0 as in records, the message from 1."""
     try:
-        return _checked(number, lines, composed(lines))
+        yield
     except RequestError as error:
         if jobs == 1:
             raise
-        raise RequestError(f"{error}; in job {number} of {jobs}: {' '.join(lines)}") from error
-
-
-def _checked(number: int, lines: Sequence[str], config: DictConfig) -> ComposedJob:
-    experiment = str(config.hydra.runtime.choices.get("exp") or "")
-    with open_dict(config):
-        del config["hydra"]
-    _refuse_unused_sizes(config, lines)
-    request = validate(config)
-    configuration = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    assert isinstance(configuration, dict)
-    plain = {str(key): value for key, value in configuration.items()}
-    return ComposedJob(number, tuple(lines), experiment, plain, request)
+        raise RequestError(f"{error}; in job {number + 1} of {jobs}: {' '.join(lines)}") from error
 
 
 def _refuse_unused_sizes(config: DictConfig, lines: Sequence[str]) -> None:

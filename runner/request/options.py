@@ -15,7 +15,7 @@ CFG_PARTS = ("job", "hydra", "all")
 class RunOptions:
     """What a command line of `symlab run` asks for, its flags as Hydra means them.
 
-    cfg and info show something instead of running; package and resolve say how cfg shows it.
+    cfg, info and plan show something instead of running; package and resolve say how cfg shows it.
     """
 
     overrides: tuple[str, ...] = ()
@@ -27,11 +27,13 @@ class RunOptions:
     info: str | None = None
     help: bool = False
     version: bool = False
+    quiet: bool = False
+    plan: bool = False
 
     @property
     def runs(self) -> bool:
         """Whether cases are to run; otherwise something is only shown."""
-        return not (self.cfg or self.info or self.help or self.version)
+        return not (self.cfg or self.info or self.help or self.version or self.plan)
 
 
 def command_line(first_argument: str, arguments: Sequence[str]) -> list[str]:

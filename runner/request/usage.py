@@ -45,7 +45,7 @@ _MEANINGS: dict[str, str] = {
     "sizes.max": f"auto: {USUAL['max']}",
     "sizes.factor": "",
     "sizes.list": "in place of min, max and factor: sizes=[0,8,1K]",
-    "placement": "whether the output is where the input is",
+    "placement": "whether the output is where the input is; both: each case in both",
     "root": "the rank that gives (broadcast) or gets (reduce)",
     "offset": "number of elements after a 16-byte boundary at which both buffers begin",
     "inputs": "exact: every sum is exact, so all bits must agree; edge: NaN, infinities, zeros, subnormals, the "
@@ -83,10 +83,14 @@ options:
   -m, --multirun          sweep: key=1,2,4 or 'key=range(1,5)', in every combination; +exp=a,b runs
                           each experiment with its own sweep
   -cd, --config-dir DIR   take configurations from DIR (laid out as conf/), too
+  --plan                  show the cases, what would be refused and why, the memory and the
+                          time, and run nothing
   -c, --cfg PART          show the configuration in place of running it: job, hydra or all;
       -p, --package KEY   only that part of it, and --resolve: with interpolations resolved
   -i, --info [TOPIC]      what Hydra composes from: all, config, defaults, defaults-tree, plugins,
                           searchpath
+  -q, --quiet             say only errors, warnings, and the last lines: the summary and where the
+                          records are
   -h, --help              this text
   --version               the versions of symlab and Hydra
 

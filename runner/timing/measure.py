@@ -71,9 +71,11 @@ class MeasurePlan:
     def __post_init__(self) -> None:
         if not self.contestants:
             raise ValueError("a plan to measure needs at least one contestant")
-        names = [contestant.case.name for contestant in self.contestants]
+        names = [f"{contestant.case.name} {contestant.case.placement}" for contestant in self.contestants]
         if len({contestant.case.size_bytes for contestant in self.contestants}) > 1 or len(set(names)) < len(names):
-            raise ValueError(f"what is measured together has one size and different names: {', '.join(names)}")
+            raise ValueError(
+                f"what is measured together has one size and different names or placements: {', '.join(names)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +427,8 @@ def combine(
     names = [contestant.case.algorithm for contestant in plan.contestants]
     devices = tuple({"before": one.device_before, "after": one.device_after} for one in ranks)
     found = []
-    for index, name in enumerate(names):
-        others = tuple(one for one in names if one != name)
+    for index in range(len(names)):
+        others = tuple(dict.fromkeys(names[:index] + names[index + 1 :]))
         timed = _timed(plan, index, [one.contestants[index] for one in ranks])
         if timed.timing is not None:
             timing = replace(

@@ -1,4 +1,8 @@
-"""Atomics on global memory: atom gives the old value, red does not. Lanes of one step are served in lane order."""
+"""Atomics on global memory: atom gives the old value, red does not. Lanes of one step are served in lane order.
+
+add.f32 flushes subnormal inputs and results to zeros of the same sign, as it does on GPUs (PTX ISA, "atom"; an H100
+gives the bits of tests/simulator/isa/vectors_atomic.py).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, 
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
-_INTEGER_OPERATIONS: dict[str, Any] = {
+_OPERATIONS: dict[str, Any] = {
     "add": np.add,
     "min": np.minimum,
     "max": np.maximum,
@@ -97,8 +101,11 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
         def combine(lanes: Lanes, old: Lanes) -> Lanes:
             if word == "cas":
                 return np.where(old == sources[0][lanes], sources[1][lanes], old)
-            result: Lanes = _INTEGER_OPERATIONS[word](old, sources[0][lanes])
-            return numbers.canonical_f32(result) if kind == "f4" else result
+            if kind == "f4":
+                flushed = numbers.flush_f32(old) + numbers.flush_f32(sources[0][lanes])
+                return numbers.canonical_f32(numbers.flush_f32(flushed))
+            result: Lanes = _OPERATIONS[word](old, sources[0][lanes])
+            return result
 
         old = serve(space, span.index, kind, combine)
         if target is not None:

@@ -65,6 +65,32 @@ def test_2_changes_to_the_commit(tmp_path: Path) -> None:
     assert "the changes themselves were not kept" in evidence(lost, 2, Outcome.NOT_CAPTURED)
 
 
+def test_2_untracked_files_are_named() -> None:
+    names = ["report.html", *(f"notes/{number}.txt" for number in range(50))]
+    git = ENVIRONMENT["git"] | {"dirty": True, "changed_files": 0, "untracked_files": 1234, "untracked": names[:50]}
+    audit = audited(with_environment(records(), git=git))
+    said = evidence(audit, 2, Outcome.NOT_CAPTURED)
+    assert "with 1,234 untracked files, whose contents were not kept: report.html, notes/0.txt" in said
+    assert said.endswith("notes/3.txt and 1,229 more")
+    assert "changed file" not in said
+    both = audited(with_environment(records(), git=dirty(untracked_files=1, untracked=["x.py"])))
+    assert "with 2 changed files, kept in changes.diff" in evidence(both, 2, Outcome.NOT_COMPARABLE)
+    assert "1 untracked file, whose contents were not kept: x.py" in evidence(both, 2, Outcome.NOT_CAPTURED)
+    unnamed = audited(with_environment(records(), git=dirty(untracked_files=2)))
+    assert evidence(unnamed, 2, Outcome.NOT_CAPTURED).endswith("2 untracked files, whose contents were not kept")
+
+
+@pytest.mark.parametrize("value", [5, "x", [1], [["x"]], {"a": 1}, True])
+def test_readings_and_lists_of_another_kind_end_no_audit(value: Any) -> None:
+    devices = tuple({"before": value, "after": {"uuid": value, "throttle": value}} for _ in range(4))
+    git = {"commit": value, "dirty": True, "changed_files": value, "untracked_files": value, "untracked": value}
+    strange = with_environment(records(), git=git, gpus=[{"uuid": value}])
+    members = [with_timing(one, devices=devices) if one.timing else one for one in strange]
+    audit = audited(members)
+    assert audit.verdict
+    assert audited(with_environment(records(), git={"commit": "0" * 40, "dirty": True})).verdict
+
+
 @pytest.mark.parametrize("git", [None, {"commit": ""}, {"commit": "0" * 40, "dirty": None}])
 def test_2_a_missing_commit(git: Any) -> None:
     missing = {"git": "not a git repository"}

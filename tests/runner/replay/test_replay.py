@@ -198,7 +198,7 @@ def test_an_interrupt_ends_without_a_verdict(
     script.outcomes = {"two_shot": KeyboardInterrupt()}
     done = replay(str(folder / "records"), "--launches", "3", tools=script.tools())
     assert done.code == 130
-    assert "symlab: interrupted in launch 1 of 3: no verdict" in done.out
+    assert "symlab: interrupted in launch 1 of 3: no verdict" in done.err
     assert done.folder is not None
     assert not (done.folder / "verdict.json").exists()
     assert broken(done.folder) == []

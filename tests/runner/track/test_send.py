@@ -146,10 +146,10 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
     done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{port}", track=True)
     assert time.monotonic() - began_s < 20
     assert done.code == 0
-    (warning,) = [line for line in done.out.splitlines() if "warning" in line]
+    (warning,) = [line for line in done.err.splitlines() if "warning" in line]
     (folder,) = (done.folder / "records").iterdir()
     assert f"MLflow at http://127.0.0.1:{port} is not reachable" in warning
-    assert f"python -m runner.track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
+    assert f"symlab track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
     assert done.statuses == ["PASSED", "PASSED"]
 
 
@@ -160,7 +160,7 @@ def test_a_server_that_never_answers_costs_seconds(symlab: Symlab, monkeypatch: 
         silent.listen()
         done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{silent.getsockname()[1]}", track=True)
     assert done.code == 0
-    assert "is not reachable: timed out" in done.out
+    assert "is not reachable: timed out" in done.err
 
 
 def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
@@ -188,10 +188,10 @@ def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
 
 
 def test_a_database_that_can_not_be_made_costs_a_warning(symlab: Symlab, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/file/mlflow.db", track=True)
+    (tmp_path / "mlflow.db").mkdir()
+    done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/mlflow.db", track=True)
     assert done.code == 0
-    assert "is not reachable" in done.out
+    assert "is not reachable" in done.err
     assert done.statuses == ["PASSED", "PASSED"]
 
 
@@ -204,7 +204,7 @@ def test_a_failure_in_the_middle_ends_the_runs(
     monkeypatch.setattr(send.CommandRun, "_send_files", broken)
     done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=middle", track=True)
     assert done.code == 0
-    assert "the server went away" in done.out
+    assert "the server went away" in done.err
     runs = mlflow_runs("middle")
     assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["FAILED", "FAILED"]
     monkeypatch.undo()
