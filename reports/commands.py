@@ -118,7 +118,8 @@ def figure(records: tuple[str, ...], uri: str | None, kind: str, output: Path) -
 @reports.command("html", epilog=EXIT_CODES)
 @_takes_records
 @_output(
-    "The report's name, which ends in .html.  [default: NAME.html beside the records; of several places, report.html here]"
+    "The report's name, which ends in .html.  [default: NAME.html beside the records; of several places, report.html "
+    "here]"
 )
 @click.option("--title", default="", help="The page's title.  [default: the ops and the machine]")
 def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: str) -> None:
