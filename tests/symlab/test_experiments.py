@@ -91,7 +91,7 @@ def test_an_interrupt_keeps_what_is_finished_and_is_raised(
     assert command is not None
     assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (130, "interrupted", "SIGINT")
-    assert "interrupted; finishing what is done" in capsys.readouterr().out
+    assert "interrupted; finishing what is done" in capsys.readouterr().err
     assert threading.active_count() == before
 
 
