@@ -131,6 +131,15 @@ def test_the_pages_name_no_experiment_that_is_missing() -> None:
     assert {f"{name}.yaml" for name in named} <= {path.name for path in (CONF / "exp").glob("*.yaml")}
 
 
+def test_the_python_example_is_that_of_the_api() -> None:
+    """Whose page's examples are executed by tests/symlab/test_readme_example.py."""
+    examples = [
+        next(block.text for block in blocks(text_of(page)) if block.kind == "python")
+        for page in ("README.md", "symlab/README.md")
+    ]
+    assert examples[0] == examples[1]
+
+
 @pytest.mark.slow
 def test_the_readme_works_as_it_is_written(tmp_path: Any) -> None:
     checkout = copied(tmp_path)

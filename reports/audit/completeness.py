@@ -7,7 +7,6 @@ contradicts the records, or that no command writes, is a finding.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
+from reports.record.codec import parsed
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted, reason_of
@@ -327,7 +327,7 @@ def replayable(material: Material) -> Item:
 def _replayed(path: Path) -> Point:
     """Return what a replay's verdict.json says of the records beside it."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parsed(path.read_text(encoding="utf-8"))
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")

@@ -261,7 +261,7 @@ def figures(material: Material) -> Item:
     picture must name the digest of the records."""
     points: list[Point] = []
     for place in material.places:
-        points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
+        points += [_report(path) for path in _reports(place)] if place.is_dir() else []
         if machine := _published(place):
             points += _made_again(*machine)
     if material.source:
@@ -271,13 +271,23 @@ def figures(material: Material) -> Item:
     return Item(12, "derived figures", tuple(points) or (Point(Outcome.DOES_NOT_APPLY, says),))
 
 
+def _reports(folder: Path) -> list[Path]:
+    """Return the HTML reports in a folder and below, and the one beside it that has its name."""
+    from reports.html.page_path import page_beside
+
+    beside = page_beside(folder.resolve())
+    return [*([beside] if beside.is_file() else []), *sorted(folder.rglob("*.html"))]
+
+
 def _report(path: Path) -> Point:
-    """Compare the figures embedded in an HTML report with those that the records beside it give."""
+    """Compare the figures embedded in an HTML report with those that its records give: those of the folder beside it
+    that has its name, else those of the folder that it is in."""
     from reports.html import figures_of
 
+    named = path.with_suffix("")
     try:
         shown = figures_of(path.read_text(encoding="utf-8"))
-        made = json.loads(json.dumps(table.values(bundle.read([path.parent]))))
+        made = json.loads(json.dumps(table.values(bundle.read([named if named.is_dir() else path.parent]))))
     except (OSError, ValueError) as error:
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
     sides = [{_which(one): one for one in values} for values in (shown, made)]

@@ -49,7 +49,7 @@ from runner.track.names import (
     study_metrics,
     study_parameters,
 )
-from runner.track.problems import told
+from runner.track.problems import check_place, told
 from runner.track.views import experiment_tags
 
 COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
@@ -311,6 +311,7 @@ def _milliseconds(timestamp: str) -> int:
 
 
 def _client(uri: str) -> Any:
+    check_place(uri)
     tracked.prepare(uri)
     from mlflow import MlflowClient
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore

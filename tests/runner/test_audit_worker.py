@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from kernels.catalogue import find
-from kernels.code import code_digest
-from kernels.compile import executable
 from reports.record.bundle import read
 from reports.record.codec import encoded
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 from runner import audit_worker
-from runner.audit_worker import cases, configurations, inputs, jobs_of, sources
+from runner.audit_worker import cases, configurations, inputs, jobs_of
 from runner.case.inputs import digest_of, make_input
 from runner.case.recorded import case_of
 from tests.reports.synthetic import with_case, with_environment, with_request
@@ -87,6 +84,18 @@ def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> Non
         (different,) = found["different"]
         assert different[2].startswith("the records of the job have not one ")
         assert different[2].endswith(f"{records[2].id} differs")
+
+
+def test_commit_and_sources_are_compared_among_the_records_of_one_process(made: Callable[..., list[Record]]) -> None:
+    """A resumed command may go on from another commit, and says so; within each part there is one."""
+    records = made("sizes=[8,16]", "seed=3")
+    later = [with_request(with_environment(one, git={"commit": "f" * 40}), resumed=1) for one in records[2:]]
+    assert composed_again([*records[:2], *later]) == {"verified": 1, "different": [], "not_comparable": []}
+    odd = with_environment(later[1], git={"commit": "e" * 40})
+    (different,) = composed_again([*records[:2], later[0], later[0], odd])["different"]
+    assert different[2] == f"the records of the job have not one commit or sources: {odd.id} differs"
+    (different,) = composed_again([*records[:2], with_configuration(later[0], seed=4)])["different"]
+    assert "not one request" in different[2]
 
 
 def test_where_things_are_kept_does_not_count(made: Callable[..., list[Record]]) -> None:
@@ -202,49 +211,6 @@ def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) ->
     strange = with_case(strange, inputs="strange")
     (told,) = inputs([strange], 1 << 20, silent)["not_comparable"]
     assert "strange" in told[1]
-
-
-def with_kernel(record: Record, **changes: Any) -> Record:
-    assert record.kernel is not None
-    return dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **changes))
-
-
-def named(**names: list[Any]) -> dict[str, list[Any]]:
-    parts = ("same", "same_code", "changed", "older", "gone", "not_comparable")
-    return {part: names.get(part, []) for part in parts}
-
-
-def test_kernels_whose_sources_moved_are_compared_by_code(made: Callable[..., list[Record]], tmp_path: Path) -> None:
-    one, two = made("sizes=[8]")
-    name, other = "all_reduce/one_shot", "all_reduce/two_shot"
-    case = case_of(one.case)
-    cache = tmp_path / "cache"
-    code = code_digest(executable(find(name), case, "sm_90a", cache).ptx)
-
-    def found(*records: Record) -> dict[str, list[Any]]:
-        return sources(records, cache, silent)
-
-    assert found(one, two) == named(same=[name, other]), "equal sources: nothing is compiled"
-    assert len(list(cache.iterdir())) == 1
-    moved = with_kernel(one, source_digest="sha256:0", code_digest=code)
-    assert found(moved, two) == named(same=[other], same_code=[name])
-    assert found(with_kernel(moved, code_digest="sha256:1"), two) == named(same=[other], changed=[name])
-    assert found(moved, with_kernel(moved, code_digest="sha256:1")) == named(changed=[name])
-    assert found(moved, with_kernel(moved, code_digest=None)) == named(older=[name])
-    assert moved.kernel is not None
-    assert moved.fabric is not None
-    kernel, fabric = (dataclasses.replace(one, arch="sm_80") for one in (moved.kernel, moved.fabric))
-    ((strange, reason),) = found(dataclasses.replace(moved, kernel=kernel, fabric=fabric))["not_comparable"]
-    assert strange == name
-    assert "not built for 'sm_80'" in reason
-
-
-def test_kernels_that_are_gone_are_named(made: Callable[..., list[Record]], tmp_path: Path) -> None:
-    one, two = made("sizes=[8]")
-    assert one.kernel is not None
-    gone = with_case(dataclasses.replace(two, kernel=None), algorithm="three_shot")
-    gone = dataclasses.replace(gone, kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot"))
-    assert sources([gone], tmp_path, silent) == named(gone=["all_reduce/three_shot"])
 
 
 def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[..., list[Record]]) -> None:

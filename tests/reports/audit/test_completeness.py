@@ -117,6 +117,18 @@ def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"jobs": ' + "[" * 900 + "]" * 900 + "}", f'{{"counts": 1{"0" * 400}}}']
+)
+def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str) -> None:
+    place = kept(tmp_path / "records", records())
+    path = place / "command0" / "command.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"command0/command\.json: can't be read") as caught:
+        audited(place=place)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("text", "outcome"),
     [
         ('{"exit_code": 0, "verdict": "VERIFIED: x"}', Outcome.VERIFIED),

@@ -323,6 +323,13 @@ def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back()
     assert lines[1][lines[0].index("held back by")] == "idle"
 
 
+@pytest.mark.parametrize("value", [[], {}, ["x"], {"a": 1}, "x", 5, None])
+def test_readings_of_another_kind_end_no_page(value: Any) -> None:
+    readings = dict.fromkeys(("uuid", "sm_mhz", "power_w", "throttle", "not_captured"), value)
+    read = Reader(page([record(timing={"devices": [{"before": readings, "after": value}] * 4})]))
+    assert any(one[0][:2] == ["rank", "GPU"] for one in read.tables["environment"])
+
+
 def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
     many = [one for dtype in ("bfloat16", "float32") for one in study(("one_shot",), SIZES, worlds=1, dtype=dtype)]
     read = Reader(page(many, most_pictures=3))
