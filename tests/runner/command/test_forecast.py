@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runner.__main__ import headline
 from runner.command.durations import durations_in
 from runner.command.forecast import MAX_LINES, duration_text, plan_text
 from runner.command.plan import Command, prepare
+from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from tests.runner.conftest import Outcome
