@@ -5,6 +5,7 @@ the code with kernels/matrix/codes.json or to write that.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,8 +79,10 @@ def kernels(
     found = rows(proven, op, codes.codes(codes.PLACE))
     if form == "json":
         print(json_text(found), end="")
+    elif form == "markdown":
+        print(markdown(found, proven), end="")
     else:
-        print((markdown if form == "markdown" else text)(found, proven), end="")
+        print(text(found, proven, shutil.get_terminal_size((0, 0)).columns or None), end="")
     return 0
 
 

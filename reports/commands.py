@@ -117,20 +117,25 @@ def figure(records: tuple[str, ...], uri: str | None, kind: str, output: Path) -
 
 @reports.command("html", epilog=EXIT_CODES)
 @_takes_records
-@_output("The report's name, which ends in .html.", default=Path("report.html"), show_default=True)
+@_output(
+    "The report's name, which ends in .html.  [default: NAME.html beside the records; of several places, report.html "
+    "here]"
+)
 @click.option("--title", default="", help="The page's title.  [default: the ops and the machine]")
-def html(records: tuple[str, ...], uri: str | None, output: Path, title: str) -> None:
+def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: str) -> None:
     """Write one HTML file with tables, figures and environment.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
     """
-    if output.suffix not in (".html", ".htm"):
-        raise ValueError(f"{output}: a report's name ends in .html")
-    if not output.absolute().parent.is_dir():
-        raise ValueError(f"{output}: can't be written (there is no such folder)")
+    if output is not None:
+        if output.suffix not in (".html", ".htm"):
+            raise ValueError(f"{output}: a report's name ends in .html")
+        bundles.can_be_written(output)
     found = _read(records, uri)
     from reports.html import page
+    from reports.html.page_path import page_path
 
+    output = output or page_path(records if uri is None else ())
     data = page(found, title, is_alone=True).encode("utf-8")
     bundles.write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")

@@ -28,7 +28,8 @@ from reports.record.record import Record
 from runner.case.todays_code import MALFORMED, sources
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
-from runner.request.compose import composed, hydra_over
+from runner.request.compose import hydra_over
+from runner.request.composer import Composer
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
@@ -121,10 +122,11 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
         by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
     for commit, some in by_commit.items():
         with _configurations_of(commit) as (folder, problem), hydra_over(primary=folder):
+            composer = Composer()
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
-                outcome, what = _recomposed(record, problem, job, recomposed)
+                outcome, what = _recomposed(composer, record, problem or _added_folder(record), job, recomposed)
                 if apart := _apart(jobs[job]):
                     outcome, what = "different", apart
                 if outcome == "verified":
@@ -167,7 +169,9 @@ def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
     return f"the records of the job have not one {what}: {odd[0]} differs{more}"
 
 
-def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:
+def _recomposed(
+    composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
+) -> tuple[str, str]:
     """Compose one job again, into recomposed. Gives the outcome, and what is to be said of it."""
     recorded = record.request.configuration
     if recorded is None:
@@ -175,8 +179,8 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     if record.request.replays is not None:
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
-        config = composed(record.request.overrides)
-        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True, enum_to_str=True)
+        config = composer.composition(record.request.overrides).config
+        again: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
@@ -189,8 +193,10 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     return "different", differs
 
 
-def _without_hydra(config: Any) -> Any:
-    return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+def _added_folder(record: Record) -> str:
+    """Why a command with --config-dir may compose differently here; "" for any other command."""
+    added = any(re.match(r"--config-dir(=|$)|-cd", word) for word in record.request.command_line)
+    return "the files of its --config-dir are not recorded" if added else ""
 
 
 def _commit_to_ask(record: Record) -> str:

@@ -116,6 +116,12 @@ def run(ctx: click.Context, /, **options: Any) -> int:
     from runner.command.start import start
 
     wanted = RunOptions(**options)
+    shown = [name for name in ("plan", "cfg", "info") if getattr(wanted, name)]
+    if len(shown) > 1:
+        raise RequestError(f"--{shown[0]} and --{shown[1]} exclude each other (--{shown[1]}), give one of them")
+    if not wanted.cfg and not wanted.help and (wanted.resolve or wanted.package):
+        name = "--resolve" if wanted.resolve else "--package"
+        raise RequestError(f"{name} has no effect without --cfg ({name}), add --cfg job")
     given = ctx.meta[GIVEN]
     return _carried_out(lambda: start(given, wanted, ctx.obj))
 

@@ -23,6 +23,7 @@ from kernels.matrix.variants import code_of
 from reports.record.bundle import read, write_file
 from reports.record.record import Record, Status
 from reports.table.compare import device_text
+from reports.table.text import counted
 from runner.case.recorded import case_of
 from runner.request.schema import Schema
 from symlab.command import carry_out, leave
@@ -58,7 +59,8 @@ def prove(records: tuple[Path, ...], output: Path, cache: Path) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     write_file(output, written(proof).encode())
     passed, refused = (sum(getattr(one, name) for one in proof.specs.values()) for name in ("passed", "refused"))
-    print(f"{output}: {proof.machine}, {len(proof.specs)} kernels, {passed} cases passed, {refused} refused")
+    ended = f"{counted(passed, 'case')} passed, {refused} refused"
+    print(f"{output}: {proof.machine}, {counted(len(proof.specs), 'kernel')}, {ended}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -55,13 +55,17 @@ def _invoked(place: str, program: str, arguments: list[str], tools: Any) -> int:
     """Parse the arguments and call the command's function. ValueError for a wrong request."""
     import click
 
+    path = program
     try:
         with loaded(place).make_context(program, arguments, obj=tools, **SETTINGS) as context:
-            return context.command.invoke(context) or 0
+            try:
+                return context.command.invoke(context) or 0
+            finally:
+                path = " ".join([program, *([context.invoked_subcommand] if context.invoked_subcommand else [])])
     except click.exceptions.Exit as error:  # --help was printed
         return error.exit_code
     except click.UsageError as error:
-        raise ValueError(_usage_problem(error, program)) from None
+        raise ValueError(_usage_problem(error, path)) from None
 
 
 def loaded(place: str) -> click.Command:
@@ -71,10 +75,10 @@ def loaded(place: str) -> click.Command:
     return found
 
 
-def _usage_problem(error: click.UsageError, program: str) -> str:
-    """Click's message in one line, with the command whose --help says what would be right."""
+def _usage_problem(error: click.UsageError, path: str) -> str:
+    """Click's message in one line, with the command whose --help says what would be right: path, unless click knows."""
     message = error.format_message().replace(". Did you mean", ", did you mean").removesuffix(".").removeprefix("Got ")
-    path = error.ctx.command_path if error.ctx is not None else program
+    path = error.ctx.command_path if error.ctx is not None else path
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 

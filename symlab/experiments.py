@@ -30,21 +30,18 @@ def experiment(
     """Run what `symlab run OVERRIDES` runs, and return its records: the same files, table, tracking and messages.
 
     overrides: as on the command line, such as "+exp=all_reduce_bf16" or "sizes=[4K,1M]". multirun: -m, a sweep over
-    several values of a key. quiet: print nothing. config_dir: --config-dir.
+    several values of a key. quiet: print errors and warnings only. config_dir: --config-dir.
 
-    Raises ValueError for a wrong request, before anything runs, and KeyboardInterrupt after an interrupt, when what was
-    finished is kept in the folder.
+    Raises ValueError for a wrong request and if every case would be refused, before anything runs, and
+    KeyboardInterrupt after an interrupt, when what was finished is kept in the folder.
 
     >>> import symlab
     >>> done = symlab.experiment("algorithms=[one_shot]", "sizes=[1K,4K]", "track=none", quiet=True)
     >>> done.exit_code, [record.case.size_bytes for record in done.records]
     (0, [1024, 4096])
     """
-    from reports.table.table import varying
-    from runner.command.console import Console
-    from runner.command.plan import prepare
     from runner.command.session import run_within
-    from runner.command.start import headline
+    from runner.command.start import ready
     from runner.request.compose import compose_jobs, hydra_over
     from runner.world.launcher import find
 
@@ -53,12 +50,7 @@ def experiment(
     arguments = [*(("-m",) if multirun else ()), *overrides]
     with hydra_over(None if config_dir is None else Path(config_dir)):
         jobs = compose_jobs(overrides, multirun)
-    command = prepare(arguments, jobs)
-    console = Console(
-        stream=io.StringIO() if quiet else None,
-        heading=headline(command),
-        differing=varying([job.composed.overrides for job in command.jobs]),
-    )
+    command, console = ready(arguments, jobs, is_quiet=quiet, stream=io.StringIO() if quiet else None)
     ended = run_within(command, console)
     if ended.interrupt is not None:
         raise ended.interrupt

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 from reports.record import bundle
 from reports.record.record import Record
 from reports.table import table
+from reports.table.text import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +38,7 @@ class Records(Sequence[Record]):
         return iter(self._found)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} records>"
+        return f"<{counted(len(self), 'record')}>"
 
     def rows(self) -> list[dict[str, object]]:
         """Return a dictionary a case, with the columns of `symlab table --format json`; timed worlds of a case are one

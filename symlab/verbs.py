@@ -32,7 +32,9 @@ VERBS = {
     for verb in (
         Verb("run", "runner.commands:run", _RUN, "Run an experiment: on GPUs, or in the simulator."),
         Verb("replay", "runner.commands:replay", _RUN, "Run recorded cases again and compare the results."),
-        Verb("resume", "runner.commands:resume", _RUN, "Run what an interrupted command left undone."),
+        Verb(
+            "resume", "runner.commands:resume", _RUN, "Run what an interrupted, killed or failed command left undone."
+        ),
         Verb("table", "reports.commands:table", _LOOK, "Print the table that a run ends with."),
         Verb("html", "reports.commands:html", _LOOK, "Write one HTML file with tables, figures and environment."),
         Verb("figure", "reports.commands:figure", _LOOK, "Draw times and bandwidths, samples, or errors over sizes."),
@@ -67,9 +69,10 @@ class Verbs(click.Group):
             return False
         if not args[0].startswith("-"):
             return args[0][0] in "+~" or "=" in args[0]
-        ours = {"-h", "--help", "--version"}
+        if args[0] in ("-h", "--help", "--version"):
+            return False
         run = {name for parameter in loaded(VERBS["run"].place).params for name in parameter.opts}
-        return args[0].partition("=")[0] in run - ours
+        return args[0].partition("=")[0] in run
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

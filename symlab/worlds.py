@@ -15,6 +15,7 @@ from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
+from reports.table.text import counted
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
 from runner.world import fabrics
@@ -124,7 +125,7 @@ class World:
 
     def __repr__(self) -> str:
         state = "closed" if self._world is None else "open" if self.healthy else "hurt"
-        return f"<world of {self.ranks} ranks, {self.fabric}, {state}>"
+        return f"<world of {counted(self.ranks, 'rank')}, {self.fabric}, {state}>"
 
 
 def world(

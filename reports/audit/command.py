@@ -16,12 +16,16 @@ from typing import Any, Protocol
 
 from reports.record import bundle
 from reports.record.record import Record
-from reports.table import sheet
+from reports.table import sheet, table
+from reports.table.text import counted
 
 FORMATS = ("text", "markdown", "json")
 
 QUIET_S = 2.0
 """Progress is shown from then on, and no more often than that where it is no terminal."""
+
+MOST_DIGITS = 18
+"""Maximum number of digits of a size."""
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -97,7 +101,7 @@ def run(options: AuditOptions) -> int:
     if len(sides) == 2:
         from reports.audit.comparison import compare
 
-        progress(f"comparing {len(sides[0])} records with {len(sides[1])}")
+        progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
         result = compare(sides[0], sides[1], options.band)
     else:
         from reports.audit.checklist import check
@@ -126,11 +130,17 @@ def _read(place: str, uri: str | None) -> list[Record]:
 def _text(result: Result, form: str) -> str:
     """The result in a form, ending in a newline."""
     if form == "json":
-        return json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        return _as_text(json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     if form == "markdown":
-        return f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n"
-    render = sheet.drawn if sys.stdout.isatty() else sheet.text
-    return f"{render(result.sheets, result.captions)}\n\n{result.verdict}\n"
+        return _as_text(f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n")
+    render = table.rendering()
+    verdict = "\n".join(sheet.wrapped(result.verdict, sheet.room_here()))
+    return _as_text(f"{render(result.sheets, result.captions)}\n\n{verdict}\n")
+
+
+def _as_text(text: str) -> str:
+    """Return text that UTF-8 can express: names of files may hold bytes that it can't, which become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _write(result: Result, records: Sequence[Record], path: Path) -> None:
@@ -138,7 +148,7 @@ def _write(result: Result, records: Sequence[Record], path: Path) -> None:
     if path.suffix == ".html":
         from reports.html import page
 
-        text = page(records, audit=result)
+        text = _as_text(page(records, audit=result))
     else:
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
     bundle.write_file(path, text.encode("utf-8"))
@@ -148,6 +158,6 @@ def _write(result: Result, records: Sequence[Record], path: Path) -> None:
 def size_of(text: str) -> int:
     """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not number.isascii() or not number.isdigit() or unit not in UNITS:
+    if not number.isascii() or not number.isdigit() or unit not in UNITS or len(number) > MOST_DIGITS:
         raise ValueError(f"'{text}' is not a size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
     return int(number) * UNITS[unit]

@@ -7,7 +7,6 @@ contradicts the records, or that no command writes, is a finding.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
+from reports.record.codec import parsed
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted, reason_of
@@ -62,7 +62,7 @@ def _expected(material: Material) -> Point:
     if odd:
         return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
     if found["not_comparable"]:
-        texts = [f"job {job} of {command}: {why}" for command, job, why in found["not_comparable"]]
+        texts = [f"job {job + 1} of {command}: {why}" for command, job, why in found["not_comparable"]]
         return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
     return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
 
@@ -80,12 +80,12 @@ def _jobs(material: Material) -> list[Point]:
         return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
     total = sum(wanted.values())
     without = [
-        f"job {job} of {name} has no record"
+        f"job {job + 1} of {name} has no record"
         for name, count in wanted.items()
         for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
     ]
     odd = [
-        f"{record.id}: job {record.request.job} is out of range, the command has {wanted[name]}"
+        f"{record.id}: job {record.request.job + 1} is out of range, the command has {wanted[name]}"
         for record in material.records
         if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
@@ -290,7 +290,7 @@ def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
     if not found:
         return []
-    says = f"{len(found)} of {lines} files of {folder.name}: {listed(found, 10)}"
+    says = f"{len(found)} of {counted(lines, 'file')} of {folder.name}: {listed(found, 10)}"
     return [Point(Outcome.FINDING, says)]
 
 
@@ -327,7 +327,7 @@ def replayable(material: Material) -> Item:
 def _replayed(path: Path) -> Point:
     """Return what a replay's verdict.json says of the records beside it."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parsed(path.read_text(encoding="utf-8"))
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")

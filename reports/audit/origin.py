@@ -40,12 +40,12 @@ def _composed(material: Material) -> Point:
     different, elsewhere = found["different"], found["not_comparable"]
     jobs = found["verified"] + len(different) + len(elsewhere)
     if different:
-        texts = [f"job {job} of {command}: {what}" for command, job, what in different]
+        texts = [f"job {job + 1} of {command}: {what}" for command, job, what in different]
         return Point(
             Outcome.FINDING, f"{len(different)} of {counted(jobs, 'job')} compose differently: {listed(texts)}"
         )
     if elsewhere:
-        texts = [f"job {job} of {command}: {why}" for command, job, why in elsewhere]
+        texts = [f"job {job + 1} of {command}: {why}" for command, job, why in elsewhere]
         return Point(Outcome.NOT_COMPARABLE, f"{len(elsewhere)} of {counted(jobs, 'job')}: {listed(texts)}")
     return Point(Outcome.VERIFIED, f"{counted(jobs, 'job')} composed again from the overrides; 0 differ")
 

@@ -43,9 +43,9 @@ def environment_part(records: Sequence[Record]) -> Part:
         environment = own[0].environment.document()
         flat = _flat(environment)
         if not flat:
-            blocks.append(Notes((f"{name} was not captured ({len(own):,} cases).",)))
+            blocks.append(Notes((f"{name} was not captured ({counted(len(own), 'case')}).",)))
             continue
-        blocks.append(Heading(f"environment-{number}", f"{name}: {len(own):,} cases", listed=len(found) > 1))
+        blocks.append(Heading(f"environment-{number}", f"{name}: {counted(len(own), 'case')}", listed=len(found) > 1))
         blocks.append(Notes((f"of the commands {', '.join(commands)}",)) if len(found) > 1 else Notes(()))
         if first:
             blocks.append(_differences(first, flat))
@@ -150,7 +150,7 @@ def _data(records: Sequence[Record]) -> list[Block]:
     sheet = Sheet("data", tuple(lines[0].cells), (tuple(lines),), frozenset({"size"}))
     said = [f"{left:,} more are in the records."] if left else []
     table = Table(sheet, titles=titles(known), heading=False)
-    return [Fold(f"Of inputs and outputs: {len(lines):,} cases", (table, Notes(tuple(said))))]
+    return [Fold(f"Of inputs and outputs: {counted(len(lines), 'case')}", (table, Notes(tuple(said))))]
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:

@@ -10,6 +10,7 @@ from reports.record.record import Record, Status
 from reports.table import spread, table, timed_table
 from reports.table.compare import Row, Section, contestants, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted
 
 _GLANCE = (
     *("section", "sizes", "contestants", "faster at", "best ours/base", "worst ours/base", "peak busbw (GB/s)"),
@@ -76,7 +77,7 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
         "section": section.heading,
         "sizes": str(raw["sizes"]),
         "contestants": str(raw["contestants"]),
-        "faster at": f"{faster} of {len(ratios)} sizes" if ratios else "-",
+        "faster at": f"{faster} of {counted(len(ratios), 'size')}" if ratios else "-",
         "best ours/base": f"{min(ratios):.2f}" if ratios else "-",
         "worst ours/base": f"{max(ratios):.2f}" if ratios else "-",
         "peak busbw (GB/s)": f"{peak[0]:.1f}" if peak else "-",

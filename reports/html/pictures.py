@@ -14,6 +14,7 @@ from reports.html.blocks import Legend, Notes, Pictures
 from reports.numerics.accuracy import Group
 from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row, contestants, is_second
+from reports.table.text import counted
 
 MOST = 150
 """Maximum number of axes on a page. Each takes a tenth of a second to draw."""
@@ -151,8 +152,8 @@ class Album:
         if not self.missing:
             return []
         text = (
-            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes "
-            "at most. Give fewer records, or draw them with symlab figure; the tables here are complete."
+            f"{counted(len(self.missing), 'picture')} left out, from '{self.missing[0]}' on: this page has {self.most} "
+            "axes at most. Give fewer records, or draw them with symlab figure; the tables here are complete."
         )
         return [Notes((text,))]
 

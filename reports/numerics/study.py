@@ -204,7 +204,8 @@ def console_report(records: Sequence[Record], folder: str = "", elsewhere: str =
     a summary, with the command that prints the whole. elsewhere: see table.console_table.
     """
     curves = studied(records)
-    inside, others = [], list(records)
+    inside: list[Record] = []
+    others = list(records)
     if curves:
         others = []
         for record in records:
@@ -216,7 +217,7 @@ def console_report(records: Sequence[Record], folder: str = "", elsewhere: str =
         parts.append(_shortened(others, shown, is_long, folder, "table"))
     if curves:
         parts.append(_shortened(inside, here(curves), False, folder, "study"))
-    elif reason := why_no_study(records):
+    elif reason := why_no_study(records, folder):
         parts.append("\n".join(sheet.wrapped(reason, sheet.room_here())))
     return "\n\n".join(parts)
 
@@ -228,7 +229,7 @@ def _shortened(records: Sequence[Record], shown: str, is_long: bool, folder: str
     return f"{brief.text(records)}\n\nthe whole {verb}: symlab {verb} {shlex.quote(folder)}"
 
 
-def why_no_study(records: Sequence[Record]) -> str:
+def why_no_study(records: Sequence[Record], folder: str = "") -> str:
     """Why an experiment that calls itself a study gives none; "" for other experiments, and where it gives one."""
     named = {record.request.experiment for record in records if record.request.experiment.endswith("_study")}
     curves = series(records)
@@ -236,9 +237,10 @@ def why_no_study(records: Sequence[Record]) -> str:
         return ""
     sizes = sorted({size for one in curves for size in one.world_sizes})
     has = f"{counted(len(sizes), 'world size')} ({', '.join(map(str, sizes))})" if sizes else "no world size"
+    shown = f"; symlab study {shlex.quote(folder)} takes two" if folder and len(sizes) == 2 else ""
     return (
         f"no study of {' and '.join(sorted(named))}: a curve takes {LEAST_WORLD_SIZES} world sizes or more, and there "
-        f"are checked sums of floats on {has}"
+        f"are checked sums of floats on {has}{shown}"
     )
 
 

@@ -76,6 +76,41 @@ def _integer(value: int, where: str) -> int:
     raise ValueError(f"{where}: an integer of {value.bit_length()} bits; records hold up to 64")
 
 
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object that has these keys and values. Raises ValueError for a key that is given twice."""
+    if len(found := dict(pairs)) == len(pairs):
+        return found
+    keys = [key for key, _ in pairs]
+    raise ValueError(f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))[:80]} is given twice")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text, as strict as the standard. Raises ValueError in one line.
+
+    Refused are NaN and infinities, a key that an object gives twice, half a character (a lone surrogate, with which no
+    file can be written), and values nested more deeply than Python can follow.
+    """
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
+    try:
+        value = _JSON.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{half} is half of a character: a lone surrogate") from None
+    return value
+
+
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 

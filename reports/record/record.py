@@ -32,7 +32,7 @@ from typing import Any
 
 from reports.record.case import RecordedCase as RecordedCase
 from reports.record.case import wrong_id
-from reports.record.codec import LATER, decoded, encoded, plain
+from reports.record.codec import LATER, decoded, encoded, parsed, plain
 from reports.record.request import RecordedEnvironment as RecordedEnvironment
 from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.timing import LinkLimit as LinkLimit
@@ -373,32 +373,10 @@ class Record:
         )
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object that has these keys and values. Raises ValueError for a key that is given twice."""
-    if len(found := dict(pairs)) == len(pairs):
-        return found
-    keys = [key for key, _ in pairs]
-    raise ValueError(f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))[:80]} is given twice")
-
-
-_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
-
-
 def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
     try:
-        document = _JSON.decode(text)
-        if "\\ud" in text or "\\uD" in text:  # half a character, which no file can be written with
-            json.dumps(document, ensure_ascii=False).encode()
-    except RecursionError:
-        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise ValueError(f"{where}: not a record ({half} is half of a character: a lone surrogate)") from None
+        document = parsed(text)
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     schema = document.get("schema") if isinstance(document, dict) else None

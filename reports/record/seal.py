@@ -91,6 +91,8 @@ def _digests(folder: Path) -> dict[str, str]:
                 continue
             if "\n" in short or "\\" in short:
                 raise ValueError(f"{path}: a name with a line's end or a backslash has no place in a manifest")
+            if path.exists() and not path.is_file():
+                raise ValueError(f"{path}: a pipe, socket or device has no content that a manifest could list")
             found[short] = _digest(path)
     return found
 

@@ -40,8 +40,11 @@ def is_long(text: str) -> bool:
 
 
 def has_many(records: Sequence[Record]) -> bool:
-    """Whether the table of records is long for certain, without making it: each case that ran has a line."""
-    return len({record.id for record in records if record.status is not Status.REFUSED}) > 2 * MAX_LINES
+    """Whether the table of records is long for certain, without making it: each case has a line, but for refused ones
+    among timed ones; and both placements may share one."""
+    is_timed = any(record.timing is not None for record in records)
+    shown = {record.id for record in records if not is_timed or record.status is not Status.REFUSED}
+    return len(shown) > 2 * MAX_LINES
 
 
 def text(records: Sequence[Record], render: Render | None = None) -> str:

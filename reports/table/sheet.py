@@ -187,13 +187,13 @@ def _aligned(sheet: Sheet, layout: _Layout, line: Line) -> list[_Piece]:
 
 
 def _stacked(sheet: Sheet, width: int | None) -> list[list[_Piece]]:
-    """Each line of a sheet as lines of their own: a cell each, behind the name of its column."""
+    """Each line of a sheet as lines of their own: a cell each, behind the name of its column. Empty cells have none."""
     longest = max(map(len, sheet.columns))
     found: list[list[_Piece]] = []
     for line in (line for group in sheet.groups for line in group):
         found += [[]] if found else []
         for column in sheet.columns:
-            if cell := line.cells[column].strip():
+            if (cell := line.cells[column].strip()) not in ("", "-"):
                 style = line.styles.get(column, "")
                 found += [[(part, style)] for part in wrapped(f"{column.ljust(longest)} {cell}", width)]
     return found

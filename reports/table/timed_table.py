@@ -24,7 +24,7 @@ from reports.table.compare import (
     setup_text,
 )
 from reports.table.sheet import Line, Sheet
-from reports.table.text import place_text, reason_of, size_text
+from reports.table.text import counted, place_text, reason_of, size_text
 
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
@@ -44,7 +44,7 @@ _OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
 
 _SPARE = (
     *("type", "redop", "count", "p99", "min", "p95", "algbw (GB/s)", "worlds", "link %", "#wrong", "ours/base"),
-    "busbw (GB/s)",
+    *("busbw (GB/s)", "place"),
 )
 
 _SIDES = {"out_of_place": "out", "in_place": "in"}
@@ -167,10 +167,10 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     median = ", median" if is_wide or paired else ""
     lines = [
         f"{shown}: microseconds a call, over the samples' maxima over all ranks{median}",
-        f"timed: {'; '.join(setups)}; {_span(timing.slots for timing in timings)} slots of "
+        f"timed: {'; '.join(setups)}; {_spanned((timing.slots for timing in timings), 'slot')} of "
         f"{_span((timing.slot_bytes for timing in timings), size_text)}, "
-        f"{_span(timing.calls_per_sample for timing in timings)} calls a sample, "
-        f"{_span(len(timing.samples_us[0]) for timing in timings)} samples; data checked before and after",
+        f"{_spanned((timing.calls_per_sample for timing in timings), 'call')} a sample, "
+        f"{_spanned((len(timing.samples_us[0]) for timing in timings), 'sample')}; data checked before and after",
         f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
         "1 GB = 10^9 bytes, as in nccl-tests",
         *_rotation(timings),
@@ -288,6 +288,12 @@ def _span(values: Iterable[Any], text: Any = str) -> str:
     if not known:
         return "-"
     return str(text(known[0])) if len(known) == 1 else f"{text(known[0])} to {text(known[-1])}"
+
+
+def _spanned(values: Iterable[int], noun: str) -> str:
+    """A number of things, or "8 to 64 slots"."""
+    known = sorted(set(values))
+    return counted(known[0], noun) if len(known) == 1 else f"{_span(known)} {noun}s"
 
 
 def _ran_in(rows: Sequence[Row]) -> str:

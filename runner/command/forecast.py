@@ -143,8 +143,8 @@ def _heading(cases: Sequence[ExpectedCase], axes: Sequence[str]) -> str:
     """What all cases agree in: "cases: all_reduce, float32, sum, 8 ranks"."""
     first, same = cases[0].case, []
     for name, value in _COLUMNS.items():
-        plain = name in ("algorithm", "root", "offset", "seed") or (name == "accumulator" and value(first) == "none")
-        if name not in axes and not plain:
+        is_left_out = name in ("algorithm", "root", "offset", "seed") or value(first) == "none"
+        if name not in axes and not is_left_out:
             same.append(counted(first.world_size, "rank") if name == "ranks" else str(value(first)))
     return f"cases: {', '.join(same)}"
 

@@ -38,6 +38,7 @@ from reports.record.record import (
     Status,
     Timing,
 )
+from reports.table.text import counted
 from runner.case.contestant import Contestant, spec_for
 from runner.case.recorded import recorded_case
 from runner.interrupt import shielded
@@ -345,7 +346,7 @@ def check_of(contestant: Contestant, outcomes: Sequence[RankOutcome], request: R
     if not request.check:
         return None
     if len(checks) != case.world_size:
-        raise FabricError(f"{len(checks)} of {case.world_size} ranks brought a check home")
+        raise FabricError(f"{len(checks)} of {counted(case.world_size, 'rank')} brought a check home")
     return merge(case, contestant.spec, checks)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from runner.interrupt import exit_code_of
 from runner.request_error import RequestError
@@ -18,11 +18,13 @@ from runner.world.launcher import find
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from runner.command.console import Console
     from runner.command.plan import Command
     from runner.command.session import Tools
     from runner.request.compose import ComposedJob
     from runner.request.options import RunOptions
     from runner.world.launched import Leader
+    from runner.world.launcher import Outer
 
 
 ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
@@ -103,7 +105,7 @@ def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob]) -> None:
     from runner.command.plan import prepare
     from runner.command.refusals import refuse_if_nothing_can_run
 
-    command = prepare(given, jobs)
+    command = prepare(given, jobs, find(os.environ))
     print(plan_text(command, headline(command)), flush=True)
     refuse_if_nothing_can_run(command)
 
@@ -113,23 +115,39 @@ def _run(
 ) -> int:
     from dataclasses import replace
 
-    from reports.table.table import varying
-    from runner.command.console import Console
-    from runner.command.plan import prepare
-    from runner.command.refusals import refuse_if_nothing_can_run
     from runner.command.session import Tools, run_command
     from runner.world.fabrics import FabricName, joining
 
-    command = prepare(given, jobs, leader.outer if leader else None)
-    refuse_if_nothing_can_run(command)
+    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
             tools = replace(tools or Tools(), make_world=joining(leader))
         else:
             leader.tell_end(0)  # the simulator needs one process
-    differing = varying([job.composed.overrides for job in command.jobs])
-    console = Console(heading=headline(command), differing=differing, is_quiet=is_quiet)
     return run_command(command, console, tools)
+
+
+def ready(
+    given: Sequence[str],
+    jobs: Sequence[ComposedJob],
+    outer: Outer | None = None,
+    is_quiet: bool = False,
+    stream: TextIO | None = None,
+) -> tuple[Command, Console]:
+    """Return the command that composed jobs make, and the console on which it says how it goes.
+
+    given is the command line, outer the launcher's world that this process leads. stream: see Console. RequestError for
+    a job that is not possible, and if nothing can run.
+    """
+    from reports.table.table import varying
+    from runner.command.console import Console
+    from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
+
+    command = prepare(given, jobs, outer)
+    refuse_if_nothing_can_run(command)
+    differing = varying([job.composed.overrides for job in command.jobs])
+    return command, Console(stream, headline(command), differing, is_quiet)
 
 
 def headline(command: Command) -> list[str]:
@@ -158,10 +176,14 @@ def headline(command: Command) -> list[str]:
 
 def _show_configuration(options: RunOptions) -> None:
     """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
-    from runner.request.compose import composed, plan_jobs
+    from runner.request.compose import plan_jobs
+    from runner.request.composer import Composer, composed
 
     planned = plan_jobs(options.overrides, options.multirun)
-    documents = [_document(composed(lines), options) for lines in planned]
+    # Hydra's own section takes a compose in full for each job.
+    composer = Composer()
+    compose = composed if options.cfg != "job" else lambda lines: composer.composition(lines).config
+    documents = [_document(compose(lines), options) for lines in planned]
     if len(documents) == 1:
         print(documents[0], end="")
         return
@@ -171,15 +193,12 @@ def _show_configuration(options: RunOptions) -> None:
 
 def _document(config: DictConfig, options: RunOptions) -> str:
     """What --cfg shows of one job."""
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     from runner.request_error import first_line
 
-    with open_dict(config):
-        shown = config.hydra if options.cfg == "hydra" else config
-        if options.cfg == "job":
-            del config["hydra"]
+    shown = config.hydra if options.cfg == "hydra" else config
     missing = object()
     part = OmegaConf.select(shown, options.package, default=missing) if options.package else shown
     if part is missing:

@@ -8,7 +8,6 @@ configuration in full, and of each other job only the values that differ.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reports.record.codec import parsed, plain
 from reports.record.record import Record
 
 COMMAND_JSON = "command.json"
@@ -160,7 +160,7 @@ class CommandDocument:
         }
         first = self.jobs[0].plan if self.jobs else None
         if first is not None:
-            document["plan"] = asdict(first)
+            document["plan"] = _document(first)
         document["jobs"] = _JOBS
         document["cases_requested"] = len(self.cases)
         if self.resumed:
@@ -181,11 +181,15 @@ def _job(job: AskedJob, first: JobPlan | None) -> dict[str, Any]:
     """A job as JSON: with what differs from the first job's plan, if both have one."""
     found: dict[str, Any] = {"number": job.number, "overrides": job.overrides, "cases": job.cases}
     if job.plan is not None and first is not None:
-        found[_DIFFERS] = dict(_differences(asdict(first), asdict(job.plan)))
+        found[_DIFFERS] = dict(differing_values(_document(first), _document(job.plan)))
     return found
 
 
-def _differences(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def _document(plan: JobPlan) -> dict[str, Any]:
+    return {"experiment": plan.experiment, "fabric": plan.fabric, "configuration": plan.configuration}
+
+
+def differing_values(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     """The values of other that first does not have, by dotted path. Keys of both are the same, as a schema has them;
     where those of a section are not, the section is one value."""
     for key, value in other.items():
@@ -193,18 +197,19 @@ def _differences(first: Mapping[str, Any], other: Mapping[str, Any], above: str 
             continue
         both = isinstance(value, Mapping) and isinstance(first.get(key), Mapping)
         if both and set(value) == set(first[key]):
-            yield from _differences(first[key], value, f"{above}{key}.")
+            yield from differing_values(first[key], value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
 
 
 def _plan(first: Mapping[str, Any], differs: Mapping[str, Any]) -> JobPlan:
     """A job's plan from the first job's and what differs from that."""
-    document = copy.deepcopy(dict(first))
+    document = dict(first)
     for path, value in differs.items():
         *sections, key = path.split(".")
         section = document
         for name in sections:
+            section[name] = dict(section[name])  # only what differs is copied: a sweep has thousands of jobs
             section = section[name]
         section[key] = value
     return JobPlan(str(document["experiment"]), str(document["fabric"]), dict(document["configuration"]))
@@ -220,7 +225,7 @@ def command_document_of(folder: Path) -> CommandDocument | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
     try:
-        document = json.loads(text)
+        document = plain(parsed(text), COMMAND_JSON)
         if document["schema"] > MANIFEST_SCHEMA:
             raise ValueError(f"schema {document['schema']}, this program reads up to {MANIFEST_SCHEMA}")
         return _decoded(document)
@@ -256,5 +261,11 @@ def _decoded(document: dict[str, Any]) -> CommandDocument:
 
 
 def _resumption(one: Mapping[str, Any]) -> Resumption:
-    lists = {key: tuple(one[key]) for key in ("changed", "set_aside")}
-    return Resumption(**{key: one[key] for key in ("at", "after", "commit", "cases_left")}, **lists)
+    return Resumption(
+        at=one["at"],
+        after=one["after"],
+        commit=one["commit"],
+        changed=tuple(one["changed"]),
+        cases_left=one["cases_left"],
+        set_aside=tuple(one["set_aside"]),
+    )

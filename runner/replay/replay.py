@@ -158,7 +158,7 @@ class _Replay:
         here = as_here(there, self._again.command, tools.capture, _compiler(tools))
         found = differences(there, here)
         self._console.say(
-            sheet.text([sheet_of(found, ("recorded", "here"))], ())
+            sheet.text([sheet_of(found, ("recorded", "here"))], (), sheet.room_here())
             if found
             else "nothing that was recorded differs here"
         )
@@ -198,7 +198,8 @@ class _Replay:
         store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._wanted.what}", found))
         store.seal()
         # What differs was said before.
-        self._console.say(sheet.text([one for one in found.sheets if one.heading != HEADING], found.captions))
+        sheets = [one for one in found.sheets if one.heading != HEADING]
+        self._console.say(sheet.text(sheets, found.captions, sheet.room_here()))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
         if self._damage:
             self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")

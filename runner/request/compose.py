@@ -19,9 +19,7 @@ from typing import Any
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, QuotedString
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -31,15 +29,12 @@ from runner.request.composer import Composer
 from runner.request.composer import composed as composed
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
+from runner.request.overrides import parsed, text_of
 from runner.request.schema import Schema, TrackName
-from runner.request.sizes import written
 from runner.request.validate import CONF, Request, check_database_folder, validate
 from runner.request_error import RequestError
 
 MAX_JOBS = 10_000
-
-GROUPS = ("exp", "fabric", "track")
-"""Keys that choose a file of conf/; fabric and track are sections, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
 def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]:
     """The overrides of each job that a command line asks for. RequestError like compose_jobs. Inside hydra_over."""
     try:
-        overrides = _parsed(_with_plus(argument) for argument in arguments)
+        overrides = parsed(_with_plus(argument) for argument in arguments)
         planned = [lines for chosen in _by_experiment(overrides, multirun) for lines in _expanded(chosen, multirun)]
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
@@ -98,82 +93,17 @@ def _with_plus(argument: str) -> str:
     return f"+{argument}" if argument.startswith("exp=") else argument
 
 
-def _parsed(arguments: Iterator[str]) -> list[Override]:
-    """The overrides, each of which could be. RequestError else."""
-    loader = GlobalHydra.instance().config_loader()
-    parser = OverridesParser.create(config_loader=loader)
-    overrides = list(parser.parse_overrides(list(arguments)))
-    for override in overrides:
-        if override.is_delete() or override.package is not None:
-            continue
-        if override.key_or_group in GROUPS:
-            for value in _values(override):
-                _check_choice(override.key_or_group, value)
-        elif override.key_or_group == "sizes" and None in _values(override):
-            raise RequestError(
-                "sizes=null leaves no sizes (sizes), give sizes=[1K,4K] or a range: sizes.min=1K sizes.max=1M"
-            )
-        elif override.key_or_group == "hydra" and not isinstance(override.value(), dict):
-            raise RequestError(f"hydra is a section ({override.input_line}), give one of its keys, such as hydra.mode")
-        elif not override.key_or_group:
-            raise RequestError(f"'{override.input_line}' has no key (command line), write overrides as key=value")
-    return overrides
-
-
-def _values(override: Override) -> list[Any]:
-    """The value of an override, or all values of a sweep that lists them."""
-    if not override.is_sweep_override():
-        return [override.value()]
-    if not override.is_discrete_sweep():
-        return []
-    return list(override.sweep_iterator(transformer=_as_it_is))
-
-
-def _as_it_is(value: Any) -> Any:
-    """Take a value of a sweep as Hydra has read it."""
-    return value.text if isinstance(value, QuotedString) else value
-
-
-def _check_choice(group: str, value: object) -> None:
-    """RequestError for a value that can't be the name of a file in a group; whether there is one, Hydra says.
-
-    A dictionary sets keys of the section that has the group's name; there is none for experiments.
-    """
-    if isinstance(value, dict) and group != "exp":
-        return
-    if value in (None, "", "???", []):
-        raise RequestError(f"no {group} given ({group}), known: {', '.join(group_options(group))}")
-    if isinstance(value, list):
-        again = f"sweep over several: -m {'+' if group == 'exp' else ''}{group}=a,b"
-        raise RequestError(f"'{value}' is a list ({group}), give one name, or {again}")
-    if not isinstance(value, str):
-        raise RequestError(f"{written(value)} is not a name ({group}), known: {', '.join(group_options(group))}")
-    if value.startswith("/") or ".." in Path(value).parts or value.endswith(".yaml"):
-        raise RequestError(
-            f"'{value}' is a path ({group}), give the name of a file in {group}/ without .yaml; --config-dir adds a "
-            "folder that has one"
-        )
-
-
-def _text(override: Override) -> str:
-    """The override as it was written; sizes=[1K,4K] and sizes=4K are short for sizes.list=..."""
-    line = str(override.input_line)
-    if override.key_or_group == "sizes" and not isinstance(override.value(), dict) and not override.is_delete():
-        return "sizes.list" + line[line.index("=") :]
-    return line
-
-
 def _choices(override: Override) -> list[str]:
     """What one override becomes in the jobs of a sweep: itself, or one line for each of its values."""
     if not override.is_sweep_override():
-        return [_text(override)]
+        return [text_of(override)]
     if not override.is_discrete_sweep():
         raise RequestError(
             f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or 'key=range(1,5)'"
         )
     key = override.get_key_element()
     if override.key_or_group == "sizes":
-        return [_text(one) for one in _parsed(f"{key}={value}" for value in override.sweep_string_iterator())]
+        return [text_of(one) for one in parsed(f"{key}={value}" for value in override.sweep_string_iterator())]
     return [f"{key}={value}" for value in override.sweep_string_iterator()]
 
 
@@ -187,7 +117,7 @@ def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[O
         names = str(swept[0].input_line).partition("=")[2]
         raise RequestError(f"several experiments, {names} (exp), add -m to run one after another")
     for choice in _choices(swept[0]):
-        (chosen,) = _parsed(iter([choice]))
+        (chosen,) = parsed([choice])
         yield [chosen if one is swept[0] else one for one in overrides]
 
 
@@ -195,7 +125,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
     """Each job's override lines: the product of the experiment's sweep and the command line's, which
     wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
-    fixed = [_text(one) for one in overrides if not one.is_sweep_override()]
+    fixed = [text_of(one) for one in overrides if not one.is_sweep_override()]
     config = composed(fixed)
     settings = config.hydra
     mode = RunMode.MULTIRUN if multirun else settings.mode
@@ -210,7 +140,7 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
     parameters = settings.sweeper.params or {}
     lines = {
         one.get_key_element().lstrip("+"): _choices(one)
-        for one in [*_parsed(f"{key}={value}" for key, value in parameters.items()), *overrides]
+        for one in [*parsed(f"{key}={value}" for key, value in parameters.items()), *overrides]
     }
     if math.prod(len(choices) for choices in lines.values()) > MAX_JOBS:
         raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
@@ -250,9 +180,3 @@ def _refuse_unused_sizes(config: DictConfig, lines: Sequence[str]) -> None:
         raise RequestError(
             f"'{ranged[0]}' has no effect beside a list of sizes (sizes.list), add sizes.list=null or give sizes=[..]"
         )
-
-
-def group_options(group: str) -> list[str]:
-    """The names of a configuration group (fabric, track, exp). Inside hydra_over."""
-    loader = GlobalHydra.instance().config_loader()
-    return sorted(loader.get_group_options(group, ObjectType.CONFIG))

@@ -25,8 +25,8 @@ def make_ready(path: Path, make: Callable[[Path], None]) -> None:
     Processes and threads that want the same database wait meanwhile. Raises DatabaseError for a damaged or incomplete
     database, and where none can be; OSError, or what make raises, if none can be created: then no file is left behind.
     """
+    check_database(path)
     if _is_missing(path):
-        check_database(path)
         lock = path.with_name(f".{path.name}.lock")
         with FileLock(lock):
             try:

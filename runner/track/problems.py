@@ -64,7 +64,7 @@ def problem_of(uri: str, patience_s: float = PATIENCE_S) -> str:
 
     def look() -> None:
         try:
-            _check(uri, patience_s)
+            check_place(uri, patience_s)
             found.append("")
         except Exception as error:
             found.append(told(error, uri))
@@ -94,8 +94,8 @@ def told(error: BaseException, uri: str) -> str:
     return f"MLflow at {place} does not take the records: {first_line(error)}"
 
 
-def _check(uri: str, patience_s: float) -> None:
-    """Raise what tells that MLflow can't use a URI."""
+def check_place(uri: str, patience_s: float = PATIENCE_S) -> None:
+    """Look at a URI without MLflow, which retries for minutes. Raises what tells that MLflow can't use it; see told."""
     if uri.startswith("http"):
         check_server(uri, patience_s)
         return

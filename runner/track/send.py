@@ -20,6 +20,7 @@ from urllib.parse import quote
 from reports import tracked
 from reports.numerics.study import Series, studied
 from reports.record.record import Record, RecordedRequest
+from reports.table.text import counted
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import command_document_of
 from runner.request.validate import check_uri
@@ -48,7 +49,7 @@ from runner.track.names import (
     study_metrics,
     study_parameters,
 )
-from runner.track.problems import told
+from runner.track.problems import check_place, told
 from runner.track.views import experiment_tags
 
 COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
@@ -310,6 +311,7 @@ def _milliseconds(timestamp: str) -> int:
 
 
 def _client(uri: str) -> Any:
+    check_place(uri)
     tracked.prepare(uri)
     from mlflow import MlflowClient
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -357,7 +359,7 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             return f"already sent, as run {run.run_id}: nothing done"
         run.send(kept)
         problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
-        return f"{len(kept)} records sent as run {run.run_id}{''.join(problems)}"
+        return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
     except Exception as error:
         raise TrackingError(told(error, uri)) from error
     finally:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,8 +89,8 @@ def test_a_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["html", str(folder), "--title", "of <today>"]) == 0
-    path = tmp_path / "report.html"
-    assert capsys.readouterr().out == f"report.html: {len(RECORDS)} records, {path.stat().st_size} bytes\n"
+    path = folder.with_name(f"{folder.name}.html")
+    assert capsys.readouterr().out == f"{path}: {len(RECORDS)} records, {path.stat().st_size} bytes\n"
     text = path.read_text(encoding="utf-8")
     assert "<h1>of &lt;today&gt;</h1>" in text
     assert figures_of(text) == json.loads(json_text(bundle.read([folder])))
@@ -196,3 +197,29 @@ def test_ctrl_c_is_one_line(
     monkeypatch.setattr("reports.record.bundle.read", interrupted)
     assert main(arguments) == 130
     assert capsys.readouterr().err == "symlab: interrupted\n"
+
+
+@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"], ["study"]])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"duration_s": 10**400}, "odd.json: record.duration_s: an integer of 1329 bits; records hold up to 64"),
+        ({"environment": json.loads('{"x": ' + "[" * 900 + "]" * 900 + "}")}, "odd.json: environment.x[0][0]"),
+    ],
+)
+def test_an_absurd_record_is_named_in_one_line(
+    command: list[str],
+    changes: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = json.loads(RECORDS[0].to_json()) | changes
+    (tmp_path / "odd.json").write_text(json.dumps(document), encoding="utf-8")
+    assert main([command[0], "odd.json", *command[1:]]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith(f"symlab: error: {message}")
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.json"]

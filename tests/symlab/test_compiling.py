@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,14 @@ def test_it_is_the_runners_executable(tmp_path: Path) -> None:
     assert compiled.code_digest == f"sha256:{hashlib.sha256(without_lines(compiled.ptx).encode()).hexdigest()}"
     assert compiled.launch == symlab.kernel("send_recv/push").launch(case)
     assert list(tmp_path.glob("send_recv-push-sm_100a-*.json")), "the folder of compiled kernels is the given one"
+
+
+def test_it_can_be_sent_to_other_processes(tmp_path: Path) -> None:
+    """World.run pickles what it hands to ranks on GPUs."""
+    place = f"{write_ring(tmp_path)}:SPEC"
+    for name, kernel in (("send_recv/push", None), (place, place)):
+        compiled = symlab.compile(symlab.case(name, size_bytes="1K"), kernel=kernel)
+        assert pickle.loads(pickle.dumps(compiled)) == compiled
 
 
 def test_a_brought_kernel_is_compiled(tmp_path: Path) -> None:

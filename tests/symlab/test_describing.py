@@ -44,8 +44,10 @@ def test_kernels_are_found_by_name_and_by_place(tmp_path: Path) -> None:
         symlab.kernel(f"{tmp_path}/other.py:SPEC")
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("ranks", "dtype"), [(2, "auto"), (3, "bfloat16"), (8, "float64")])
+WORLDS = ((2, "auto"), (3, "bfloat16"), (8, "float64"))
+
+
+@pytest.mark.parametrize(("name", "ranks", "dtype"), [(name, *WORLDS[at % 3]) for at, name in enumerate(NAMES)])
 def test_what_is_left_open_becomes_what_the_command_makes_of_it(name: str, ranks: int, dtype: str) -> None:
     op, _, algorithm = name.partition("/")
     size = "16" if op == "barrier" else "4K"

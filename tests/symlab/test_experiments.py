@@ -35,7 +35,7 @@ def test_it_does_what_the_command_does(tmp_path: Path, capsys: pytest.CaptureFix
     assert (done.exit_code, len(done.records)) == (0, 1)
     assert list(symlab.records(done.folder)) == list(done.records)
     first, other = done.records[0].request, symlab.records(command)[0].request
-    assert first.command_line == ("symlab", *SMALL, "records=api")
+    assert first.command_line == ("symlab", "run", *SMALL, "records=api")
     assert first.resolved == other.resolved
 
 
@@ -48,8 +48,8 @@ def test_a_sweep_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_refused_has_the_commands_exit_code() -> None:
     done = symlab.experiment("algorithms=[one_shot]", "sizes=[1K]", "baselines=[nccl]", "track=none", quiet=True)
     assert (done.exit_code, [str(record.status) for record in done.records]) == (0, ["PASSED", "REFUSED"])
-    refused = symlab.experiment("algorithms=[nccl]", "sizes=[1K]", "track=none", quiet=True)
-    assert refused.exit_code == 1
+    with pytest.raises(ValueError, match="needs GPUs"):
+        symlab.experiment("algorithms=[nccl]", "sizes=[1K]", "track=none", quiet=True)
 
 
 @pytest.mark.parametrize("overrides", [("op=all_reduc",), ("sizes=[4Q]",), ("world_size=2,3",), ("colour=red",)])
@@ -65,8 +65,15 @@ def test_a_wrong_request_is_a_value_error_with_the_commands_message(
 
 
 def test_another_folder_of_configurations(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no config.yaml in .* \(--config-dir\)"):
-        symlab.experiment(config_dir=tmp_path)
+    (tmp_path / "mine" / "exp").mkdir(parents=True)
+    (tmp_path / "mine" / "exp" / "tiny.yaml").write_text(
+        "# @package _global_\nop: send_recv\nalgorithms: [pull]\nsizes: {list: [64]}\n"
+    )
+    done = symlab.experiment("+exp=tiny", "track=none", config_dir=tmp_path / "mine", quiet=True)
+    assert [record.case.op for record in done.records] == ["send_recv"]
+    assert done.records[0].request.experiment == "tiny"
+    with pytest.raises(ValueError, match=r"no folder .*other \(--config-dir\)"):
+        symlab.experiment(config_dir=tmp_path / "other")
 
 
 def test_an_interrupt_keeps_what_is_finished_and_is_raised(
@@ -91,7 +98,7 @@ def test_an_interrupt_keeps_what_is_finished_and_is_raised(
     assert command is not None
     assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (130, "interrupted", "SIGINT")
-    assert "interrupted; finishing what is done" in capsys.readouterr().out
+    assert "interrupted; finishing what is done" in capsys.readouterr().err
     assert threading.active_count() == before
 
 

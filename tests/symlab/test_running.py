@@ -17,6 +17,7 @@ from reports.record.record import Status, from_json
 from runner.audit_worker import configurations, jobs_of
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.world.fabrics import HostOffer
+from symlab import requests
 from tests.kernels.own_kernel import write_ring
 
 
@@ -76,6 +77,18 @@ def test_inputs_of_ones_own_are_added_and_checked_and_named_by_no_record() -> No
     again = symlab.run(case, inputs=[one * 2 for one in inputs], outputs=True)
     assert again.outputs is not None
     assert torch.equal(again.outputs[0], (inputs[0] + inputs[1]) * 2)  # type: ignore[arg-type]
+
+
+def test_inputs_that_were_changed_are_other_inputs() -> None:
+    case = symlab.case("all_reduce/one_shot", size_bytes=16, ranks=2)
+    inputs = [torch.ones(4), torch.ones(4)]
+    first = symlab.run(case, inputs=inputs).check
+    inputs[1] += 1
+    second = symlab.run(case, inputs=inputs).check
+    assert first is not None
+    assert second is not None
+    assert [len(first.input_digests), len(set(first.input_digests)), len(set(second.input_digests))] == [2, 1, 2]
+    assert first.output_digests != second.output_digests
 
 
 def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too() -> None:
@@ -182,6 +195,12 @@ def test_what_does_not_fit_is_known_before(case: Any) -> None:
     odd = replace(case, size_bytes=4100)
     with pytest.raises(ValueError, match=r"is no case that the runner runs \(case\)|chunks"):
         symlab.run(replace(odd, op="reduce_scatter", algorithm="pull"))
+
+
+def test_memory_that_the_host_has_not_is_known_before(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(ValueError, match="takes up to .* of host memory, and 0.0G is available"):
+        symlab.run(case)
 
 
 def test_a_record_has_no_home_folder_and_no_secret(case: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

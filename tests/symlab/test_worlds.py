@@ -187,9 +187,9 @@ def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
     ("given", "message"),
     [
         ({"ranks": 73}, "a world of 73 ranks is not possible (world_size), give 1 to 72"),
-        ({"ranks": "many"}, "Value 'many' of type 'str' could not be converted to Integer (world_size)"),
+        ({"ranks": "many"}, "'many' is not a whole number (world_size), give a whole number"),
         ({"fabric": "gpus"}, "unknown name 'gpus' (fabric.name)"),
-        ({"heap_bytes": "4Q"}, "'4Q' is no size (fabric.heap_bytes)"),
+        ({"heap_bytes": "4Q"}, "'4Q' has the unknown unit 'Q' (fabric.heap_bytes)"),
         ({"heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
         ({"fabric": "auto", "heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
         ({"arch": "hopper"}, "'hopper' is no architecture (fabric.arch)"),
@@ -400,6 +400,13 @@ def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: st
         with pytest.raises(symlab.WorldFailure, match="rank 1: ZeroDivisionError") as caught:
             world.run(divided, 1)
         assert caught.value.rank == 1
+    assert not any(map(is_running, pids))
+
+
+def test_processes_end_with_the_block(processes: None) -> None:
+    with symlab.world(ranks=2, fabric="nvshmem") as world:
+        pids = world._world.processes  # type: ignore[union-attr]
+        assert all(map(is_running, pids))
     assert not any(map(is_running, pids))
 
 

@@ -297,3 +297,18 @@ def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:
     root = PLACE.parent.parent
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stderr.split() == []
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_matrix_fits_a_terminal_and_loses_nothing(width: int) -> None:
+    found = rows(proofs())
+    narrow, wide = text(found, proofs(), width), text(found, proofs())
+    assert max(map(len, narrow.splitlines())) <= width < max(map(len, wide.splitlines()))
+    missing = {word for word in wide.split() if len(word) < width} - set(narrow.split())
+    assert missing == set()
+
+
+def test_the_command_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert door.main(["--op", "all_gather"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 40

@@ -230,6 +230,7 @@ def test_a_study_of_too_few_world_sizes_says_why() -> None:
         "world sizes (2, 8)"
     )
     assert study.why_no_study(two[:1]).endswith("on 1 world size (2)")
+    assert study.console_report(two, "records/x").endswith("world sizes (2, 8); symlab study records/x takes two")
     assert study.why_no_study(named([synthetic.refused()])).endswith("on no world size")
     assert study.why_no_study(named(RECORDS)) == ""
     assert "no study" not in study.console_report(named(two, "allreduce_bf16"))

@@ -72,5 +72,7 @@ def test_a_summary_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPat
 def test_what_is_long() -> None:
     assert not brief.is_long("\n".join("x" * brief.MAX_LINES))
     assert brief.is_long("\n".join("x" * (brief.MAX_LINES + 1)))
-    assert not brief.has_many([refused("ll", KIB * size) for size in range(1, 500)]), "refused cases may have no line"
+    many = [refused("ll", KIB * size) for size in range(1, 500)]
+    assert brief.has_many(many)
+    assert not brief.has_many([*many, record()]), "refused cases have no line among timed ones"
     assert brief.has_many([record("one_shot", KIB * size) for size in range(1, 2 * brief.MAX_LINES + 2)])

@@ -222,7 +222,7 @@ def test_a_password_in_the_tracking_uri(place: Place, capsys: pytest.CaptureFixt
     tools = replace(Script().tools(), connect=in_thread)
     assert main(arguments, tools) == 0
     said = capsys.readouterr()
-    assert "is not reachable" in said.out
+    assert "is not reachable" in said.err
     assert IN_THE_URI not in said.out + said.err
     (folder,) = place.records.iterdir()
     assert [name for name, hits in found_in(folder).items() if IN_THE_URI in hits] == []

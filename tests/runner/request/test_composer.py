@@ -182,7 +182,7 @@ def test_a_sample_of_command_lines_composes_as_with_hydra(folder: Path, monkeypa
     kinds = set()
     with hydra_over(folder):
         composer = Composer()
-        for lines in samples(130):
+        for lines in samples(110):
             expected = by_hydra(lines)
             kinds.add(expected[0] == "error")
             if by_composer(composer, lines) != expected:
