@@ -298,8 +298,8 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
     {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
-    "too_large": number of cases, "not_recorded": number, "not_comparable": [[case id, reason], ..]}. Cases of more than up_to_bytes are left
-    out: it takes seconds each.
+    "too_large": number of cases, "not_recorded": number, "not_comparable": [[case id, reason], ..]}. Cases of more than
+    up_to_bytes are left out: each takes seconds.
     """
     found: dict[str, Any] = {
         "made": 0, "cases": 0, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": [],
