@@ -14,8 +14,8 @@ import pytest
 from reports.__main__ import main as report
 from reports.tracked import database_path, fetch, resolved_uri
 from runner.__main__ import main
+from runner.track.__main__ import main as send_later
 from runner.track.dashboard import open_command
-from runner.track.send import main as send_later
 from tests.runner.conftest import Script
 
 NAMES = ["a?b", "a#b", "a%41b", "a b", "a'b", 'a"b', "ä&b;c=d+e:f"]
