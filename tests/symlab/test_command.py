@@ -254,7 +254,10 @@ def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None
         )  # fmt: skip
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
         if "site.py" in said or process.returncode == -signal.SIGINT:
             continue  # Python itself was still starting
         assert process.returncode == 130, said
