@@ -169,7 +169,7 @@ def test_a_full_disk_while_storing(symlab: Symlab, script: Script, monkeypatch: 
     monkeypatch.setattr(os, "fsync", full)
     done = symlab("-m", "world_size=2,3", "sizes=[8,16]")
     assert done.code == 1
-    lines = [line for line in done.out.splitlines() if line.startswith("symlab: error: ")]
+    lines = [line for line in done.err.splitlines() if line.startswith("symlab: error: ")]
     assert len(lines) == 1
     assert "No space left on device" in lines[0]
     assert done.statuses == ["PASSED"]
