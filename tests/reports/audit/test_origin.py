@@ -371,7 +371,7 @@ def test_17_records_of_one_part_are_of_one_code(tmp_path: Path) -> None:
     numbers = [place for place, one in enumerate(members) if one.request.command == "command0"]
     (members[numbers[1]],) = with_environment([members[numbers[1]]], **OTHER_TORCH)
     audit = audited(place=resumed(kept(tmp_path, members), entry()))
-    assert "records of the first part are of different code: package torch: 3.0" in evidence(audit, 17, Outcome.FINDING)
+    assert "records of the first part are of different code: package torch: " in evidence(audit, 17, Outcome.FINDING)
 
 
 def test_4_a_resumption_is_a_world_of_its_own(tmp_path: Path) -> None:
