@@ -216,17 +216,22 @@ def _alike(material: Material) -> Point:
     """Whether all worlds of a case ran on the same software."""
     if len(material.worlds) < 2:
         return Point(Outcome.DOES_NOT_APPLY, "one world: nothing to compare it with")
-    known: dict[str, list[Record]] = {}  # a case's records in the first world that has it: no world may have all cases
+    # A case's records in the first world that has it: no world has to have all cases.
+    known: dict[str, list[Record]] = {}
     found: dict[str, None] = {}
     compared: set[str] = set()
     for name, world in material.worlds.items():
-        theirs = [one for one in world if one.id in known]
-        ours = [record for case in dict.fromkeys(one.id for one in theirs) for record in known[case]]
-        if theirs and all(any(_names_software(one) for one in side) for side in (ours, theirs)):
-            compared |= {name, *map(world_of, ours)}
-        for one in differences(ours, theirs) if theirs else ():
-            if one.what.startswith(SOFTWARE):
-                found[f"{one.what}: {' '.join(one.before) or 'none'} and {' '.join(one.after) or 'none'}"] = None
+        earlier: dict[str, list[Record]] = {}
+        for case in dict.fromkeys(one.id for one in world if one.id in known):
+            earlier.setdefault(world_of(known[case][0]), []).extend(known[case])
+        for other, ours in earlier.items():
+            cases = {one.id for one in ours}
+            sides = [ours, [one for one in world if one.id in cases]]
+            if all(any(_names_software(one) for one in side) for side in sides):
+                compared |= {name, other}
+            for one in differences(*sides):
+                if one.what.startswith(SOFTWARE):
+                    found[f"{one.what}: {' '.join(one.before) or 'none'} and {' '.join(one.after) or 'none'}"] = None
         new: dict[str, list[Record]] = {}
         for record in world:
             new.setdefault(record.id, []).append(record)
