@@ -57,13 +57,15 @@ def prepare(
     outer: Outer | None = None,
     machine: Callable[[], HostOffer] | None = None,
     memory: Callable[[], int | None] | None = None,
+    jobs_of_command: int | None = None,
 ) -> Command:
     """Look at all jobs before the first runs: the catalogue, the sizes, the fabric, the host's memory. RequestError for
     what can't be.
 
     outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
     runner.world.fabrics.look does; memory returns the bytes that this process can still take (None: unknown), else
-    runner.environment.host.available_bytes does.
+    runner.environment.host.available_bytes does. jobs_of_command is the command's number of jobs, if these are a part
+    of them.
     """
     from runner.case.cases import cases_of, check_against_catalogue, resolved
     from runner.case.host_memory import NOTHING_KEPT, check_host_memory
@@ -74,7 +76,7 @@ def prepare(
     jobs: list[PreparedJob] = []
     kept = NOTHING_KEPT
     for job in composed:
-        with naming_job(job.number, len(composed), job.overrides):
+        with naming_job(job.number, jobs_of_command or len(composed), job.overrides):
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)

@@ -79,7 +79,7 @@ class _Known:
 
 
 def scrubbed(text: str) -> str:
-    """The text without secrets and home folders. What was scrubbed before stays as it is."""
+    """The text without secrets and home folders, as UTF-8. What was scrubbed before stays as it is."""
     known = _known(os.environ)
     return _remembered(text, known) if len(text) <= _CACHED else _scrubbed(text, known)
 
@@ -159,7 +159,9 @@ def _remembered(text: str, known: _Known) -> str:
 
 
 def _scrubbed(text: str, known: _Known) -> str:
-    return _home_pattern(known.homes).sub("~", _withheld(text, known))
+    # A name that is not UTF-8 has lone surrogates, which a reader of JSON refuses: they become escapes.
+    writable = text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _home_pattern(known.homes).sub("~", _withheld(writable, known))
 
 
 def _withheld(text: str, known: _Known) -> str:

@@ -105,6 +105,9 @@ def test_a_folder_that_is_not_utf_8_keeps_records(
     error = capsys.readouterr().err
     assert "whose name is not UTF-8" in error
     assert error.count("\n") == 1
+    (records,) = (folder / "records").iterdir()
+    assert main(["resume", str(records)]) == 0
+    assert "nothing is left to do" in capsys.readouterr().out
 
 
 def test_another_working_folder_is_not_asked(tmp_path: Path) -> None:
