@@ -18,7 +18,8 @@ from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
 from runner.records.lock import LOCK_NAME
 from runner.request.compose import compose_jobs, hydra_over
-from tests.runner.conftest import Script
+from runner.track.background import Connection
+from tests.runner.conftest import Script, in_thread
 
 TWO_CASES = ("algorithms=[one_shot]", "sizes=[8,16]", "fabric=simulator")
 
@@ -74,6 +75,13 @@ def test_nothing_is_left_behind_by_an_error(
     why: str,
 ) -> None:
     experiment = f"left-{tmp_path.name}"
+    followers: list[Connection] = []
+
+    def connect() -> Connection:
+        followers.append(in_thread())
+        return followers[-1]
+
+    script.connect = connect
     with pytest.raises(type(error)) as caught:
         run(
             script,
@@ -88,6 +96,7 @@ def test_nothing_is_left_behind_by_an_error(
     assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (code, outcome, why)
     assert [case for _, case in command.end.cases_not_run] == [command.cases[1][1]]
+    followers[0].wait(60.0)  # abandoning waits for seconds only; a follower that imports MLflow takes longer
     assert [one.info.status for one in mlflow_runs(experiment)["parents"]] == ["KILLED"]
 
 
