@@ -315,7 +315,7 @@ def usual_means() -> Means:
 
     Imports all of them with what they import when they are called: seconds that would be in the first case's time.
     """
-    import kernels.code
+    import kernels.code  # noqa: F401
     import runner.case.check
     import runner.case.library_program
     import runner.case.program  # noqa: F401
