@@ -123,6 +123,15 @@ class Console:
         )
         self._live.start()
 
+    @contextlib.contextmanager
+    def starting_up(self) -> Iterator[None]:
+        """Within, time is that of imports or of a world's start; no case took it, so none to come is expected to."""
+        began_s = self._clock()
+        try:
+            yield
+        finally:
+            self._last_finish_s += self._clock() - began_s
+
     def starting(self, case: Case, job: int = 1) -> None:
         """A case of a job, counted from 1, begins: shown on a terminal only."""
         self._bar.job = job

@@ -87,7 +87,8 @@ class Ended:
 def run_within(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> Ended:
     """Run all jobs of a command within a process that goes on, such as a notebook's.
 
-    Like run_command, but a second interrupt is raised. RequestError when the records have no place.
+    Like run_command, but a second interrupt is raised. RequestError when the records have no place. Whatever is raised
+    while it runs, such as OSError for a full stdout, leaves no world, no process and no open MLflow run behind.
     """
     if earlier is not None:
         return _ended(_Session(command, earlier.store, console, tools or Tools(), earlier), console)
@@ -100,10 +101,11 @@ def run_within(command: Command, console: Console, tools: Tools | None = None, e
 
 
 def _ended(session: _Session, console: Console) -> Ended:
-    """Run a session to its end. Raises KeyboardInterrupt, with the session abandoned, for a second interrupt."""
+    """Run a session to its end. A second interrupt, and any other error, is raised once the session is abandoned."""
     interrupt: KeyboardInterrupt | None = None
     try:
         try:
+            session.begin()
             with console:
                 session.run()
         except KeyboardInterrupt as first:
@@ -112,8 +114,8 @@ def _ended(session: _Session, console: Console) -> Ended:
             interrupt = first
             console.warn("symlab: interrupted; finishing what is done (once more to quit at once)")
         return session.conclude(interrupt)
-    except KeyboardInterrupt as again:
-        session.abandon(again)
+    except BaseException as error:
+        session.abandon(error)
         raise
 
 
@@ -149,20 +151,26 @@ class _Session:
         self._stopped = ""
         self._manifest: CommandDocument | None = None
 
-    def run(self) -> None:
-        """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+    def begin(self) -> None:
+        """Write command.json, before the first word on stdout: a folder of records always says what it is of."""
         try:
             self._begin_manifest()
         except StoreError as error:
             self._stopped = str(error)
+
+    def run(self) -> None:
+        """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+        if self._stopped:
             return
         jobs = self._command.jobs
         self._console.begin((case for job in jobs for case in job.cases), self._asked(jobs[0]).jobs or 1)
         self._surroundings.look()
         self._start_mirror()
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
-        from runner.command.job import run_job
+        with self._console.starting_up():
+            from runner.command.job import run_job, usual_means
 
+            means = self._tools.means or usual_means()
         isolated = False
         for job in self._command.jobs:
             self._job = job
@@ -174,7 +182,7 @@ class _Session:
                 self._write_configuration(job)
                 if self._earlier is not None:
                     self._unsent += self._earlier.paths_of(job.composed.number)
-                run_job(self._runnable(job), self, self._tools.means)
+                run_job(self._runnable(job), self, means)
             except StoreError as error:
                 self._stopped = str(error)
                 return
@@ -193,7 +201,8 @@ class _Session:
             if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
                 raise self._start_failure
             try:
-                self._world = self._tools.make_world(*key, self._console.say)
+                with self._console.starting_up():
+                    self._world = self._tools.make_world(*key, self._console.say)
             except WorldFailure as failure:
                 self._failed_starts += 1
                 self._start_failure = failure
@@ -236,10 +245,18 @@ class _Session:
             return exit_code_of(interrupt)
         return EXIT_FAILED if self._stopped else exit_code_for(self._records)
 
-    def abandon(self, interrupt: KeyboardInterrupt) -> None:
-        """The quick way out: no table, no waiting, but no run left RUNNING."""
+    def abandon(self, error: BaseException) -> None:
+        """The quick way out: no table, and nothing is sent, but no world stays open and no run is left RUNNING.
+
+        An interrupt breaks the world, which then closes without waiting for its ranks.
+        """
+        interrupt = error if isinstance(error, KeyboardInterrupt) else None
+        if interrupt is None and not self._stopped:
+            self._stopped = f"{type(error).__name__}: {error}".removesuffix(": ")
         with contextlib.suppress(BaseException):
-            self._end_manifest(exit_code_of(interrupt), interrupt)
+            self._end_manifest(EXIT_FAILED if interrupt is None else exit_code_of(interrupt), interrupt)
+        with contextlib.suppress(BaseException):
+            self._close_world()
         with contextlib.suppress(BaseException):
             if self._mirror is not None:
                 self._mirror.abandon()
@@ -392,9 +409,17 @@ class _Session:
         return str(folder)
 
     def _close_world(self) -> None:
-        world, self._world = self._world, None
-        if world is not None:
+        world = self._world
+        if world is None:
+            return
+        try:
             world.close()
+        except KeyboardInterrupt:  # abandon() closes what is left of it
+            raise
+        except BaseException:
+            self._world = None
+            raise
+        self._world = None
 
 
 def _now() -> str:

@@ -57,6 +57,8 @@ _MEANINGS: dict[str, str] = {
     "records": "the folder for records",
     "cache_dir": "the folder for compiled kernels",
     "isolation": "whether each job has a new world",
+    "host_memory": "the simulator's: refuse what may take more memory than the host has available; that bound may be "
+    "too high",
     "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",
     "timing.window": "what is in the time of a call: the kernel alone, or barriers over all ranks, too",
     "timing.l2": "rotate: calls go through several buffers in turn; hot: one buffer, left in the L2 cache",

@@ -23,7 +23,7 @@ from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
-from runner.request.schema import SECTIONS, Isolation, Limit, PlacementChoice, TimingMode, TrackName
+from runner.request.schema import SECTIONS, HostMemory, Isolation, Limit, PlacementChoice, TimingMode, TrackName
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
@@ -87,6 +87,7 @@ class _Job:
     records: Path
     cache_dir: Path
     isolation: Isolation
+    host_memory: HostMemory
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
@@ -165,6 +166,7 @@ def validate(config: DictConfig) -> Request:
         records=writable_folder(_word(values, "records"), "records"),
         cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
         isolation=Isolation(values["isolation"]),
+        host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
         fabric=_fabric(values["fabric"]),
         track=_track(values["track"]),
