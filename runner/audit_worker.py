@@ -173,7 +173,7 @@ def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
 def _recomposed(
     composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
 ) -> tuple[str, str]:
-    """Compose one job again, into recomposed. Gives the outcome, and what is to be said of it."""
+    """Compose one job again, into recomposed. Return the outcome, and what the report says of it."""
     recorded = record.request.configuration
     if recorded is None:
         return "not_comparable", "the record holds no configuration"
@@ -201,7 +201,7 @@ def _added_folder(record: Record) -> str:
 
 
 def _commit_to_ask(record: Record) -> str:
-    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be asked."""
+    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be used."""
     digest = (record.environment.sources or {}).get("conf")
     if digest and digest == source_digests(CONF.parent)["conf"]:
         return ""

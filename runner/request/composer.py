@@ -93,7 +93,7 @@ class Composer:
         return _without_hydra(composed(lines))
 
     def _base(self, lines: tuple[str, ...]) -> Composition | None:
-        """Return what values are set on; None where that can't be told apart from the values, or is wrong by itself."""
+        """Return what values are set on; None if it depends on the values, or is wrong by itself."""
         try:
             base = _without_hydra(composed(lines))
         except RequestError:

@@ -30,8 +30,8 @@ from runner.track.send import CommandRun
 
 
 class Connection(NamedTuple):
-    """Where to write messages to a follower, where to read its one answer from, and how to wait, for so many seconds
-    at most, until it is gone."""
+    """A follower's streams: messages are written to it, its one answer is read from it. wait waits until it has ended,
+    for at most the given number of seconds."""
 
     messages: IO[str]
     answers: IO[str]
@@ -194,5 +194,5 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     follow(sys.stdin, answers)
-    # All is said and done: taking down MLflow's modules would keep whoever waits for half a second.
+    # Exit at once: the teardown of MLflow's modules would delay the waiting command by half a second.
     os._exit(0)
