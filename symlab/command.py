@@ -78,9 +78,28 @@ def loaded(place: str) -> click.Command:
 
 def _usage_problem(error: click.UsageError, path: str) -> str:
     """Click's message in one line, with the command whose --help says what would be right: path, unless click knows."""
-    message = error.format_message().replace(". Did you mean", ", did you mean").removesuffix(".").removeprefix("Got ")
+    near: Sequence[str] = getattr(error, "possibilities", None) or ()
+    # Click's own sentence for near names has other punctuation for one than for several.
+    message = (error.message if near else error.format_message()).removesuffix(".").removeprefix("Got ")
+    if shown := [name for name in near if not _is_hidden(name, error.ctx)]:
+        message += f", did you mean {' or '.join(map(repr, shown))}?"
     path = error.ctx.command_path if error.ctx is not None else path
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+
+
+def _is_hidden(name: str, context: click.Context | None) -> bool:
+    """Return whether an option or a verb of a command is left out of its --help."""
+    import click
+
+    if context is None:
+        return False
+    if isinstance(context.command, click.Group) and not name.startswith("-"):
+        found = context.command.get_command(context, name)
+        return found is not None and found.hidden
+    return any(
+        isinstance(option, click.Option) and option.hidden and name in (*option.opts, *option.secondary_opts)
+        for option in context.command.params
+    )
 
 
 def leave(run: Callable[[], int]) -> NoReturn:
