@@ -30,6 +30,7 @@ from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
+from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
@@ -181,7 +182,7 @@ def _recomposed(
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
         config = composer.composition(record.request.overrides).config
-        again: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+        again = plain_configuration(config)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
@@ -280,8 +281,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
 
     if not isinstance(configuration, dict):
         raise ValueError("the record holds no configuration")
-    config = OmegaConf.merge(OmegaConf.structured(Schema), {**configuration, "records": ".", "cache_dir": "."})
-    request: Request = validate(config)  # type: ignore[arg-type]
+    request: Request = validate(merged({**configuration, "records": ".", "cache_dir": "."}))
     info = next((record.fabric for record in members if record.fabric is not None), None)
     name = info.name if info is not None else request.fabric.name
     fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))

@@ -21,8 +21,6 @@ SETTINGS: Mapping[str, Any] = MappingProxyType({"help_option_names": ["-h", "--h
 """What all commands have in common; a help text is as wide as the terminal, up to that many columns."""
 
 WRONG_REQUEST = 2
-INTERRUPTED = 130
-"""The shell's exit code after Ctrl-C: 128 and the signal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +46,8 @@ def carry_out(place: str, program: str, arguments: Sequence[str] | None = None, 
         complain(str(error))
         return WRONG_REQUEST
     except KeyboardInterrupt as interrupt:
+        from runner.interrupt import exit_code_of
+
         say("symlab: interrupted")
         return exit_code_of(interrupt)
 
@@ -118,6 +118,8 @@ def leave(run: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:
         pass
     except KeyboardInterrupt as interrupt:
+        from runner.interrupt import exit_code_of
+
         code = exit_code_of(interrupt)
     except OSError as error:
         # An operation on a file has its name; standard output has none.
@@ -130,11 +132,6 @@ def leave(run: Callable[[], int]) -> NoReturn:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
     os._exit(code)
-
-
-def exit_code_of(interrupt: KeyboardInterrupt) -> int:
-    """130 for Ctrl-C; other signals that the runner raises as interrupts carry their own exit code."""
-    return int(getattr(interrupt, "exit_code", INTERRUPTED))
 
 
 def complain(problem: str) -> None:

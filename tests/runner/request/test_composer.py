@@ -259,9 +259,19 @@ def test_an_interpolation_of_hydras_section_in_an_experiment_is_hydras(folder: P
         assert by_composer(Composer(), lines) == by_hydra(lines)
 
 
+@pytest.mark.parametrize("lines", [["timing=${hydra.job}", "timing.samples=3"], ["+exp=of_hydra", "seed=${seed}"]])
+def test_what_an_interpolation_refers_to_may_be_missing(folder: Path, lines: list[str]) -> None:
+    with hydra_over(folder):
+        assert by_composer(Composer(), lines) == by_hydra(lines)
+
+
 def test_a_folder_that_is_searched_may_make_a_group_of_a_key(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "op").mkdir()
     (tmp_path / "op" / "wide.yaml").write_text("# @package _global_\nworld_size: 16\n")
     lines = [f"hydra.searchpath=[file://{tmp_path}]", "op=wide"]
+    advice = "op is a group without a default (op), add one of its files: +op=.."
     with hydra_over(folder):
-        assert by_composer(Composer(), lines) == by_hydra(lines)
+        assert by_composer(Composer(), lines) == by_hydra(lines) == ("error", advice)
+        chosen = [lines[0], "+op=wide"]
+        assert by_composer(Composer(), chosen) == by_hydra(chosen)
+        assert Composer().composition(chosen).config.world_size == 16
