@@ -110,8 +110,8 @@ def sections(records: Sequence[Record]) -> list[Section]:
 
 
 def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
-    """Return "[1] why" for each note: the refusals of a key together, of a failure its whole story; or, if elsewhere
-    names the place that has it, its id and that place."""
+    """Return "[1] why" for each note: the refusals of a key together (see refusals.lines), of a failure its story;
+    or, if elsewhere names the place that has it, its id and that place."""
     refused = refusals.lines(records)
     members: dict[str, list[Record]] = {}
     for record in records:
@@ -121,7 +121,8 @@ def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
         first, others = members[note][0], len(members[note]) - 1
         more = f" and {counted(others, 'case')} more" if others else ""
         failure = f"{first.id}{more}: {elsewhere}" if elsewhere else story_of(first)
-        found.append(f"[{index}] {refused.get(note, failure)}")
+        lines = refused.get(note, [failure])
+        found += [f"[{index}] {lines[0]}", *lines[1:]]
     return found
 
 

@@ -93,7 +93,7 @@ class Composer:
         return _without_hydra(composed(lines))
 
     def _base(self, lines: tuple[str, ...]) -> Composition | None:
-        """Return what values are set on; None if it is wrong by itself, or only together with the values right."""
+        """Return what values are set on; None if Hydra refuses its lines without the values."""
         try:
             return _without_hydra(composed(lines))
         except RequestError:
