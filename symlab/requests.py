@@ -75,8 +75,8 @@ def run_request(
 
 def checked(values: Mapping[str, Any]) -> Request:
     """Return the request that a configuration makes; it writes no records. RequestError for a wrong value."""
-    nowhere = {"records": tempfile.gettempdir()}
-    return validate(configured({**UNUSED, "cache_dir": Schema().cache_dir, **values, **nowhere}))
+    unused = {"records": tempfile.gettempdir()}
+    return validate(configured({**UNUSED, "cache_dir": Schema().cache_dir, **values, **unused}))
 
 
 def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:

@@ -40,8 +40,8 @@ def console_table(
 ) -> str:
     """The table as text to be printed here, no wider than a line is (see sheet.room_here). is_wide: see plain.
 
-    styled: drawn by rich with colours; left out, that is so on a terminal only. elsewhere says where it is told why
-    cases failed, which the table then does not tell.
+    styled: drawn by rich with colours; left out, that is so on a terminal only. elsewhere names the place that
+    explains the failures, which the table then leaves out.
     """
     return _rendered(records, rendering(styled), is_wide, elsewhere)
 
@@ -110,8 +110,8 @@ def sections(records: Sequence[Record]) -> list[Section]:
 
 
 def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
-    """Return "[1] why" for each note: the refusals of a key together, of a failure its whole story; or, if that is told
-    elsewhere, its id and where."""
+    """Return "[1] why" for each note: the refusals of a key together (see refusals.lines), of a failure its story;
+    or, if elsewhere names the place that has it, its id and that place."""
     refused = refusals.lines(records)
     members: dict[str, list[Record]] = {}
     for record in records:
@@ -121,7 +121,8 @@ def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
         first, others = members[note][0], len(members[note]) - 1
         more = f" and {counted(others, 'case')} more" if others else ""
         failure = f"{first.id}{more}: {elsewhere}" if elsewhere else story_of(first)
-        found.append(f"[{index}] {refused.get(note, failure)}")
+        lines = refused.get(note, [failure])
+        found += [f"[{index}] {lines[0]}", *lines[1:]]
     return found
 
 
@@ -146,7 +147,7 @@ def captions(records: Sequence[Record], elsewhere: str = "") -> list[str]:
 
 
 def instruction_count(record: Record) -> int | None:
-    """PTX instructions executed, all lanes of all ranks, as the fabric counted them; None where nobody counted."""
+    """PTX instructions executed, all lanes of all ranks, as the fabric counted them; None if it did not count."""
     count = record.counters.get("instructions")
     return count if isinstance(count, int) and count > 0 else None
 

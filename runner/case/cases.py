@@ -146,6 +146,13 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: 
     )
 
 
+def _refuse_bracketed(name: str, key: str, words: Sequence[str], names: Sequence[str]) -> None:
+    """RequestError if a name in a list is one of the words that stand for a whole list."""
+    if name in words:
+        others = f", or the names without {name}" if len(names) > 1 else ""
+        raise RequestError(f"'{name}' is no name for a list ({key}), give {key}={name} without brackets{others}")
+
+
 def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] = SPECS) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
@@ -157,12 +164,14 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:
         if algorithm not in algorithms and algorithm not in known_baselines:
+            _refuse_bracketed(algorithm, "algorithms", ("auto", "all"), request.algorithms)
             known = [*algorithms, *known_baselines]
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
             )
     for name in request.baselines:
         if name not in known_baselines:
+            _refuse_bracketed(name, "baselines", ("auto", "none"), request.baselines)
             raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
     _check_types(request, specs)
     _check_placing(request)

@@ -31,7 +31,7 @@ class PreparedJob:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is to be done: the command line and its jobs. fabric_lines say which fabric was taken and why.
+    """A command: its command line and its jobs. fabric_lines say which fabric was taken and why.
 
     origin stands in the request of every record beside the rest: of a replay, what it repeats.
     """

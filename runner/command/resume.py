@@ -42,7 +42,8 @@ from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock, wait_
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob
-from runner.request.schema import Schema, TimingMode, TrackName
+from runner.request.configured import merged
+from runner.request.schema import TimingMode, TrackName
 from runner.request.validate import CONF, check_database_folder, check_uri, validate
 from runner.request_error import RequestError, first_line
 from runner.track.names import Kept
@@ -347,21 +348,14 @@ class _Configurations:
         """The configuration of these values, good until the next one. RequestError for keys and values that the schema
         does not have."""
         if self._config is None or set(values) != set(self._values):
-            self._config = _configuration(values)
+            with _of_this_version():
+                self._config = merged(values)
         else:
             with _of_this_version():
                 for path, value in differing_values(self._values, values):
                     OmegaConf.update(self._config, path, value, merge=False)
         self._values = values
         return self._config
-
-
-def _configuration(values: Mapping[str, Any]) -> DictConfig:
-    """A whole configuration with the schema's types."""
-    with _of_this_version():
-        merged = OmegaConf.merge(OmegaConf.structured(Schema), values)
-        assert isinstance(merged, DictConfig)
-        return merged
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from runner.world.world import World, WorldFailure
 
 MAX_FAILED_STARTS = 2
-"""So often a job tries to start a world; what is left of it then fails for the same reason."""
+"""Maximum number of failed starts of a world in one job; its remaining cases then fail for the same reason."""
 
 TOLD_BELOW = "told below, under 'failed'"
 """Where the table of a command refers to for what went wrong."""
@@ -300,7 +300,7 @@ class _Session:
         self._store.write_command_json(self._manifest)
 
     def _asked_document(self) -> CommandDocument:
-        """What a new command is asked for."""
+        """Return the document of a new command: its jobs and cases, without an end."""
         asked = [self._asked(job) for job in self._command.jobs]
         return CommandDocument(
             command=asked[0].command,

@@ -2,8 +2,8 @@
 
 scrubbed() is for text of any origin: what a dying rank said, a command line, the difference of sources. It takes out
 what looks like a secret by its form, what is the value of one of this process's variables with a secret's name, and
-home folders: they become ~, so that the path is still found by whoever it belongs to. It would rather take out too much
-than too little; but digests, commits, ids of cases and of GPUs stay as they are.
+home folders: they become ~, so that their owner still finds the path. If in doubt, it takes out too much rather than
+too little; but digests, commits, ids of cases and of GPUs stay as they are.
 """
 
 from __future__ import annotations

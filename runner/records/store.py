@@ -51,7 +51,7 @@ class Store:
 
     @classmethod
     def create(cls, root: Path | str, label: str) -> Store:
-        """A new folder under root that nobody else has, named by the time, the label and four random bytes."""
+        """Create a new folder under root with a unique name: the time, the label and four random bytes."""
         root = Path(root).absolute()
         label = re.sub(r"[^A-Za-z0-9_.+]+", "-", label).strip("-.")[:60] or "run"
         while True:

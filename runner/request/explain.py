@@ -44,7 +44,10 @@ def explain_choice(text: str) -> str:
     if found := re.match(r"Could not override '([^'@]*)@[^']*'", text):
         return f"a package is unsupported ({found[1]}@..), leave it out: {found[1]}=.."
     if found := re.match(r"Could not override '([^']+)'\. No match in the defaults list", text):
-        return f"unknown key '{found[1]}' ({found[1]}), {near(*_siblings(found[1]))}"
+        name, siblings = _siblings(found[1])
+        if name in siblings:  # a folder of hydra.searchpath makes a group of it
+            return f"{name} is a group without a default ({name}), add one of its files: +{name}=.."
+        return f"unknown key '{found[1]}' ({found[1]}), {near(name, siblings)}"
     if found := re.match(r"Invalid defaults list in '([^']*)', (.*)", text):
         return f"{found[1]}.yaml: {found[2]} (defaults), write it as a list: defaults: [override /fabric: simulator]"
     return ""

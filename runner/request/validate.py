@@ -1,9 +1,9 @@
-"""The validation of a configuration: from what was written to a Request in which nothing impossible is left.
+"""The validation of a configuration: from the values as written to a Request that holds valid values only.
 
 Hydra and OmegaConf see to names, types and words (runner/request/schema.py is in the ConfigStore); this file sees to
 all other values.
-It imports neither torch nor a kernel, so that a wrong request is answered at once. What only the catalogue of kernels
-can tell (is there such an algorithm, does the accumulator fit the dtype) is asked in cases.py.
+It imports neither torch nor a kernel, so that a wrong request is answered at once. cases.py checks what needs the
+catalogue of kernels: whether an algorithm exists, and whether the accumulator fits the dtype.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ from runner.track.send import CommandRun
 
 
 class Connection(NamedTuple):
-    """Where to write messages to a follower, where to read its one answer from, and how to wait, for so many seconds
-    at most, until it is gone."""
+    """A follower's streams: messages are written to it, its one answer is read from it. wait waits until it has ended,
+    for at most the given number of seconds."""
 
     messages: IO[str]
     answers: IO[str]
@@ -220,5 +220,5 @@ def main() -> None:
     if inherited:
         with contextlib.suppress(OSError):
             os.unlink(path)  # while the lock is held: a process that waits for this file notices that it is gone
-    # All is said and done: taking down MLflow's modules would keep whoever waits for half a second.
+    # Exit at once: the teardown of MLflow's modules would delay the waiting command by half a second.
     os._exit(0)

@@ -61,7 +61,7 @@ ARTIFACTS = "mlartifacts"
 
 _METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
 _CHILDREN = 50_000
-"""More than a command can have: MLflow gives so many runs at once."""
+"""Page size when listing runs; larger than any command."""
 
 
 Point = tuple[str, float, int, int]
