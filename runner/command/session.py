@@ -29,7 +29,7 @@ from runner.records.store import Store, StoreError
 from runner.request.options import command_line
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
-from runner.track.dashboard import open_command
+from runner.track.dashboard import advice
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ class _Session:
         else:
             for remark in self._mirror.remarks:
                 self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
-            self._console.say(f"dashboard: {open_command(uri)}")
+            self._console.say(f"dashboard: {advice(uri)}")
 
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""

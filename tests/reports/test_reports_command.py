@@ -118,7 +118,7 @@ def test_a_report(
         (["table", "ok.json", "--wide", "--format", "csv"], "--wide is for people"),
         (["figure", "ok.json"], "missing option '-o' / '--output'"),
         (["figure", "ok.json", "-o", "x.pdf"], "x.pdf: a picture's name ends in .svg or .png"),
-        (["figure", "simulated.json", "-o", "x.svg"], "nothing to draw; only real hardware gives one"),
+        (["figure", "simulated.json", "-o", "x.svg"], "only real hardware gives one; --kind numerics draws errors"),
         (["bundle", "ok.json", "-o", "x.xz"], "ends in .jsonl.xz"),
         (["bundle", "ok.json", "-o", "gone/x.jsonl.xz"], "can't be written"),
         (["unknown"], "no such command 'unknown' (see python -m reports --help)"),
