@@ -252,7 +252,12 @@ def test_an_editable_installation_is_found_beside_the_clone(tmp_path: Path) -> N
     code = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import symlab; print(symlab.__file__)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     found = subprocess.run(
-        [sys.executable, "-S", "-c", code], cwd=clone.parent, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-S", "-c", code],
+        cwd=clone.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert found.stdout.split() == [str(clone / "symlab" / "__init__.py")]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 
 import runner
 from runner.records.store import Store, StoreError
@@ -131,6 +132,42 @@ def test_one_line_two_and_nothing_written(
     assert [part for part in parts if part not in done.err] == [], done.err
     assert list(done.folder.iterdir()) == []
     assert script.ran == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing", "unknown 'nothing' (defaults in exp/bad.yaml), write it as override /fabric: simulator"),
+        ("/fabric: nothing", "unknown fabric 'nothing' (defaults in exp/bad.yaml), known: auto, nvshmem, simulator"),
+    ],
+)
+def test_a_default_that_a_file_names_is_looked_for_in_that_file(
+    name: str, message: str, symlab: Symlab, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine" / "exp"
+    folder.mkdir(parents=True)
+    (folder / "bad.yaml").write_text(f"# @package _global_\ndefaults:\n  - {name}\n")
+    done = symlab("+exp=bad", "--config-dir", "mine", "--cfg", "job")
+    assert (done.code, done.err) == (2, f"symlab: error: {message}\n")
+
+
+def test_an_experiment_that_this_user_may_not_read(
+    symlab: Symlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mine" / "exp"
+    folder.mkdir(parents=True)
+    (folder / "locked.yaml").write_text("# @package _global_\nop: all_reduce\n")
+    real = FileConfigSource.load_config
+
+    def refused(self: FileConfigSource, config_path: str) -> object:
+        if "locked" in config_path:
+            raise PermissionError(errno.EACCES, "Permission denied", config_path)
+        return real(self, config_path)
+
+    monkeypatch.setattr(FileConfigSource, "load_config", refused)  # for root no file is locked
+    done = symlab("+exp=locked", "--config-dir", "mine", "--cfg", "job")
+    wanted = "exp/locked.yaml: no permission to read it (exp), give this user read permission"
+    assert (done.code, done.err) == (2, f"symlab: error: {wanted}\n")
 
 
 def test_a_records_folder_without_permission(symlab: Symlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
