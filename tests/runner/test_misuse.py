@@ -36,9 +36,15 @@ Symlab = Callable[..., Outcome]
         (["sizes.min=0"], ["0 bytes (sizes.min)"]),
         (["sizes=[4K,4096]"], ["4K is listed twice (sizes.list)"]),
         (["sizes=[1K,3]"], ["3 bytes are no whole number of float32 elements (sizes)", "multiple of 4"]),
-        (["sizes=1G"], ["1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)", "at most", "bytes fit"]),
+        (
+            ["sizes=1G"],
+            ["1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)", "bytes fit: give sizes up to 64M or a"],
+        ),
         (["fabric.heap_bytes=64K", "sizes=[1M]"], ["1M is beyond the heap of 64K a rank", "at most"]),
-        (["fabric.heap_bytes=16K", "sizes=[1M]"], ["1M is beyond the heap of 16K a rank", "nothing fits"]),
+        (
+            ["fabric.heap_bytes=16K", "sizes=[1M]"],
+            ["1M is beyond the heap of 16K a rank", "nothing fits: give a larger fabric.heap_bytes"],
+        ),
         (["fabric.heap_bytes=8G"], ["a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"]),
         (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 128G"]),
         (["dtype=bfloat16", "accumulator=float64"], ["bfloat16 has no accumulator 'float64' (accumulator)", "float32"]),
