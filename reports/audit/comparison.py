@@ -2,9 +2,9 @@
 
 The result names every case of either set: compared, or with the reason why it can't be. Findings are different or
 wrong data, times that are FASTER, SLOWER or OUTSIDE the band, and cases that passed before and are missing after.
-INCONCLUSIVE and a case that was wrong before are no findings; the verdict counts them. Exit codes: 1 with a finding; 0 without one, if of data and of
-speed, each where it could be compared, something was verified; else 2: nothing could be compared, or all speeds were
-INCONCLUSIVE. Sheets and captions show the result as tables.
+INCONCLUSIVE and a case that was wrong before are no findings; the verdict counts them. Exit codes: 1 with a finding;
+0 without one, if of data and of speed, each where it could be compared, something was verified; else 2: nothing could
+be compared, or all speeds were INCONCLUSIVE. Sheets and captions show the result as tables.
 """
 
 from __future__ import annotations
