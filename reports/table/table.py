@@ -100,12 +100,20 @@ def _rendered(records: Sequence[Record], render: Render, is_wide: bool = False, 
 
 
 def sections(records: Sequence[Record]) -> list[Section]:
-    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance."""
+    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance.
+
+    Where commands ran the same case, their records stay apart, each with the command's name in the heading.
+    """
     differing = varying([record.request.overrides for record in records])
+    commands: dict[str, set[str]] = {}
+    for record in records:
+        commands.setdefault(record.id, set()).add(record.request.command)
+    is_repeated = any(len(some) > 1 for some in commands.values())
     found: dict[str, list[Record]] = {}
     for record in records:
-        overrides = [one for one in record.request.overrides if one in differing and not is_shown(one)]
-        found.setdefault(", ".join([heading(record), *overrides]), []).append(record)
+        parts = [one for one in record.request.overrides if one in differing and not is_shown(one)]
+        parts += [record.request.command] if is_repeated and record.request.command else []
+        found.setdefault(", ".join([heading(record), *parts]), []).append(record)
     return [Section(heading, tuple(members)) for heading, members in found.items()]
 
 

@@ -240,9 +240,10 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
         if takes_memory(case, spec) and heap_bytes_needed(case, spec, rules) > heap_bytes:
             most = largest_fitting(case, spec, heap_bytes, rules)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
+            smaller = f"sizes up to {format_bytes(1 << most.bit_length() - 1)} or " if most else ""
             raise RequestError(
                 f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
-                f"fabric.heap_bytes), with input, output and guards {fits}"
+                f"fabric.heap_bytes), with input, output and guards {fits}: give {smaller}a larger fabric.heap_bytes"
             )
     if request.fabric.simulated or request.timing.mode == TimingMode.none or not request.check:
         return

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from reports.record.record import RecordedRequest
+from reports.table.text import counted
 from runner.command.console import Console, failures, summary
 from runner.command.earlier import Earlier
 from runner.command.plan import Command, PreparedJob, is_isolated
@@ -22,14 +23,14 @@ from runner.environment.capture import capture
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
-from runner.records.command_json import AskedJob, CommandDocument, JobPlan
+from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
 from runner.records.lock import held_if_possible
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import command_line
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
-from runner.track.dashboard import open_command
+from runner.track.dashboard import advice
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 MAX_FAILED_STARTS = 2
 """Maximum number of failed starts of a world in one job; its remaining cases then fail for the same reason."""
 
-TOLD_BELOW = "told below, under 'failed'"
+TOLD_BELOW = "told under 'failed', on standard error"
 """Where the table of a command refers to for what went wrong."""
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
@@ -382,7 +383,7 @@ class _Session:
         else:
             for remark in self._mirror.remarks:
                 self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
-            self._console.say(f"dashboard: {open_command(uri)}")
+            self._console.say(f"dashboard: {advice(uri)}")
 
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""
@@ -399,6 +400,10 @@ class _Session:
         if self._stopped:
             self._console.warn(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
         self._console.announce(f"records: {self._folder}")
+        left = self._case_count - len(self._records)
+        if left > 0 and not self._command.origin and (self._store.folder / COMMAND_JSON).is_file():
+            cases = f"the {counted(left, 'case')} that {'is' if left == 1 else 'are'} left"
+            self._console.announce(f"symlab resume {shlex.quote(self._folder)} runs {cases}")
 
     @property
     def _folder(self) -> str:

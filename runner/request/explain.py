@@ -19,6 +19,12 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
         group, name = (group, name) if name else ("", group)
+        found = re.match(r"In '([^']+)': Could not (?:find|load) ", str(error))
+        if found and found[1] != "config":  # the command line's choices are looked up for config.yaml
+            # Without a slash in front, Hydra looks beside the file.
+            what = f"'{name}'" if found[1].startswith(f"{group}/") else f"{group} '{name}'"
+            right = near(name, error.options) if error.options else "write it as override /fabric: simulator"
+            return f"unknown {what} (defaults in {found[1]}.yaml), {right}"
         return f"unknown {group or 'configuration'} '{name}' ({group or 'config'}), {near(name, error.options or ())}"
     if isinstance(error, OverrideParseException):
         return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"

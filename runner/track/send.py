@@ -27,7 +27,7 @@ from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
 from runner.track import artifacts
 from runner.track.by_command import by_command
-from runner.track.dashboard import open_command
+from runner.track.dashboard import advice
 from runner.track.database import make_ready
 from runner.track.descriptions import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
 from runner.track.names import (
@@ -393,5 +393,5 @@ def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str
         except TrackingError as error:
             print(f"symlab: error: {command} is not sent: {error}", file=sys.stderr)
             return 1
-    print(f"open it with: {open_command(uri)}")
+    print(f"dashboard: {advice(uri)}")
     return 1 if problems else 0

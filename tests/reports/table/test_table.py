@@ -247,3 +247,14 @@ def test_reports_import_nothing_heavy() -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_same_cases_of_several_commands_are_told_apart() -> None:
+    def of(command: str, size_bytes: int = 1024) -> Record:
+        made = record(size_bytes=size_bytes)
+        return dataclasses.replace(made, request=dataclasses.replace(made.request, command=command))
+
+    assert len(sections([of("first"), of("first", 2048)])) == 1
+    assert len(sections([of("first"), of("second", 2048)])) == 1, "other cases need no name"
+    found = sections([of("first"), of("second"), of("first", 2048)])
+    assert [(one.heading.rpartition(", ")[2], len(one.records)) for one in found] == [("first", 2), ("second", 1)]

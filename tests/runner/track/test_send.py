@@ -35,7 +35,7 @@ Runs = Callable[[str], dict[str, list[Any]]]
 def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("+exp=allreduce_bf16", "sizes=[8,16]", f"track.uri={database}", "track.experiment=tree", track=True)
     assert done.code == 0
-    assert f"mlflow ui --backend-store-uri {database}" in done.out
+    assert f"dashboard: symlab dashboard --uri {database}" in done.out
     runs = mlflow_runs("tree")
     (parent,) = runs["parents"]
     assert (parent.info.run_name, parent.info.status) == ("allreduce_bf16", "FINISHED")
