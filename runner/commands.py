@@ -37,11 +37,18 @@ REFUSED = {
 
 
 class Run(click.Command):
-    """Keeps the arguments as given, for the records."""
+    """Keeps the arguments as given, for the records. Says what is right for an option that is a key here."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[GIVEN] = tuple(args)
-        return super().parse_args(ctx, args)
+        given = ctx.meta[GIVEN] = tuple(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from runner.request.misread import misread_option
+
+            if meant := misread_option(error.option_name, given):
+                raise RequestError(meant) from None
+            raise
 
 
 def _refused(ctx: click.Context, parameter: click.Parameter, value: object) -> None:

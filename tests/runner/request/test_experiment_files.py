@@ -57,9 +57,7 @@ def test_a_file_without_permission_is_not_a_file_of_another_form(
         ),
     ],
 )
-def test_what_a_defaults_list_names_is_looked_for_in_that_list(
-    tmp_path: Path, defaults: str, parts: list[str]
-) -> None:
+def test_what_a_defaults_list_names_is_looked_for_in_that_list(tmp_path: Path, defaults: str, parts: list[str]) -> None:
     write(tmp_path, "mine.yaml", f"defaults: {defaults}\n")
     message = refusal(tmp_path, "+exp=mine")
     assert [part for part in parts if part not in message] == [], message
