@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from reports.record.record import Record, RecordedEnvironment, load
+from reports.record.record import Record, RecordedEnvironment, Status, load
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
@@ -53,12 +53,15 @@ UNTRACKED = "none"
 """In place of a tracking URI: what is left is not sent to MLflow."""
 
 
-def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Leader | None = None) -> int:
+def resume(
+    folder: Path, uri: str = "", tools: Tools | None = None, leader: Leader | None = None, is_quiet: bool = False
+) -> int:
     """Do what the command of a records folder left undone. Gives the exit code, which is of the whole command.
 
     uri is where the command's run of MLflow is, if that is not where its configuration says: needed for a server whose
     password is not kept, and for a relative path if the folder was moved; "none" sends nothing. leader is that of a
-    launcher's world, if this process leads one. RequestError, in one line, for what can't be resumed.
+    launcher's world, if this process leads one. is_quiet: only errors, warnings and the last lines are said.
+    RequestError, in one line, for what can't be resumed.
     """
     if uri and uri != UNTRACKED:
         check_uri(uri, "--uri")
@@ -74,7 +77,7 @@ def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Lead
             "copy it to a folder that this user can write to"
         ) from None
     with lock:
-        return _resumed(folder, uri, tools or Tools(), leader)
+        return _resumed(folder, uri, tools or Tools(), leader, is_quiet)
 
 
 def _check_folder(folder: Path) -> None:
@@ -88,16 +91,18 @@ def _check_folder(folder: Path) -> None:
     raise RequestError(f"{folder}: no {COMMAND_JSON} here (RECORDS), {right}")
 
 
-def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int:
+def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_quiet: bool) -> int:
     """The same in a locked folder."""
     left = _left_in(folder)
     if not left.undone and left.document.end is not None and (folder / MANIFEST).is_file():
         records = [one.record for one in left.kept]
         print(f"symlab resume: nothing is left to do in {folder.name}: {summary(records, len(left.document.cases))}")
+        for line in _not_again(left):
+            print(line)
         return exit_code_for(records)
     command = _rebuilt(folder, left, uri, leader)
     environment = _environment(tools)
-    changed = _changed(left, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir)
+    changed = _changed(left, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir, is_quiet)
     document = left.document.resuming(
         Resumption(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -121,7 +126,7 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
             tools = replace(tools, make_world=joining(leader))
         else:
             leader.tell_end(0)  # the simulator needs one process
-    console = Console(heading=_heading(left, command, changed), differing=_differing(left.document))
+    console = Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
     return run_command(command, console, tools, Earlier(store, document, left.kept))
 
 
@@ -370,7 +375,7 @@ def _working_folder(folder: Path, document: CommandDocument) -> Path | None:
     return next(named, None)
 
 
-def _changed(left: _Left, now: RecordedEnvironment, cache_dir: Path) -> list[str]:
+def _changed(left: _Left, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool) -> list[str]:
     """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
     if not left.kept:
         return []
@@ -387,18 +392,18 @@ def _changed(left: _Left, now: RecordedEnvironment, cache_dir: Path) -> list[str
             there, here = (one or {}).get(name), (other or {}).get(name)
             if one and other and there != here:
                 found.append(f"{what} {name}: " + ("changed" if what == "sources" else f"{here}, was {there}"))
-    return found + _changed_kernels(records, cache_dir)
+    return found + _changed_kernels(records, cache_dir, is_quiet)
 
 
 def _commit(git: Mapping[str, Any]) -> str:
     return str(git.get("commit") or "unknown")[:12]
 
 
-def _changed_kernels(records: Sequence[Record], cache_dir: Path) -> list[str]:
+def _changed_kernels(records: Sequence[Record], cache_dir: Path, is_quiet: bool) -> list[str]:
     """Which of the kernels that ran are not the same any more, by their code's digests."""
     from runner.case.todays_code import sources
 
-    found = sources(records, cache_dir, print)
+    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print)
     lines = [f"kernel {name}: its code changed" for name in found["changed"]]
     lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
     lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]
@@ -410,6 +415,7 @@ def _heading(left: _Left, command: Command, changed: Sequence[str]) -> list[str]
     document = left.document
     all_cases = counted(len(document.cases), "case")
     lines = [f"symlab resume: {document.command}, {document.outcome}: {len(left.undone):,} of {all_cases} left"]
+    lines += _not_again(left)
     lines += list(left.remarks)
     lines += [f"set aside: {name}" for name in left.set_aside]
     if changed:
@@ -419,6 +425,18 @@ def _heading(left: _Left, command: Command, changed: Sequence[str]) -> list[str]
         lines.append("code: as in the first part (commit, sources, packages and kernels)")
     fabrics = dict.fromkeys(str(job.request.fabric.name) for job in command.jobs)
     return [*lines, *(f"fabric: {name} (as the command began)" for name in fabrics)]
+
+
+def _not_again(left: _Left) -> list[str]:
+    """A line of the cases that ended and did not pass: they count as done."""
+    number = sum(one.record.status not in (Status.PASSED, Status.REFUSED) for one in left.kept)
+    if not number:
+        return []
+    verbs = ("was", "is") if number == 1 else ("were", "are")
+    return [
+        f"{counted(number, 'case')} that {verbs[0]} wrong or failed {verbs[1]} not run again: "
+        "symlab replay runs recorded cases again"
+    ]
 
 
 def _differing(document: CommandDocument) -> set[str]:
