@@ -163,7 +163,8 @@ def world(
     run; None: the simulator's own.
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
-    value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't be started.
+    value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
+    be started.
 
     >>> import symlab, torch
     >>> def program(rank, count):
