@@ -1,9 +1,11 @@
 """PTX instructions on lanes: one table, filled by one file a family."""
 
-from simulator.isa import arithmetic, atomic, bulk, control, convert, floats, memory, multimem, switch
+from simulator.isa import arithmetic, atomic, bulk, control, convert, floats, memory, multimem, spaces, switch, system
 from simulator.isa.registry import TABLE, LaneFrame, Operation, UnknownInstruction, find, key_of
+from simulator.isa.system import BUILTINS
 
 __all__ = [
+    "BUILTINS",
     "TABLE",
     "LaneFrame",
     "Operation",
@@ -18,5 +20,7 @@ __all__ = [
     "key_of",
     "memory",
     "multimem",
+    "spaces",
     "switch",
+    "system",
 ]

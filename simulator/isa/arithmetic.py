@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, ufunc_builder, value_builder
+from simulator.isa.spaces import symbol_reader
 from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -186,7 +187,8 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
     to = bind.write(target)
     kind = bind.register_dtype(target)
     if isinstance(source, Symbol):
-        source = Immediate(bind.shared_symbols[source.name])
+        address = symbol_reader(source, bind)
+        return lambda frame: fill_address(frame.regs[to], address(frame))
     if isinstance(source, Register) and source.name in CLOCKS:
         assert kind == "u8", "both clocks have 64 bits"
         return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns)
@@ -196,6 +198,11 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
         frame.regs[to][...] = frame.regs[origin]
 
     return run
+
+
+def fill_address(target: Any, addresses: Any) -> None:
+    """Addresses into a register of 32 or 64 bits."""
+    target[...] = np.asarray(addresses).astype(np.uint64).astype(target.dtype)
 
 
 def _join(target: Any, source: Vector, bind: Binder) -> Run:

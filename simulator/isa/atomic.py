@@ -1,4 +1,4 @@
-"""Atomics on global memory: atom gives the old value, red does not. Lanes of one step are served in lane order."""
+"""Atomics: atom gives the old value, red does not. Lanes of one step are served in lane order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import ORDER, address_reader, check_order, element_type
+from simulator.isa.memory import ORDER, check_order, element_type
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
+from simulator.isa.spaces import READERS, is_in_heaps, reach, spread
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
@@ -39,7 +40,7 @@ def _keys(opcode: str) -> list[str]:
         word = form.split(".")[0]
         if opcode == "red" and word in ("exch", "cas"):
             continue
-        keys += [f"{opcode}.{form}", f"{opcode}.global.{form}"]
+        keys += [f"{opcode}.{form}", *(f"{opcode}.{space}.{form}" for space in ("global", "shared", "shared::cta"))]
     return keys
 
 
@@ -48,8 +49,16 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
 
     Returns the old values; counts a change.
     """
+    old, changed = exchanged(space.memory, index, kind, combine)
+    if changed:
+        space.version += 1
+    return old
+
+
+def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any) -> tuple[Lanes, bool]:
+    """The same on any bytes; says whether they changed."""
     size = np.dtype(kind).itemsize
-    cells = space.memory.view(kind)
+    cells = flat.view(kind)
     position = index // size
     old = np.empty(len(index), kind)
     changed = False
@@ -58,9 +67,7 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
         new = combine(now, old[now])
         changed |= bool((new.view(f"u{size}") != old[now].view(f"u{size}")).any())
         cells[position[now]] = new
-    if changed:
-        space.version += 1
-    return old
+    return old, changed
 
 
 def _turns(position: Lanes) -> list[Lanes]:
@@ -85,13 +92,12 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
     target = None if wanted == Register("_") else bind.write(wanted)
-    addresses = address_reader(operands[0], bind)
+    space_name = next((one for one in instruction.qualifiers if one.startswith(("global", "shared"))), "")
+    addresses = READERS[space_name.partition("::")[0]](operands[0], bind)
     values = [bind.read(operand, kind) for operand in operands[1:]]
-    size = np.dtype(kind).itemsize
 
     def run(frame: LaneFrame) -> None:
-        space = frame.batch.space
-        span = space.resolve(frame.view, addresses(frame), size, instruction, "atomic")
+        places = addresses(frame)
         sources = [np.broadcast_to(frame.regs[slot].view(kind), frame.count) for slot in values]
 
         def combine(lanes: Lanes, old: Lanes) -> Lanes:
@@ -100,11 +106,35 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
             result: Lanes = _INTEGER_OPERATIONS[word](old, sources[0][lanes])
             return numbers.canonical_f32(result) if kind == "f4" else result
 
-        old = serve(space, span.index, kind, combine)
+        old = changed_cells(frame, space_name.partition("::")[0], places, kind, combine, instruction)
         if target is not None:
             fill(frame.regs[target], old)
 
     return run
+
+
+def changed_cells(
+    frame: LaneFrame, space: str, addresses: Lanes, kind: str, combine: Any, instruction: Instruction
+) -> Lanes:
+    """Change one cell a lane in any state space ("": generic) and return the old values; combine as in serve."""
+    size = np.dtype(kind).itemsize
+    if space == "global" or (space == "" and is_in_heaps(addresses)):
+        heaps = frame.batch.space
+        span = heaps.resolve(frame.view, addresses, size, instruction, "atomic")
+        return serve(heaps, span.index, kind, combine)
+    if space:
+        reached = reach(frame, space, addresses, size, instruction, "atomic")
+        return exchanged(reached.flat, reached.index, kind, combine)[0]
+    old = np.empty(frame.count, kind)
+
+    def run(some: LaneFrame, space: str, mine: Lanes, lanes: Any) -> None:
+        positions = np.arange(frame.count)[lanes]
+        old[lanes] = changed_cells(
+            some, space, mine, kind, lambda turn, before: combine(positions[turn], before), instruction
+        )
+
+    spread(frame, addresses, run)
+    return old
 
 
 @operation(*_keys("atom"), neutral=ORDER)

@@ -1,4 +1,4 @@
-"""Conversions between types, and between address spaces.
+"""Conversions between types. Those between address spaces are in spaces.py.
 
 Those to 8-bit floats exist with .satfinite only: beyond the largest finite value, infinity included, comes that value
 (simulator/number/float8.py).
@@ -116,18 +116,6 @@ def _integer(target: str, source: str) -> Any:
         return run
 
     return build
-
-
-@operation("cvta.global.u64", "cvta.to.global.u64")
-def _to_global(instruction: Instruction, bind: Binder) -> Run:
-    """Generic and global addresses are the same number here, as they are on GPUs."""
-    to = bind.write(instruction.operands[0])
-    origin = bind.read(instruction.operands[1], "u8")
-
-    def run(frame: LaneFrame) -> None:
-        frame.regs[to][...] = frame.regs[origin]
-
-    return run
 
 
 _register()

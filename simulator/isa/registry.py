@@ -47,7 +47,6 @@ class UnknownInstruction(DeviceFault):
 class Binder(Protocol):
     """Gives operands their slots in a frame."""
 
-    shared_symbols: dict[str, int]
     target: str  # the module's .target, "sm_90a"
 
     def read(self, operand: Operand, dtype: str) -> int:
@@ -64,6 +63,12 @@ class Binder(Protocol):
 
     def bits_matter(self, operand: Operand) -> bool:
         """Whether anything but float arithmetic reads this register, so that a NaN's bits can be told apart."""
+        ...
+
+    def place(self, name: str) -> tuple[str, int]:
+        """What a name stands for, and where it lies: "shared" and an offset in shared memory, "frame" and an offset in
+        the frame of the thread's function, "parameter" and an offset in the kernel's parameters, "variable" (-1),
+        "function" and its address. Raises KeyError for an unknown name."""
         ...
 
     def parameter(self, name: str) -> tuple[int, int]:

@@ -213,10 +213,11 @@ class ModuleVariable:
 class Function:
     """A .func that a kernel may call: its blocks begin at first, and its threads' frames have frame_bytes.
 
-    first is -1 for one that has no body here (.extern).
+    number: its place among the module's functions. first is -1 for one that has no body here (.extern).
     """
 
     name: str
+    number: int
     returns: tuple[FrameVariable, ...]
     parameters: tuple[FrameVariable, ...]
     first: int

@@ -95,7 +95,7 @@ class _Linker:
         blocks, labels = _all_blocks([*(one.items for one in functions), items])
         starts = [one.index + 1 for one in blocks if one.is_last][:-1]
         made = [
-            Function(f.name, f.returns, f.parameters, first, f.frame_bytes)
+            replace(f, first=first)
             for f, first in zip((one.function for one in functions), [0, *starts], strict=False)
         ]
         made += [self._external(one) for one in self._reached() if one.start < 0]
@@ -157,14 +157,17 @@ class _Linker:
             raise PtxSyntaxError(f"PTX line {one.line}: parameters of {one.name}: {error}") from None
         body.read(text, first_line=self.module.text.count("\n", 0, one.start) + 1)
         body.end()
-        return _Read(Function(one.name, returns, parameters, 0, body.frame_bytes), body.items)
+        return _Read(Function(one.name, self._number(one), returns, parameters, 0, body.frame_bytes), body.items)
 
     def _external(self, one: Definition) -> Function:
         """A function without a body: only the sizes of what it takes and returns are known."""
         sizes = []
         for text in (one.returns, one.parameters):
             sizes.append(tuple(FrameVariable(part.name, "param", 0, part.size_bytes) for part in listed(text)))
-        return Function(one.name, sizes[0], sizes[1], -1, 0)
+        return Function(one.name, self._number(one), sizes[0], sizes[1], -1, 0)
+
+    def _number(self, one: Definition) -> int:
+        return list(self.module.functions).index(one.name)
 
     # Variables
 

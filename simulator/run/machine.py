@@ -17,14 +17,17 @@ import numpy as np
 
 from memory.fabric import DeviceFault, Dimensions, Executable, Launch
 from simulator.isa.registry import LaneFrame, Lanes
+from simulator.isa.spaces import CLUSTER_SHIFT
 from simulator.memory.space import LaneFault, Space, View
 from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnded, Stepped, tell
 from simulator.observe.lanes import Group, Ids, Launched, ids_of
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
 from simulator.run.copies import Copies, Waiting
-from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode
-from simulator.run.groups import merge, split
+from simulator.run.calls import Calls, address_of
+from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
+from simulator.run.groups import compact, merge, split
+from simulator.run.variables import variable_of
 
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
@@ -84,12 +87,18 @@ class Batch:
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
+        self.parameter_rows = self._parameter_rows(arguments)
         # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
         self.copies = Copies(weakref.proxy(self))
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()
-        self.ready: dict[int, list[Group]] = {0: [range(self.lanes)]}
+        kernel = self.program.kernel
+        by_address = {address_of(one.number): one for one in kernel.functions if one.first >= 0}
+        self.calls = Calls(
+            weakref.proxy(self), kernel.frame_bytes, self.program.sites, by_address, self.program.parameter_slots
+        )
+        self.ready: dict[int, list[Group]] = {kernel.first: [range(self.lanes)]}
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
@@ -121,10 +130,34 @@ class Batch:
         }
         block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
         for slot, name in self.program.specials.items():
-            if name in uniform:
+            if name.startswith("&"):
+                variable, _, offset = name[1:].rpartition("+")
+                addresses = [self._variable_address(rank, variable) + int(offset) for rank in self.ranks]
+                self.kept[slot] = np.repeat(np.array(addresses, np.uint64), self.threads)
+            elif name in uniform:
                 self.constants.append((slot, np.array([uniform[name]], np.uint32)))
             else:
                 self.kept[slot] = np.tile(self._special(name, block, thread), len(self.ranks))
+
+    def _parameter_rows(self, arguments: list[tuple[bytes, ...]]) -> Lanes:
+        """The parameters as a kernel finds them in memory, a row a rank."""
+        kernel = self.program.kernel
+        offsets = parameter_offsets(kernel)
+        size = max((at + one.size_bytes for one, at in zip(kernel.parameters, offsets, strict=True)), default=0)
+        rows = np.zeros((len(arguments), size + 15 & ~15), np.uint8)
+        for row, contents in zip(rows, arguments, strict=True):
+            for at, content in zip(offsets, contents, strict=True):
+                row[at : at + len(content)] = np.frombuffer(content, np.uint8)
+        return rows
+
+    def _variable_address(self, rank: int, name: str) -> int:
+        allocation = variable_of(self.space, self.executable, self.program.kernel, rank, name)
+        return self.space.address(rank, allocation)
+
+    def is_own_block(self, lanes: Group, addresses: Any) -> Lanes:
+        """Whether generic addresses of shared memory, from its window's start on, are in each lane's own block."""
+        found: Lanes = addresses < 1 << CLUSTER_SHIFT
+        return found
 
     def _special(self, name: str, block: Lanes, thread: Lanes) -> Lanes:
         """A special register that differs among the threads of a rank, from their numbers of block and thread."""
@@ -192,25 +225,47 @@ class Batch:
         for chunk in self._chunks(group):
             masks.append(self._run_chunk(step, chunk))
         way_out = step.exit
-        if way_out.kind == "jump":
-            self.arrive(way_out.taken, group, back=way_out.taken <= index)
-        elif way_out.kind == "branch":
+        if way_out.predicate >= 0:
             yes, no = split(group, masks)
-            if yes is not None:
+            if way_out.kind == "branch" and yes is not None:
                 self.arrive(way_out.taken, yes, back=way_out.taken <= index)
             if no is not None:
                 self.arrive(way_out.fallthrough, no, back=False)
+            if yes is None or way_out.kind == "branch":
+                return
+            group = yes
+        self._leave_step(index, way_out, group)
+
+    def _leave_step(self, index: int, way_out: Exit, group: Group) -> None:
+        """Send a step's lanes on, all of them the same way."""
+        if way_out.kind == "jump":
+            self.arrive(way_out.taken, group, back=way_out.taken <= index)
         elif way_out.kind == "barrier":
             self._meet(way_out, group)
         elif way_out.kind == "wait":
             assert way_out.instruction is not None
             self.copies.wait(Waiting(way_out.taken, group, way_out.instruction))
+        elif way_out.kind == "call":
+            assert way_out.site is not None
+            self.calls.call(way_out.site.number, group)
+        elif way_out.kind == "leave":
+            self.calls.leave(group)
+        elif way_out.kind == "table":
+            self._look_up(way_out, group)
         else:
-            yes, no = split(group, masks) if way_out.predicate >= 0 else (group, None)
-            if no is not None:
-                self.arrive(way_out.fallthrough, no, back=False)
-            if yes is not None:
-                self._done(yes)
+            self._done(group)
+
+    def _look_up(self, way_out: Exit, group: Group) -> None:
+        """brx.idx: each lane goes where the table says."""
+        lanes = ids_of(group)
+        numbers = self.kept[way_out.slot][lanes]
+        for number in np.unique(numbers).tolist():
+            some = lanes[numbers == number]
+            if number >= len(way_out.table):
+                assert way_out.instruction is not None
+                text = f"a branch by index {number} into a table of {len(way_out.table)} labels"
+                raise self.fault(int(some[0]), text, way_out.instruction)
+            self.arrive(way_out.table[number], compact(some))
 
     def _chunks(self, group: Group) -> list[Group]:
         """Pieces of at most CHUNK_LANES; of big launches none crosses ranks, which makes their accesses simple."""
@@ -266,7 +321,8 @@ class Batch:
                 run(frame)
                 position += 1
         except LaneFault as fault:
-            raise self.fault(int(chunk[fault.lane]), fault.message, step.instructions[position]) from None
+            lane, instruction = int(chunk[fault.lane]), step.instructions[position]
+            raise self.fault(lane, fault.message, instruction, fault.kind) from None
         if not whole:
             for slot in step.kept_writes:
                 kept[slot][chunk] = regs[slot]
@@ -276,10 +332,12 @@ class Batch:
         taken: Lanes = ~mask if step.exit.negated else mask.copy()
         return taken
 
-    def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
+    def fault(
+        self, lane: int, message: str, instruction: Instruction, kind: type[DeviceFault] = DeviceFault
+    ) -> DeviceFault:
         """The error that names a lane and what it did wrong in which instruction."""
         text = f"{self.executable.name} on {self.name(lane)}: {message}; {instruction.where()}"
-        return DeviceFault(text, rank=self.place(lane)[0])
+        return kind(text, rank=self.place(lane)[0])
 
     # Where lanes go
 
