@@ -20,6 +20,7 @@ MODULES = (
     "vectors_memory",
     "vectors_atomic",
     "vectors_control",
+    "vectors_space",
     "vectors_bulk",
     "vectors_multimem",
     "vectors_switch",

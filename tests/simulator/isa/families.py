@@ -16,6 +16,7 @@ import simulator_vectors_integer as integer
 import simulator_vectors_memory as memory
 import simulator_vectors_move as move
 import simulator_vectors_order as order
+import simulator_vectors_space as space
 from simulator_bench import Bench, Vector
 
 FAMILIES: dict[str, Callable[[], list[Vector]]] = {
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "store": memory.family_stores,
     "shared": memory.family_shared,
     "atomic": atomic.family,
+    "space": space.family,
     "control": control.family,
     "bulk": bulk.family,
     "ret": lambda: control.endings()["ret"],
@@ -36,12 +38,14 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "parameter": control.parameters,
 }
 SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
+SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED}
+BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 
 
 @lru_cache(maxsize=32)
 def bench_of(family: str) -> Bench:
-    parameters = control.PARAMETERS if family == "parameter" else ()
-    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters)
+    parameters = control.PARAMETERS if family in ("parameter", "space") else ()
+    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""))
 
 
 @lru_cache(maxsize=1)
