@@ -42,6 +42,8 @@ def _names(operand: Operand) -> list[str]:
 
 
 def _has_target(instruction: Instruction) -> bool:
+    if not instruction.operands:
+        return False
     if instruction.opcode == "multimem":
         return "ld_reduce" in instruction.qualifiers
     if instruction.opcode == "mbarrier":
@@ -50,7 +52,7 @@ def _has_target(instruction: Instruction) -> bool:
         )
     if instruction.opcode in ("bar", "barrier"):
         return "red" in instruction.qualifiers
-    return instruction.opcode not in _NO_TARGET and bool(instruction.operands)
+    return instruction.opcode not in _NO_TARGET
 
 
 def targets_of(instruction: Instruction) -> list[str]:
