@@ -36,6 +36,7 @@ _PARAMETER = re.compile(
 _WIDTH = re.compile(r"[busf](?:8|16|32|64)$")
 _DIRECTIVE = r"\.{}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?"
 _WORDS = re.compile(r"[\w$]+")
+_DECLARED = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?=,|$)")
 _SHARED = re.compile(r"(?:\.(?:extern|visible|weak)\s+)?\.shared\b")
 _VARIABLE = re.compile(r"(?:\.(?:extern|visible|weak|common)\s+)?\.(?:global|const)\b")
 MAX_PARAMETER_BYTES = 32_764
@@ -80,7 +81,7 @@ class _Linker:
         found: dict[str, tuple[str, int]] = {}
         for one in self.module.statements:
             if _VARIABLE.match(one.text):
-                for name in _WORDS.findall(one.text.partition("=")[0]):
+                for name in _DECLARED.findall(one.text.partition("=")[0]):
                     found.setdefault(name, (one.text, one.line))
         return found
 

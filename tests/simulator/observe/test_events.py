@@ -425,7 +425,8 @@ class TestListeners:
     def _run(self, listener: Listener | None) -> Any:
         """All kinds of events, with this listener alone."""
         world = make_world(2)
-        world.space.events.remove(world.tally)
+        for one in (world.tally, world.printer):
+            world.space.events.remove(one)
         if listener is not None:
             world.space.events.add(listener)
         ptx = module(self.BODY, ["u64 mine", "u64 peer", "u64 all"], self.PRINTING, TestCopies.SHARED)
