@@ -1,6 +1,6 @@
 """PTX instructions on lanes: one table, filled by one file a family."""
 
-from simulator.isa import arithmetic, atomic, bulk, control, convert, floats, memory, multimem, spaces, switch, system
+from simulator.isa import arithmetic, atomic, bulk, control, convert, floats, memory, multimem, spaces, switch, system, warp
 from simulator.isa.registry import TABLE, LaneFrame, Operation, UnknownInstruction, find, key_of
 from simulator.isa.system import BUILTINS
 
@@ -23,4 +23,5 @@ __all__ = [
     "spaces",
     "switch",
     "system",
+    "warp",
 ]

@@ -288,11 +288,13 @@ class Body:
 
     def operand(self, text: str) -> Operand:
         """Raises ValueError for what it can't read."""
-        if text.startswith("%") or _PLAIN.match(text):
-            if _PLAIN.match(text) and text != "WARP_SZ":
-                name = self.name(text)
-                return Register(name) if name.startswith("%") or name == "_" or name in self.registers else Symbol(name)
-            return self.pair(text)
+        if _PLAIN.match(text) and text != "WARP_SZ":
+            name = self.name(text)
+            return Register(name) if self.is_register(name) else Symbol(name)
+        if (match := _PAIR.match(text)) is not None:
+            first, second = (self.name(one) for one in match.groups())
+            if self.is_register(first) and self.is_register(second):
+                return Pair(Register(first), Register(second))
         if text.startswith("{"):
             parts = tuple(self.operand(part) for part in split(text[1:-1]))
             if not all(isinstance(part, Register | Immediate) for part in parts):
@@ -310,12 +312,8 @@ class Body:
         found = constant(text)
         return Symbol(self.name(found.name), found.offset_bytes) if isinstance(found, Symbol) else found
 
-    def pair(self, text: str) -> Operand:
-        match = _PAIR.match(text)
-        if match is None:
-            return self.expression(text)
-        first, second = (Register(self.name(one)) for one in match.groups())
-        return Pair(first, second)
+    def is_register(self, name: str) -> bool:
+        return name.startswith("%") or name == "_" or name in self.registers
 
     def address(self, text: str) -> Address:
         match = _ADDRESS.match(text)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from simulator.ptx.body import Body, listed
+from simulator.ptx.dataflow import COLLECTIVES
 from simulator.ptx.declarations import SIZE_BYTES, declared, module_variable
 from simulator.ptx.ir import (
     Block,
@@ -28,7 +29,7 @@ from simulator.ptx.module import Definition, Module, PtxSyntaxError, scan
 
 __all__ = ["PtxSyntaxError", "entries_of", "parse_kernel"]
 
-_BLOCK_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call"})
+_BLOCK_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call", *COLLECTIVES})
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr)?(?:\s+\.(?:global|const|shared|local))?"
     r"(?:\s+\.align\s+\d+)?\s+([\w$]+)(?:\[(\d+)\])?$"

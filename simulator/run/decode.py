@@ -16,6 +16,7 @@ from simulator.isa import BUILTINS, find, key_of
 from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
 from simulator.memory.space import LaneFault
 from simulator.ptx.dataflow import (
+    COLLECTIVES,
     homes_of,
     live_in,
     reads_clock,
@@ -45,9 +46,10 @@ from simulator.run.calls import CallSite, Place, address_of
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
-_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call"})
+_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call", *COLLECTIVES})
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
 SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ctaid") for axis in "xyz"} | {"%laneid", "%warpid", "%smid"}
+SPECIAL |= {f"%lanemask_{word}" for word in ("eq", "lt", "le", "gt", "ge")}
 _UNIFORM = {
     "%ntid.x",
     "%ntid.y",
@@ -68,6 +70,10 @@ class Exit:
     kind: "jump" (to taken), "branch" (by predicate slot), "barrier" or "wait" (for copies; then taken), "return" (where
     the predicate holds), "call" (site), "leave" (a function), "table" (to the block that slot names). Lanes for which a
     predicate does not hold go on at fallthrough. unit: whose lanes meet at a barrier, "block" or "warp".
+
+    "collective": lanes of a warp meet by the mask in slot and run together; "numbered": threads of a block meet at the
+    barrier whose number is in slot, count_slot of them (-1: all), and run together if there is something to run; who
+    only arrives goes on at once (waits). reads and writes: the slots that run uses.
     """
 
     kind: str
@@ -80,6 +86,11 @@ class Exit:
     site: CallSite | None = None
     slot: int = -1
     table: tuple[int, ...] = ()
+    run: Run | None = None
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    count_slot: int = -1
+    waits: bool = True
 
     @property
     def ways(self) -> list[int]:
@@ -160,6 +171,7 @@ class _Decoder:
         self.used_symbols: set[int] = set()  # slots, of the instruction that is built
         self.sites: list[CallSite] = []
         self.owners = _owners(kernel)
+        self.plain_barriers = _has_plain_barriers(kernel)
         self.unsupported: list[Unsupported] = list(kernel.unsupported)
         self.failed: set[Instruction] = set()
         self.bad_ends: dict[Instruction, str] = {}
@@ -382,8 +394,8 @@ class _Decoder:
         except UnknownInstruction as error:
             self.bad_ends[end] = str(error).removesuffix(f"; {end.where()}")
             return falls
-        except (AssertionError, KeyError, ValueError, IndexError) as error:
-            self.bad_ends[end] = str(error) or f"the simulator has no such operands of {key_of(end)}"
+        except (AssertionError, KeyError, ValueError, IndexError, AttributeError):
+            self.bad_ends[end] = f"the simulator has no such operands of {key_of(end)}"
             return falls
         if made is None:
             return falls
@@ -410,8 +422,10 @@ class _Decoder:
             assert isinstance(table, Symbol)
             ways = tuple(self.kernel.labels[name] for name in self.kernel.targets[table.name])
             return Exit("table", slot=self.read(index, "u4"), table=ways)
+        if end.opcode in COLLECTIVES or (end.opcode == "bar" and "warp" in end.qualifiers):
+            return self._collective(end, following)
         if end.opcode in ("bar", "barrier"):
-            return Exit("barrier", following, unit=_unit_of(end))
+            return Exit("barrier", following, unit="block") if self.plain_barriers else self._numbered(end, following)
         if end.opcode == "call":
             site = self._site(end, following)
             return None if site is None else Exit("call", following, site=site)
@@ -421,6 +435,44 @@ class _Decoder:
             assert isinstance(end.operands[0], Immediate)
             return Exit("wait", following)
         return Exit(self._return_kind(block) if end.opcode == "ret" else "return")
+
+    # Meetings
+
+    def _collective(self, end: Instruction, following: int) -> Exit:
+        """An instruction of some lanes of a warp; the barrier of all of them has a way of its own."""
+        mask = end.operands[-1]
+        if end.opcode == "bar":
+            assert len(end.operands) == 1
+            if isinstance(mask, Immediate) and mask.bits & 0xFFFFFFFF == 0xFFFFFFFF:
+                return Exit("barrier", following, unit="warp")
+        slot = self.read(mask, "u4")
+        return replace(self._together(end), kind="collective", taken=following, slot=slot, unit="")
+
+    def _numbered(self, end: Instruction, following: int) -> Exit:
+        """A barrier by number, with a count of threads or without."""
+        operands = list(end.operands)
+        is_reduction = "red" in end.qualifiers
+        if is_reduction:
+            operands = operands[1:-1]
+        assert 1 <= len(operands) <= 2
+        waits = "arrive" not in end.qualifiers
+        assert waits or len(operands) == 2
+        made = self._together(end) if is_reduction else Exit("", instruction=end)
+        slots = [self.read(one, "u4") for one in operands]
+        count_slot = slots[1] if len(slots) == 2 else -1
+        return replace(
+            made, kind="numbered", taken=following, slot=slots[0], count_slot=count_slot, waits=waits, unit=""
+        )
+
+    def _together(self, end: Instruction) -> Exit:
+        """What lanes run when all have come; a barrier of a warp runs nothing."""
+        if end.opcode == "bar" and "warp" in end.qualifiers:
+            return Exit("", instruction=end)
+        run = find(end).build(end, self)
+        targets = {self._register(name) for name in targets_of(end)}
+        plain = replace(end, guard=None)
+        reads = {self._register(name) for name in (*sources_of(plain), *targets_of(end)) if name not in _UNIFORM}
+        return Exit("", run=run, reads=tuple(sorted(reads)), writes=tuple(sorted(targets)))
 
     # Calls
 
@@ -546,16 +598,14 @@ def _literal_bits(operand: Immediate, size_bytes: int) -> int:
     return operand.bits
 
 
-def _unit_of(end: Instruction) -> str:
-    """Whose lanes meet: all of the block, or all of the warp; other barriers nobody wrote."""
-    operand = end.operands[0] if len(end.operands) == 1 else None
-    if "warp" in end.qualifiers:
-        if isinstance(operand, Immediate) and operand.bits & 0xFFFFFFFF == 0xFFFFFFFF:
-            return "warp"
-        raise UnknownInstruction("the simulator has bar.warp.sync of whole warps (-1) only")
-    if operand != Immediate(0):
-        raise UnknownInstruction("the simulator has barrier 0 for all threads only")
-    return "block"
+def _has_plain_barriers(kernel: Kernel) -> bool:
+    """Whether the kernel's barriers of blocks are all barrier 0 of all threads, which is the fastest."""
+    return all(
+        one.operands == (Immediate(0),) and "sync" in one.qualifiers
+        for block in kernel.blocks
+        for one in block.instructions
+        if one.opcode in ("bar", "barrier") and "warp" not in one.qualifiers
+    )
 
 
 def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
@@ -575,8 +625,9 @@ def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[in
 
 def _only_looks(body: Sequence[BlockStep]) -> bool:
     """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier."""
-    still = not any(one.writes_memory or one.reads_clock or one.exit.kind == "barrier" for one in body)
-    return still and any(one.reads_memory for one in body) and all(one.exit.kind != "call" for one in body)
+    meets = {"barrier", "collective", "numbered", "call"}
+    still = not any(one.writes_memory or one.reads_clock or one.exit.kind in meets for one in body)
+    return still and any(one.reads_memory for one in body)
 
 
 def _loop(steps: tuple[BlockStep, ...], first: int, last: int) -> list[BlockStep]:

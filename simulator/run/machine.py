@@ -27,6 +27,7 @@ from simulator.run.copies import Copies, Waiting
 from simulator.run.calls import Calls, address_of
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
+from simulator.run.meetings import NumberedBarriers, Warps
 from simulator.run.variables import variable_of
 
 SPIN_PATIENCE = 12
@@ -102,7 +103,10 @@ class Batch:
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
+        self.warps = Warps(self.block, self.lanes)
+        self.numbered = NumberedBarriers(self.block, self.barriers["block"].alive)
         self.rank_alive = dict.fromkeys(ranks, self.threads)
+        self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
         self.steps = 0
@@ -163,6 +167,8 @@ class Batch:
         """A special register that differs among the threads of a rank, from their numbers of block and thread."""
         if name == "%smid":
             return block
+        if name.startswith("%lanemask"):
+            return lane_mask(name.rpartition("_")[2], thread % np.uint32(32))
         if name in ("%laneid", "%warpid"):
             return thread % np.uint32(32) if name == "%laneid" else thread // np.uint32(32)
         number, extent = (thread, self.launch.block) if name.startswith("%tid") else (block, self.launch.grid)
@@ -245,6 +251,10 @@ class Batch:
         elif way_out.kind == "wait":
             assert way_out.instruction is not None
             self.copies.wait(Waiting(way_out.taken, group, way_out.instruction))
+        elif way_out.kind == "collective":
+            self._collect(way_out, group)
+        elif way_out.kind == "numbered":
+            self._come(way_out, group)
         elif way_out.kind == "call":
             assert way_out.site is not None
             self.calls.call(way_out.site.number, group)
@@ -254,6 +264,89 @@ class Batch:
             self._look_up(way_out, group)
         else:
             self._done(group)
+
+    def _values(self, slot: int, lanes: Ids) -> Ids:
+        """A register's or a literal's values as numbers."""
+        found = self.kept[slot][lanes] if slot in self.kept else dict(self.constants)[slot]
+        return np.broadcast_to(found, len(lanes)).astype(np.int64)
+
+    def _collect(self, way_out: Exit, group: Group) -> None:
+        """Lanes come to what some lanes of their warp do together."""
+        end = way_out.instruction
+        assert end is not None
+        lanes = ids_of(group)
+        is_barrier = end.opcode == "bar"
+        if is_barrier:
+            self._tell_arrived(group, end, "warp")
+        key = "bar.warp.sync" if is_barrier else f"{end.line}: {end.text}"
+        try:
+            ready = self.warps.arrive(key, way_out, group, self._values(way_out.slot, lanes))
+        except LaneFault as fault:
+            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
+        self._together(ready)
+
+    def _together(self, ready: list[tuple[Exit, Ids]]) -> None:
+        """Run what lanes do together, and send them on."""
+        barrier = [lanes for way_out, lanes in ready if way_out.run is None]
+        if barrier:
+            self._tell_completed(merge([compact(lanes) for lanes in barrier]), "warp")
+        for way_out, lanes in ready:
+            if way_out.run is not None:
+                self._run_meeting(way_out, lanes)
+            self.arrive(way_out.taken, compact(lanes))
+
+    def _run_meeting(self, way_out: Exit, lanes: Ids) -> None:
+        assert way_out.run is not None
+        regs: list[Any] = [None] * self.program.slots
+        for slot, values in self.constants:
+            regs[slot] = values
+        for slot in way_out.reads:
+            regs[slot] = self.kept[slot][lanes]
+        way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
+        for slot in way_out.writes:
+            self.kept[slot][lanes] = regs[slot]
+
+    def _come(self, way_out: Exit, group: Group) -> None:
+        """Threads come to a numbered barrier of their block."""
+        end = way_out.instruction
+        assert end is not None
+        lanes = ids_of(group)
+        self._tell_arrived(group, end, "block")
+        numbers = self._values(way_out.slot, lanes)
+        counts = self._values(way_out.count_slot, lanes) if way_out.count_slot >= 0 else np.zeros(len(lanes), np.int64)
+        try:
+            released = self.numbered.arrive(way_out, group, numbers, counts, way_out.waits)
+        except LaneFault as fault:
+            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
+        if not way_out.waits:
+            self.arrive(way_out.taken, group)
+        self._release_numbered(released)
+
+    def _release_numbered(self, released: list[list[tuple[Exit, Ids]]]) -> None:
+        """Threads go on from numbered barriers that are complete."""
+        following: dict[int, list[Ids]] = {}
+        for waiting in released:
+            if not waiting:
+                continue
+            whole = np.sort(np.concatenate([lanes for _, lanes in waiting]))
+            self._tell_completed(compact(whole), "block")
+            way_out = waiting[0][0]
+            if way_out.run is not None:
+                self._run_meeting(way_out, whole)
+            for one, lanes in waiting:
+                following.setdefault(one.taken, []).append(lanes)
+        for index, parts in following.items():
+            self.arrive(index, compact(np.sort(np.concatenate(parts))))
+
+    def _tell_arrived(self, group: Group, instruction: Instruction, unit: str) -> None:
+        events = self.space.events
+        if events.barrier_arrived:
+            tell(events.barrier_arrived, BarrierArrived(self.launched, group, events.step, instruction, unit))
+
+    def _tell_completed(self, group: Group, unit: str) -> None:
+        events = self.space.events
+        if events.barrier_completed:
+            tell(events.barrier_completed, BarrierCompleted(self.launched, group, events.step, unit))
 
     def _look_up(self, way_out: Exit, group: Group) -> None:
         """brx.idx: each lane goes where the table says."""
@@ -389,11 +482,8 @@ class Batch:
 
     def _meet(self, way_out: Exit, group: Group) -> None:
         """Lanes come to a barrier."""
-        events = self.space.events
-        if events.barrier_arrived:
-            assert way_out.instruction is not None
-            who = (self.launched, group, events.step)
-            tell(events.barrier_arrived, BarrierArrived(*who, way_out.instruction, way_out.unit))
+        assert way_out.instruction is not None
+        self._tell_arrived(group, way_out.instruction, way_out.unit)
         self._go_on(way_out.unit, self.barriers[way_out.unit].arrive(way_out.taken, group))
 
     def _go_on(self, unit: str, released: list[tuple[int, Group]]) -> None:
@@ -404,8 +494,7 @@ class Batch:
         if len({following for following, _ in released}) == 1:
             released = [(released[0][0], merge([group for _, group in released]))]
         if events.barrier_completed:
-            lanes = merge([group for _, group in released])
-            tell(events.barrier_completed, BarrierCompleted(self.launched, lanes, events.step, unit))
+            self._tell_completed(merge([group for _, group in released]), unit)
         for following, group in released:
             self.arrive(following, group)
 
@@ -423,6 +512,9 @@ class Batch:
             self.finish(rank, count)
         for unit, barrier in self.barriers.items():
             self._go_on(unit, barrier.leave(group))
+        if self.meets:
+            self._together(self.warps.leave(group))
+            self._release_numbered(self.numbered.leave())
         if self.copies.under_way:
             self.copies.ended(group)
 
@@ -439,6 +531,14 @@ def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
 def coordinate(number: Any, extent: Dimensions, axis: int) -> Any:
     """Return x, y or z (axis 0, 1 or 2) of a linear number, x varying fastest, or of an array of them."""
     return number // math.prod(extent[:axis]) % extent[axis]
+
+
+def lane_mask(word: str, lane: Lanes) -> Lanes:
+    """Return %lanemask_eq, lt, le, gt or ge of lanes of a warp."""
+    one = np.left_shift(np.uint64(1), lane.astype(np.uint64))
+    below = one - np.uint64(1)
+    found = {"eq": one, "lt": below, "le": below | one, "gt": ~(below | one), "ge": ~below}[word]
+    return (found & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
 def _beyond_x(number: int, extent: Dimensions) -> str:

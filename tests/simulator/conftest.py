@@ -21,6 +21,7 @@ MODULES = (
     "vectors_atomic",
     "vectors_control",
     "vectors_space",
+    "vectors_warp",
     "vectors_bulk",
     "vectors_multimem",
     "vectors_switch",

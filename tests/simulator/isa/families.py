@@ -17,6 +17,7 @@ import simulator_vectors_memory as memory
 import simulator_vectors_move as move
 import simulator_vectors_order as order
 import simulator_vectors_space as space
+import simulator_vectors_warp as warp
 from simulator_bench import Bench, Vector
 
 FAMILIES: dict[str, Callable[[], list[Vector]]] = {
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "shared": memory.family_shared,
     "atomic": atomic.family,
     "space": space.family,
+    "warp": warp.family,
     "control": control.family,
     "bulk": bulk.family,
     "ret": lambda: control.endings()["ret"],
@@ -38,7 +40,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "parameter": control.parameters,
 }
 SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
-SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED}
+SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
 BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 
 
