@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from simulator.ptx.constants import constant
 from simulator.ptx.declarations import Declared, declared, split
 from simulator.ptx.ir import (
+    CARRY,
     Address,
     FrameVariable,
     Group,
@@ -57,7 +58,7 @@ class Body:
     def __init__(self, files: dict[int, str]) -> None:
         self.files = files
         self.items: list[str | Instruction] = []  # a label's name, or an instruction
-        self.registers: dict[str, str] = {}
+        self.registers: dict[str, str] = {CARRY: "pred"}
         self.shared: list[SharedVariable] = []
         self.shared_bytes = 0
         self.dynamic: list[str] = []  # names of .extern .shared arrays: all begin at the same place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulator.ptx.ir import (
+    CARRY,
     CLOCKS,
     Address,
     Block,
@@ -56,12 +57,15 @@ def _has_target(instruction: Instruction) -> bool:
 
 
 def targets_of(instruction: Instruction) -> list[str]:
-    return [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
+    found = [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
+    return [*found, CARRY] if found and "cc" in instruction.qualifiers else found
 
 
 def sources_of(instruction: Instruction) -> list[str]:
     operands = instruction.operands[1:] if _has_target(instruction) else instruction.operands
-    names = [name for operand in operands for name in _names(operand)]
+    names = [name for operand in operands for name in _names(operand) if name != "_"]
+    if instruction.opcode in ("addc", "subc", "madc"):
+        names.append(CARRY)
     if instruction.guard is not None:
         names.append(instruction.guard[0].name)
         names += targets_of(instruction)  # lanes that don't run keep their value

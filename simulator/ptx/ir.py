@@ -11,6 +11,10 @@ CLOCKS = frozenset({"%globaltimer", "%clock64"})
 """Special registers that change by themselves; mov reads them, at the moment it runs."""
 
 
+CARRY = "%carry"
+"""The register of the condition code: .cc writes it, addc, subc and madc read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Register:
     """A virtual register, "%r12", or a special one, "%tid.x"."""

@@ -14,6 +14,8 @@ MODULES = (
     "vectors_integer",
     "vectors_float",
     "vectors_order",
+    "vectors_bits",
+    "vectors_modes",
     "vectors_float8",
     "vectors_convert",
     "vectors_move",

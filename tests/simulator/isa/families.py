@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
+import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
@@ -14,6 +15,7 @@ import simulator_vectors_float as floats
 import simulator_vectors_float8 as float8
 import simulator_vectors_integer as integer
 import simulator_vectors_memory as memory
+import simulator_vectors_modes as modes
 import simulator_vectors_move as move
 import simulator_vectors_order as order
 import simulator_vectors_space as space
@@ -33,6 +35,10 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "atomic": atomic.family,
     "space": space.family,
     "warp": warp.family,
+    "bits": bits.family,
+    "comparison": bits.family_comparisons,
+    "modes": modes.family,
+    "convert_modes": modes.family_conversions,
     "control": control.family,
     "bulk": bulk.family,
     "ret": lambda: control.endings()["ret"],
