@@ -152,6 +152,7 @@ def comparison(function: Any, kind: str) -> Any:
         first = instruction.operands[0]
         left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
         if isinstance(first, Pair):
+            assert not instruction.qualifiers[-1].endswith("f16")
             return _opposites(function, kind, first, (left, right), bind)
         target = bind.write(first)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.arithmetic import COMPARE
-from simulator.isa.floats import compare_tests
+from simulator.isa.floats import compare_tests, flush_half
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation, value_builder
 from simulator.number import rounding
 from simulator.ptx.ir import CARRY, Immediate, Instruction, Negated, Operand, Pair, Register
@@ -292,6 +292,7 @@ def combined_comparison(function: Any, kind: str, word: str, flush: Any = None) 
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         first = instruction.operands[0]
+        assert not isinstance(first, Pair) or not instruction.qualifiers[-1].endswith("f16")
         pair = (first.first, first.second) if isinstance(first, Pair) else (first, Register("_"))
         targets = [None if one == Register("_") else bind.write(one) for one in pair]
         left, right = (bind.read(one, kind) for one in instruction.operands[1:3])
@@ -332,6 +333,10 @@ def _register_comparisons() -> None:
     for word, name, function, kind in comparisons():
         for combine in ("and", "or", "xor"):
             operation(f"setp.{word}.{combine}.{name}")(combined_comparison(function, kind, combine))
+        if name == "f16":
+            for combine in ("", "and", "or", "xor"):
+                dot = f".{combine}" if combine else ""
+                operation(f"setp.{word}{dot}.ftz.f16")(combined_comparison(function, kind, combine, flush_half))
         if name == "f32":
             for combine in ("", "and", "or", "xor"):
                 dot = f".{combine}" if combine else ""

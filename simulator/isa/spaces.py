@@ -266,7 +266,7 @@ def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, inst
 
 def _converted(space: str) -> Any:
     """cvta: from an address in a space to a generic one. Global and constant addresses stay."""
-    shift = np.uint64(WINDOWS.get(space, 0))
+    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         to, source = bind.write(instruction.operands[0]), instruction.operands[1]
@@ -285,7 +285,7 @@ def _converted(space: str) -> Any:
 
 
 def _converted_back(space: str) -> Any:
-    shift = np.uint64(WINDOWS.get(space, 0))
+    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], "u8")
@@ -324,7 +324,7 @@ def _is_in(space: str) -> Any:
     return build
 
 
-for _space in CONVERTED:
+for _space in (*CONVERTED, "shared::cta", "shared::cluster"):
     operation(f"cvta.{_space}.u64")(_converted(_space))
     operation(f"cvta.to.{_space}.u64")(_converted_back(_space))
 for _space in (*CONVERTED, "shared::cta", "shared::cluster"):

@@ -254,13 +254,14 @@ def comparisons() -> Iterator[Vector]:
     for kind in ("f16", "bf16", "f32", "f64"):
         a, b = column(FORMATS[kind], 0), column(FORMATS[kind], 1)
         for word in floats:
-            for flush in ("", ".ftz") if kind == "f32" else ("",):
+            for flush in ("", ".ftz") if kind in ("f16", "f32") else ("",):
                 found = _float_answers(word, kind, a, b, bool(flush))
                 yield from _combined(word, flush, kind, f"b{FORMATS[kind].bits}", a, b, found)
                 if flush:
-                    inputs = (("a", "b32", a), ("b", "b32", b))
-                    text = f"setp.{word}.ftz.f32 d, a, b;"
-                    yield Vector(f"setp.{word}.ftz.f32", "alone", text, inputs, (("d", "pred", np.array(found)),))
+                    home = f"b{FORMATS[kind].bits}"
+                    inputs = (("a", home, a), ("b", home, b))
+                    text = f"setp.{word}.ftz.{kind} d, a, b;"
+                    yield Vector(f"setp.{word}.ftz.{kind}", "alone", text, inputs, (("d", "pred", np.array(found)),))
 
 
 def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, found: list[int]) -> Iterator[Vector]:
@@ -271,7 +272,11 @@ def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, f
         no = [function(1 - one, 1 - int(c)) for one, c in zip(found, given, strict=True)]
         text = f"setp.{word}.{join}{flush}.{kind} d, a, b, c; setp.{word}.{join}{flush}.{kind} _|e, a, b, !c;"
         outputs = (("d", "pred", np.array(yes)), ("e", "pred", np.array(no)))
+        if kind.endswith("f16"):
+            text, outputs = f"setp.{word}.{join}{flush}.{kind} d, a, b, c;", outputs[:1]
         yield Vector(f"setp.{word}.{join}{flush}.{kind}", "combined", text, inputs, outputs)
+    if kind.endswith("f16"):
+        return
     outputs = (("d", "pred", np.array(found)), ("e", "pred", 1 - np.array(found)))
     text = f"setp.{word}{flush}.{kind} d|e, a, b;"
     yield Vector(f"setp.{word}{flush}.{kind}", "both", text, inputs[:2], outputs)

@@ -160,8 +160,8 @@ def masks() -> Iterator[Vector]:
     }
     for word, column in values.items():
         yield Vector("mov.u32", f"lanemask_{word}", f"mov.u32 d, %lanemask_{word};", (), (("d", "b32", np.array(column)),))
-    text = "activemask.b32 d; shr.u32 d, d, %laneid; and.b32 d, d, 1;"
-    yield Vector("activemask.b32", "knows_itself", text, (), (("d", "b32", np.ones(SAMPLES)),))
+    text = "activemask.b32 d; mov.u32 e, %laneid; shr.u32 d, d, e; and.b32 d, d, 1;"
+    yield Vector("activemask.b32", "knows_itself", text, (), (("d", "b32", np.ones(SAMPLES)),), registers=".reg .b32 e;")
     a = samples(32, 0)
     text = (
         "mov.u32 p, %tid.x; xor.b32 q, p, 4; shl.b32 p, p, 2; shl.b32 q, q, 2; mov.u32 b, exchange; add.u32 p, p, b;"
