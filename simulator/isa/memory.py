@@ -29,7 +29,7 @@ _CACHE = (
 )
 _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 _FORMS = tuple(
-    f"{vector}{name}" for name in _TYPES for vector in ("", "v2.", "v4.", "v8.") if vector != "v8." or name[1:] != "64"
+    f"{vector}{name}" for name in _TYPES for vector in ("", "v2.", "v4.", "v8.") if vector != "v8." or name[1:] == "32"
 )
 _NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
 """Types with vectors, of 128 bits at most: 256 are for global memory only."""

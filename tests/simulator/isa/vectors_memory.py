@@ -60,7 +60,7 @@ def loads() -> Iterator[Vector]:
     for space in ("", "global."):
         for vector, count in COUNTS.items():
             for number, kind in enumerate(TYPES):
-                if bits_of(kind) * count > 256:
+                if bits_of(kind) * count > 256 or (count == 8 and bits_of(kind) < 32):
                     continue
                 width = bits_of(kind) // 8 * count
                 patterns = ("affine", "scattered", "uniform")
@@ -96,7 +96,7 @@ def stores() -> Iterator[Vector]:
     for space in ("", "global."):
         for vector, count in COUNTS.items():
             for number, kind in enumerate(TYPES):
-                if bits_of(kind) * count > 256:
+                if bits_of(kind) * count > 256 or (count == 8 and bits_of(kind) < 32):
                     continue
                 for case, pattern in enumerate(("affine", "scattered")):
                     for home in homes(kind):
@@ -166,7 +166,7 @@ def shared() -> Iterator[Vector]:
     for opcode in ("shared.", "shared::cta."):
         for vector, count in COUNTS.items():
             for kind in TYPES:
-                for home in homes(kind) if bits_of(kind) * count <= 128 else ():
+                for home in homes(kind) if bits_of(kind) * count <= 128 and count < 8 else ():
                     yield from _shared(opcode, vector, count, kind, home)
 
 

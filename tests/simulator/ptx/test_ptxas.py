@@ -204,9 +204,11 @@ GENERATED = {
 MISSING = {
     "arithmetic": r"rcp\.r.\.ftz\.f64",
     "whole_numbers": r"(addc|subc)\.[us]16",
+    "accesses": r"(ld|st)(\.\w+(::\w+)?)?\.v8\.[usb](8|16) ",
     "conversions": r"cvt\.(r.\.)?(ftz\.)?(f16|f32|f64|bf16)\.bf16|cvt\.(r.i\.|r.\.)?bf16\.(bf16|f16)",
 }
-"""Legal forms that the simulator does not have yet."""
+"""Forms that ptxas takes and the simulator does not have. Of vectors of eight small elements the PTX ISA knows nothing,
+and ptxas crashes when it makes code of them."""
 
 
 @pytest.mark.parametrize("name", GENERATED)
