@@ -53,7 +53,9 @@ def _register_narrowing() -> None:
         for last in ("", ".sat") if target != "bf16" else ("", ".relu"):
             if last == ".relu" and (flush or source != "f32" or direction not in ("rn", "rz")):
                 continue
-            _convert(f".{direction}{flush}{last}", target, source, _narrow(target, direction, bool(flush), last), bool(flush))
+            _convert(
+                f".{direction}{flush}{last}", target, source, _narrow(target, direction, bool(flush), last), bool(flush)
+            )
         if target == "f16" and source == "f32" and not flush and direction in ("rn", "rz"):
             _convert(f".{direction}.relu", target, source, _narrow(target, direction, False, ".relu"), False)
     for name, direction, last in product(("f16", "bf16"), ("rn", "rz"), ("", ".relu")):
@@ -76,7 +78,15 @@ def _convert(mode: str, target: str, source: str, narrow: Callable[[Lanes], Lane
 
 
 def _register_widening() -> None:
-    ways = [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16"), ("f32", "f32"), ("f64", "f64"), ("f16", "f16")]
+    ways = [
+        ("f32", "f16"),
+        ("f32", "bf16"),
+        ("f64", "f32"),
+        ("f64", "f16"),
+        ("f32", "f32"),
+        ("f64", "f64"),
+        ("f16", "f16"),
+    ]
     for (target, source), flush, last in product(ways, ("", ".ftz"), ("", ".sat")):
         if (flush and "f32" not in (target, source)) or (last and source == "bf16"):
             continue

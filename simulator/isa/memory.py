@@ -25,7 +25,7 @@ ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
 """Memory order and scope. The simulator runs one step after another, so all of them hold; listeners see them."""
 _CACHE = (
     "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged "
-    "L2::64B L2::128B L2::256B"
+    "L2::64B L2::128B L2::256B L2::cache_hint"
 )
 _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 _FORMS = tuple(
@@ -77,9 +77,7 @@ def check_order(instruction: Instruction) -> None:
         raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
 
 
-@operation(
-    *(f"ld.param{where}.{name}" for name in _NARROW for where in ("", "::entry", "::func"))
-)
+@operation(*(f"ld.param{where}.{name}" for name in _NARROW for where in ("", "::entry", "::func")))
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand.
 
@@ -132,6 +130,25 @@ def store_build(space: str, instruction: Instruction, bind: Binder) -> Run:
 
     def run(frame: LaneFrame) -> None:
         store_rows(frame, space, addresses(frame), rows_of(frame, sources, unsigned), instruction)
+
+    return run
+
+
+@operation(*(f"ld.global.nc.{one}" for one in _FORMS), neutral=_CACHE)
+def _load_read_only(instruction: Instruction, bind: Binder) -> Run:
+    """A load through the cache that nothing keeps coherent: of memory that no one writes while the kernel runs. Other
+    ranks may write to symmetric memory at any time, so there it is a fault."""
+    load = load_build("global", instruction, bind)
+    addresses = address_reader(instruction.operands[1], bind)
+
+    def run(frame: LaneFrame) -> None:
+        heaps = frame.batch.space
+        places = addresses(frame)
+        position = heaps.first_symmetric(frame.view, places)
+        if position >= 0:
+            place = heaps.describe_address(frame.view, places, position)
+            raise LaneFault(position, f"ld.global.nc of {place}: symmetric memory, to which other ranks may write")
+        load(frame)
 
     return run
 

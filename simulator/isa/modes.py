@@ -1,7 +1,7 @@
 """Float arithmetic in other modes than nearest even: .rz, .rm, .rp, .ftz, .sat, and the approximations of the GPU.
 
-Of an approximation (.approx, .full) the PTX ISA gives a largest error, and not the result: here comes the result that is
-nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals (.ftz; sin, cos,
+Of an approximation (.approx, .full) the PTX ISA gives the largest error, and not the result. The simulator gives the
+result that is nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals (.ftz; sin, cos,
 ex2 and lg2 of f32 only with it), so does this one.
 """
 
@@ -94,8 +94,7 @@ def _register_flushed() -> None:
         for nan in ("", ".NaN"):
 
             def pick(a: Lanes, b: Lanes, larger: bool = larger, nan: str = nan) -> Lanes:
-                flushed = (rounding.flush_f32(one) for one in (a, b))
-                return numbers.pick_floats(*flushed, larger=larger, propagate=bool(nan))
+                return numbers.pick_floats(rounding.flush_f32(a), rounding.flush_f32(b), larger, bool(nan))
 
             _add(f"{word}.ftz{nan}.f32", value_builder(pick, ("f4", "f4")))
 
@@ -136,9 +135,7 @@ def shape_half(out: Lanes, brain: bool, flush: bool, last: str) -> Lanes:
 
 def _half(opcode: str, brain: bool, flush: bool, last: str, packed: bool, direction: str = "rn") -> Any:
     odd, count = _ODD[opcode]
-    widen, narrow = (
-        (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
-    )
+    widen, narrow = (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
 
     def function(*lanes: Lanes) -> Lanes:
         given = [flush_half(one) if flush else one for one in lanes]
@@ -250,9 +247,7 @@ def _short_f64(function: Callable[[Any], Any]) -> Callable[[Lanes], Lanes]:
 
 
 def _half_function(function: Callable[[Any], Any], brain: bool, flush: bool, packed: bool) -> Any:
-    widen, narrow = (
-        (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
-    )
+    widen, narrow = (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
     smallest = np.float64(2.0**-126)
 
     def run(a: Lanes) -> Lanes:

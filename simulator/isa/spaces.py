@@ -200,7 +200,7 @@ def spread(frame: LaneFrame, addresses: Lanes, run: Callable[[LaneFrame, str, La
     """
     windows = addresses >> np.uint64(WINDOW_SHIFT)
     for window in np.unique(windows).tolist() if windows[0] != windows[-1] or (windows != windows[0]).any() else [None]:
-        lanes = slice(None) if window is None else np.flatnonzero(windows == window)
+        lanes: Any = slice(None) if window is None else np.flatnonzero(windows == window)
         number = int(windows[0]) if window is None else window
         space = _SPACE_OF.get(number, "global")
         some = frame if window is None else frame.batch.narrow(frame, lanes, [])
@@ -219,9 +219,7 @@ def is_in_heaps(addresses: Lanes) -> bool:
     return bool(addresses.min() >= TAG)
 
 
-def load_rows(
-    frame: LaneFrame, space: str, addresses: Lanes, width: int, kind: str, instruction: Instruction
-) -> Lanes:
+def load_rows(frame: LaneFrame, space: str, addresses: Lanes, width: int, kind: str, instruction: Instruction) -> Lanes:
     """The bytes that each lane reads as a matrix (lanes, elements); space "" is generic."""
     if space == "" and is_in_heaps(addresses):
         space = "global"

@@ -112,7 +112,9 @@ def whole_numbers() -> Iterator[str]:
     for word, kind in product(("shl", "shr"), kinds):
         bank = registers_for(kind)
         yield f"{word}.{kind} {bank}1, {bank}2, %r3"
-    for word, kind in product(("add.cc", "addc", "addc.cc", "sub.cc", "subc", "subc.cc", "add.sat", "sub.sat"), INTEGERS):
+    for word, kind in product(
+        ("add.cc", "addc", "addc.cc", "sub.cc", "subc", "subc.cc", "add.sat", "sub.sat"), INTEGERS
+    ):
         bank = registers_for(kind)
         yield f"{word}.{kind} {bank}1, {bank}2, {bank}3"
     for word, way, kind in product(("mad", "madc"), (".lo", ".hi"), INTEGERS):
@@ -127,8 +129,29 @@ def whole_numbers() -> Iterator[str]:
 
 
 def comparisons() -> Iterator[str]:
-    words = ("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
-    for word, join, flush, kind in product(words, ("", ".and", ".or", ".xor"), ("", ".ftz"), (*INTEGERS, *BITS, *FLOATS)):
+    words = (
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "lo",
+        "ls",
+        "hi",
+        "hs",
+        "equ",
+        "neu",
+        "ltu",
+        "leu",
+        "gtu",
+        "geu",
+        "num",
+        "nan",
+    )
+    for word, join, flush, kind in product(
+        words, ("", ".and", ".or", ".xor"), ("", ".ftz"), (*INTEGERS, *BITS, *FLOATS)
+    ):
         bank = registers_for(kind)
         yield f"setp.{word}{join}{flush}.{kind} %p1, {bank}2, {bank}3" + (", %p4" if join else "")
     for kind in (*INTEGERS, *BITS, *FLOATS):
@@ -140,7 +163,9 @@ def comparisons() -> Iterator[str]:
 def conversions() -> Iterator[str]:
     kinds = (*INTEGERS, *FLOATS)
     directions = ("", ".rn", ".rz", ".rm", ".rp", ".rni", ".rzi", ".rmi", ".rpi")
-    for target, source, direction, flush, last in product(kinds, kinds, directions, ("", ".ftz"), ("", ".sat", ".relu")):
+    for target, source, direction, flush, last in product(
+        kinds, kinds, directions, ("", ".ftz"), ("", ".sat", ".relu")
+    ):
         yield f"cvt{direction}{flush}{last}.{target}.{source} {registers_for(target)}1, {registers_for(source)}2"
 
 
@@ -156,8 +181,24 @@ def warps() -> Iterator[str]:
         yield f"redux.sync.{way}.{kind} {registers_for(kind)}1, {registers_for(kind)}2, -1"
     for way, kind in product(("popc", "and", "or"), ("u32", "pred", "s32")):
         yield f"barrier.red.{way}.{kind} {registers_for(kind)}1, 0, %p2"
-    yield from ("bar.sync 0", "bar.sync 1, 64", "bar.arrive 1, 64", "bar.arrive 1", "barrier.sync.aligned 2, 32", "bar.warp.sync %r1")
-    yield from ("activemask.b32 %r1", "elect.sync %r1|%p1, -1", "trap", "brkpt", "exit", "ret", "bar.warp.sync", "bar.sync")
+    yield from (
+        "bar.sync 0",
+        "bar.sync 1, 64",
+        "bar.arrive 1, 64",
+        "bar.arrive 1",
+        "barrier.sync.aligned 2, 32",
+        "bar.warp.sync %r1",
+    )
+    yield from (
+        "activemask.b32 %r1",
+        "elect.sync %r1|%p1, -1",
+        "trap",
+        "brkpt",
+        "exit",
+        "ret",
+        "bar.warp.sync",
+        "bar.sync",
+    )
 
 
 def atomics() -> Iterator[str]:
@@ -168,9 +209,16 @@ def atomics() -> Iterator[str]:
     ):
         bank = registers_for(kind)
         sources = f"{bank}2, {bank}3" if word == "cas" else f"{bank}2"
-        yield f"{opcode}{space}.{word}{noftz}.{kind} " + (f"{bank}1, " if opcode == "atom" else "") + f"[%d9], {sources}"
+        yield (
+            f"{opcode}{space}.{word}{noftz}.{kind} " + (f"{bank}1, " if opcode == "atom" else "") + f"[%d9], {sources}"
+        )
     for opcode, space, word, noftz, vector, kind in product(
-        ("atom", "red"), ("", ".global", ".shared"), ("add", "min", "max"), ("", ".noftz"), (2, 4, 8), (*kinds[-4:], "f32", "u32")
+        ("atom", "red"),
+        ("", ".global", ".shared"),
+        ("add", "min", "max"),
+        ("", ".noftz"),
+        (2, 4, 8),
+        (*kinds[-4:], "f32", "u32"),
     ):
         bank = registers_for(kind)
         given, got = ("{" + ", ".join(f"{bank}{n + start}" for n in range(vector)) + "}" for start in (1, 9))
