@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 .PHONY: demo test test-all check codes audit bench clean
 
 demo: $(INSTALLED)
-	@$(RUN) runner +exp=allreduce_bf16
+	@.venv/bin/symlab run +exp=allreduce_bf16
 
 test: $(INSTALLED)
 	@$(RUN) pytest -q -n auto --dist loadfile --durations=5

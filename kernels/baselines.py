@@ -1,5 +1,5 @@
-"""Libraries' own collectives, beside ours: what there is, what each can't do, and why. runner/case/libraries.py runs
-them.
+"""Libraries' own collectives, beside ours: which exist, what each does not support, and why.
+runner/case/libraries.py runs them.
 
 The table is data and imports nothing heavy. A baseline runs through its library's own interface and on memory that the
 library wants: what it does inside (algorithm, order, precision of its sums) is its own matter, so results are held to
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 ACCUMULATOR = "library"
-"""The accumulator that a baseline's case names: nobody here chooses it."""
+"""The accumulator that a baseline's case names: the library chooses it."""
 
 TORCH_ALIGNMENT_BYTES = 4
 """PyTorch's symmetric memory kernels take sizes and offsets that are multiples of this, and no others."""

@@ -3,8 +3,9 @@
 Needs no GPU and no driver. A cache entry is one JSON file, named by the SHA-256 of all that decides what comes out:
 the spec's sources (kernels/sources.py) and this file, the compiler's version, the architecture, the variant. It's
 written under another name and then renamed, so readers see all or nothing and writers at the same time do no harm. It
-carries its own checksum: an entry that fails it is removed, with a warning, and compiled again. cutlass (more than a
-second to import) is imported only when something is compiled.
+holds its key and a checksum over key and code: an entry that is damaged, or that lies under the name of another, is
+removed, with a warning, and compiled again. cutlass (more than a second to import) is imported only when something is
+compiled.
 
 The PTX carries line information, with paths relative to the project's root: so its digest is the same in every
 checkout.
@@ -21,6 +22,8 @@ import platform
 import re
 import tempfile
 import threading
+from dataclasses import fields
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,7 @@ log = logging.getLogger(__name__)
 
 COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
+_PARTS = {member.name for member in fields(Executable)}
 
 _compiling = threading.Lock()  # cute.compile keeps global state
 
@@ -47,16 +51,17 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
     """
     if arch not in spec.archs:
         raise ValueError(f"{spec.name} is not built for {arch!r}: it is for {', '.join(spec.archs)}")
-    path = cache_dir / f"{spec.op}-{spec.algorithm}-{arch}-{cache_key(spec, case, arch)[:32]}.json"
-    found = _load(path)
+    key = cache_key(spec, case, arch)
+    path = cache_dir / f"{spec.op}-{spec.algorithm}-{arch}-{key[:32]}.json"
+    found = _load(path, key)
     if found is not None:
         return found
     with _compiling:
-        found = _load(path)  # another thread may have been faster
+        found = _load(path, key)  # another thread may have been faster
         if found is None:
             found = _compile(spec, case, arch)
             log.info("compiled %s %s for %s", spec.name, spec.variant(case), arch)
-            _store(path, found)
+            _store(path, key, found)
     return found
 
 
@@ -118,8 +123,8 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
 
 
 def _arguments(spec: KernelSpec) -> list[Any]:
-    """What stands for the parameters while compiling: their types, with values that nobody reads; pointers as a list,
-    which becomes one parameter each. Last the number of blocks."""
+    """Return what replaces the parameters while compiling: their types, with values that are never read; pointers as a
+    list, which becomes one parameter each; last the number of blocks."""
     import cutlass
     import cutlass.cute as cute
 
@@ -148,31 +153,44 @@ def with_relative_paths(ptx: str) -> str:
     return re.sub(r'^(\s*\.file\s+\d+\s+)"([^"]*)"', relative, ptx.rstrip("\0"), flags=re.MULTILINE)
 
 
-def _load(path: Path) -> Executable | None:
-    """The entry at path, or None: there is none, or it can't be used (with a warning, and removed if it's corrupt)."""
+def _load(path: Path, key: str) -> Executable | None:
+    """Return the entry at path; None if there is none, or none of this key that can be used: that is removed."""
     try:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        log.warning("the compile cache entry %s can't be read (%s): compiling instead", path, error)
+        reason = error.strerror or str(error)
+        _warn_once("the compile cache %s can't be read (%s): compiling instead", path.parent, reason)
         return None
     try:
-        entry = json.loads(text)
-        body = entry["executable"]
-        if entry["checksum"] != _checksum(body):
-            raise ValueError("its checksum does not fit")
-        return Executable(**{**body, "cubin": base64.b64decode(body["cubin"])})
-    except (ValueError, KeyError, TypeError) as error:
-        log.warning("the compile cache entry %s is corrupt (%s): removed, compiling again", path, error)
+        return _decoded(text, key)
+    except (ValueError, RecursionError) as error:
+        _warn_once("the compile cache entry %s is corrupt (%s): removed, compiling again", path, str(error))
         try:
             path.unlink(missing_ok=True)
         except OSError as failure:
-            log.warning("the corrupt compile cache entry %s can't be removed: %s", path, failure)
+            _warn_once("the corrupt compile cache entry %s can't be removed: %s", path, str(failure))
         return None
 
 
-def _store(path: Path, compiled: Executable) -> None:
+def _decoded(text: bytes, key: str) -> Executable:
+    """Return the executable of a cache entry. Raises ValueError if it is damaged, or another key's, and RecursionError
+    for JSON that is nested too deeply."""
+    entry = json.loads(text)
+    if not isinstance(entry, dict) or entry.keys() != {"key", "checksum", "executable"}:
+        raise ValueError("it has other parts than an entry")
+    body = entry["executable"]
+    if not isinstance(body, dict) or body.keys() != _PARTS or not all(isinstance(one, str) for one in body.values()):
+        raise ValueError("its executable has other parts than an executable")
+    if entry["checksum"] != _checksum(entry["key"], body):
+        raise ValueError("its checksum does not fit")
+    if entry["key"] != key:
+        raise ValueError("it is the entry of another kernel, variant or version")
+    return Executable(**{**body, "cubin": base64.b64decode(body["cubin"])})
+
+
+def _store(path: Path, key: str, compiled: Executable) -> None:
     body = {
         "name": compiled.name,
         "entry": compiled.entry,
@@ -181,17 +199,24 @@ def _store(path: Path, compiled: Executable) -> None:
         "digest": compiled.digest,
         "cubin": base64.b64encode(compiled.cubin).decode(),
     }
-    text = json.dumps({"checksum": _checksum(body), "executable": body})
+    text = json.dumps({"key": key, "checksum": _checksum(key, body), "executable": body})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as beside:
             beside.write_text(text)
     except OSError as error:
-        log.warning("the compile cache %s can't be written (%s): going on without it", path.parent, error)
+        reason = error.strerror or str(error)
+        _warn_once("the compile cache %s can't be written (%s): going on without it", path.parent, reason)
 
 
-def _checksum(body: dict[str, str]) -> str:
-    return _sha256(json.dumps(body, sort_keys=True).encode())
+@cache
+def _warn_once(message: str, place: Path, reason: str) -> None:
+    """Log a warning once in this process: a command has one cache and may compile hundreds of kernels."""
+    log.warning(message, place, reason)
+
+
+def _checksum(key: object, body: dict[str, str]) -> str:
+    return _sha256(json.dumps([key, body], sort_keys=True).encode())
 
 
 def _sha256(content: bytes) -> str:

@@ -52,13 +52,13 @@ def spec_with(
     reduces: bool = True,
     **rest: Any,
 ) -> KernelSpec:
-    """The spec of the algorithm that body is, from the file that body stands in.
+    """The spec of the algorithm that body is, from the file that defines body.
 
     name: "op/algorithm". buffers are the kernel's pointers beside the barrier's: whether that goes over peers or
     multicast follows from needs_multicast. vectors(case): 16-byte units that the busiest rank works on;
     loads_per_vector(case): loads before the first of a unit can be used; groups(case): into how many equal groups the
     grid is divided, see Frame.each_peer; options(case): choices of the algorithm itself; workspaces beside the
-    barrier's own; rest goes to KernelSpec as it is. ValueError for a name without an op, and a body that stands in no
+    barrier's own; rest goes to KernelSpec as it is. ValueError for a name without an op, and a body without a
     file.
     """
     op, algorithm = _parts_of(name)
@@ -105,9 +105,9 @@ def _parts_of(name: str) -> tuple[str, str]:
 
 
 def _file_of(name: str, body: Callable[[Frame], None]) -> str:
-    """Return the absolute path of the file that an algorithm's body stands in."""
+    """Return the absolute path of the file that defines an algorithm's body."""
     module = sys.modules.get(getattr(body, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if file is None:
-        raise ValueError(f"{name}: its body stands in no file: give a function of a module or of file.py")
+        raise ValueError(f"{name}: its body is not in a file: give a function of a module or of file.py")
     return str(Path(file).resolve())

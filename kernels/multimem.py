@@ -60,7 +60,7 @@ PEER_TO_PEER = {"all_reduce": "two_shot", "reduce_scatter": "pull", "reduce": "p
 class Form:
     """One legal form: action "ld_reduce", "red" or "st"; operation and accumulator ("acc::f32") where it has them.
 
-    vector is "", "v2", "v4" or "v8": so many registers of the PTX type `type` make one access of width_bytes.
+    vector is "", "v2", "v4" or "v8": the number of registers of PTX type `type` in one access of width_bytes.
     """
 
     action: str

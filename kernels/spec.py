@@ -226,8 +226,8 @@ class KernelSpec:
 
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
-    refusal(case, arch) is what else the algorithm can't do, or None. why_not gives the reason for what "dtype" or
-    "placement" it lacks.
+    refusal(case, arch) is what else the algorithm can't do, or None. why_not gives the reason why a "dtype" or
+    "placement" is unsupported, and says what to take for "sizes" beyond max_size_bytes.
 
     origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
     dataclasses.replace has none.
@@ -263,6 +263,10 @@ class KernelSpec:
     @property
     def name(self) -> str:
         return f"{self.op}/{self.algorithm}"
+
+    def __hash__(self) -> int:
+        """Hash the name: not every field can be hashed, and equal specs have one name."""
+        return hash(self.name)
 
     def variant(self, case: Case) -> str:
         """What the compiled code depends on beside the sources; ranks, addresses and grids need no other PTX."""
@@ -316,7 +320,8 @@ def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> Refus
     if unfit := refuses_elements(case) or refuses_chunks(collective, case):
         return unfit
     if spec.max_size_bytes is not None and case.size_bytes > spec.max_size_bytes:
-        hint = f"up to {spec.max_size_bytes} bytes, not {case.size_bytes}; take {case.op}/two_shot"
+        instead = f"; {spec.why_not['sizes']}" if "sizes" in spec.why_not else ""
+        hint = f"up to {spec.max_size_bytes} bytes, not {case.size_bytes}{instead}"
         return Refusal("sizes", f"{spec.name} is for small messages", hint)
     if not 0 <= case.root < (case.world_size if collective.rooted else 1):
         ranks = f"0 to {case.world_size - 1}" if collective.rooted else "0: it has no root"
@@ -349,11 +354,11 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
 
 
 def refuses_value(name: str, key: str, value: str, known: Sequence[str], addition: str = "") -> Refusal | None:
-    """Return the refusal of a value that the kernel or library called name does not have. addition goes on with the
+    """Return the refusal of a value that is unsupported by the kernel or library called name. addition ends the
     reason."""
     if value in known:
         return None
-    return Refusal(key, f"{name} has no {key} {value!r}{addition}", f"it has {', '.join(known)}")
+    return Refusal(key, f"{name} does not support {key} {value!r}{addition}", f"it supports {', '.join(known)}")
 
 
 def refuses_elements(case: Case, least_bytes: int = 0) -> Refusal | None:

@@ -54,7 +54,7 @@ class Driver(Protocol):
     def name(self) -> str: ...
 
     def free_bytes(self) -> int:
-        """Memory of the GPU that nobody holds."""
+        """Free memory of the GPU, in bytes."""
         ...
 
     def lend(self, address: int, size_bytes: int) -> tuple[torch.Tensor, weakref.ref[Any]]:

@@ -339,7 +339,7 @@ class Fabric(Protocol):
         ...
 
     def drop(self, region: Region) -> None:
-        """Give the memory up and wait for nobody: the way out after a failure.
+        """Give the memory up without waiting for other ranks: the way out after a failure.
 
         Never raises: neither in a broken world, nor for a region that is free already.
         """
@@ -354,7 +354,7 @@ class Fabric(Protocol):
         ...
 
     def view(self, region: Region) -> torch.Tensor:
-        """The rank's own bytes, flat uint8, shared, not copied. Whoever takes it is taken to have written it all."""
+        """The rank's own bytes, flat uint8, shared, not copied. The fabric assumes that the caller writes all of it."""
         ...
 
     def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
@@ -420,6 +420,6 @@ class DeviceFabric(Fabric, Protocol):
         ...
 
     def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
-        """Queue one of NVSHMEM's own host-side collectives over all ranks, on symmetric addresses. ValueError where it
-        has none such."""
+        """Queue one of NVSHMEM's own host-side collectives over all ranks, on symmetric addresses. ValueError for an
+        unsupported one."""
         ...

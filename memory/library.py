@@ -1,6 +1,6 @@
 """What NvshmemFabric uses of NVSHMEM, and finding out what it can do on the machine at hand: by trying, not by asking.
 
-An attribute that says "multicast" has been seen set where a multicast address could not be had. So the probe allocates
+The attribute "multicast" has been seen set where no multicast address was available. So the probe allocates
 a little memory and asks for the addresses that kernels will need.
 """
 

@@ -45,7 +45,7 @@ MARGIN_BYTES = 256 << 20
 """GPU memory left to contexts, torch and other libraries: when it is gone, they fail in less orderly ways."""
 
 CLOSING_S = 5.0
-"""How long close() waits for the others and for kernels: whoever is not done by then is ended by force anyway."""
+"""How long close() waits for other ranks and for kernels, in seconds; then the world ends them by force."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +113,7 @@ class NvshmemFabric:
 
     @property
     def free_bytes(self) -> int:
-        """Memory of this rank's GPU that nobody holds."""
+        """Free memory of this rank's GPU, in bytes."""
         return self._driver.free_bytes()
 
     # For the rank's process
@@ -169,7 +169,7 @@ class NvshmemFabric:
 
     @contextlib.contextmanager
     def _called(self, what: str) -> Iterator[None]:
-        """Whatever a call of the library raises, as FabricError with the rank."""
+        """Turn any exception of a library call into a FabricError with the rank."""
         try:
             yield
         except (FabricError, ValueError):

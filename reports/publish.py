@@ -1,36 +1,50 @@
 """What is published: records of real machines, committed as bundles, and what is made from them.
 
 reports/published/<machine>/ holds bundles and README.md, written by hand: the machine and the commands. From the
-bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus bandwidth
-over bytes) and the section of the project's README between `<!-- published: <machine> -->` and `<!-- end -->`. Other
-figures are drawn on demand by `python -m reports figure`, and none of them is committed. A manifest, written last,
-holds the digest of every file of reports/published/. --check names the files that differ from what the bundles give or
-from the manifest. For a machine without bundles nothing is made, and its section of the README is empty.
+bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus
+bandwidth over bytes), the machine's section of reports/published/README.md (between `<!-- published: <machine> -->`
+and `<!-- end -->`), and three rows of it in the project's README if that has a place for them (between
+`<!-- excerpt: <machine> -->` and `<!-- end -->`). `symlab figure` draws other figures on demand; none of them is
+committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
+differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from reports.record.bundle import SUFFIX, digest, read, write_file
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, broken, seal, sealed
-from reports.table import table
-from reports.table.compare import Section, split
+from reports.table import sheet, table, timed_table
+from reports.table.compare import Row, Section, device_text, rows, setup_text, split
+from reports.table.sheet import Line, Sheet
+from reports.table.text import counted, size_text
+from reports.table.timed_table import time_text
 
 PLACE = Path("reports") / "published"
 
 FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
-"""The README and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
+"""READMEs and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
 
 FIGURE = "figure.svg"
 """The one figure of a machine."""
 
 _MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do not edit -->"
-_INCLUDED = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_SECTION = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_EXCERPT = re.compile(r"(<!-- excerpt: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_EXCERPT_COLUMNS = ("size", "ours", "ours: time (busbw)", "library", "library: time (busbw)", "ratio")
+_EXCERPT_CAPTIONS = ("in place:", "libraries:", "set in the environment:")
+"""How the captions begin that belong to three rows of a table, too: what they compare."""
+
+_EXCERPT_NUMERIC = frozenset({"size", "ours: time (busbw)", "library: time (busbw)", "ratio"})
 _IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+_Make = Callable[[str, dict[str, list[Record]]], str]
+"""What makes a machine's section of a README, from the machine's name and the records of all machines."""
 
 
 def machines(root: Path) -> dict[str, list[Record]]:
@@ -45,7 +59,7 @@ def machines(root: Path) -> dict[str, list[Record]]:
         if others := sorted(path.name for path in folder.glob("*.svg") if path.name != FIGURE):
             raise ValueError(
                 f"{folder}: {', '.join(others)}: a machine has one figure, {FIGURE}; remove the others and draw them "
-                "on demand with python -m reports figure"
+                "on demand with symlab figure"
             )
     return {folder.name: read(sorted(folder.glob(f"*{SUFFIX}"))) for folder in folders}
 
@@ -106,27 +120,41 @@ def outdated(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
 
 
 def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
-    """Return the texts that the bundles give, by path: each machine's table, and the README with all its sections."""
+    """Return the texts that the bundles give, by path: each machine's table, and both READMEs with their sections."""
     found = {root / PLACE / name / "table.md": _table(name, records) for name, records in published.items()}
-    readme = root / "README.md"
-    text = _read(readme)
-    for name in sorted(set(published) - set(re.findall(r"<!-- published: (\S+) -->", text))):
+    text = _read(root / PLACE / "README.md")
+    for name in sorted(set(published) - {match[2] for match in _SECTION.finditer(text)}):
         raise ValueError(
-            f"README.md: no place for {name}; add the lines '<!-- published: {name} -->' and '<!-- end -->'"
+            f"{PLACE.as_posix()}/README.md: no place for {name}; add the lines '<!-- published: {name} -->' and "
+            "'<!-- end -->'"
         )
-    if _INCLUDED.search(text):
-        found[readme] = _INCLUDED.sub(lambda match: f"{match[1]}{_included(match[2], published)}{match[4]}", text)
+    for readme, place, make in _readmes(root):
+        text = _read(readme)
+        if place.search(text):
+            found[readme] = _filled(text, place, make, published)
     return found
 
 
 def machine_texts(root: Path, name: str, records: list[Record]) -> dict[str, tuple[str, str]]:
-    """Return one machine's table and its section of the README, by name: the text found and the text expected."""
-    table_path, readme = root / PLACE / name / "table.md", root / "README.md"
-    there = {match[2]: match[3] for match in _INCLUDED.finditer(_read(readme))}
-    return {
-        table_path.relative_to(root).as_posix(): (_read(table_path), _table(name, records)),
-        f"{name} in {readme.name}": (there.get(name, ""), _included(name, {name: records})),
-    }
+    """Return one machine's table and its sections of the READMEs, by name: the text found and the text expected."""
+    table_path = root / PLACE / name / "table.md"
+    found = {table_path.relative_to(root).as_posix(): (_read(table_path), _table(name, records))}
+    for readme, place, make in _readmes(root):
+        there = {match[2]: match[3] for match in place.finditer(_read(readme))}
+        if name in there or place is _SECTION:
+            title = f"{name} in {readme.relative_to(root).as_posix()}"
+            found[title] = (there.get(name, ""), make(name, {name: records}))
+    return found
+
+
+def _filled(text: str, place: re.Pattern[str], make: _Make, published: dict[str, list[Record]]) -> str:
+    """Return a README's text with each of its places filled."""
+    return place.sub(lambda match: f"{match[1]}{make(match[2], published)}{match[4]}", text)
+
+
+def _readmes(root: Path) -> tuple[tuple[Path, re.Pattern[str], _Make], ...]:
+    """Return each README that has sections made here: its path, the pattern of a section, and what makes its text."""
+    return (root / PLACE / "README.md", _SECTION, _section), (root / "README.md", _EXCERPT, _excerpt)
 
 
 def figures(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[Record]]:
@@ -135,7 +163,7 @@ def figures(root: Path, published: dict[str, list[Record]]) -> dict[Path, list[R
 
 
 def featured(records: Sequence[Record]) -> Section:
-    """Return the section that the README shows. Raises ValueError if no record has a timing."""
+    """Return the section that READMEs show. Raises ValueError if no record has a timing."""
     sections, _ = split(records)
     if not sections:
         raise ValueError("what is published has no timing; only real hardware gives one")
@@ -148,21 +176,63 @@ def featured(records: Sequence[Record]) -> Section:
 
 
 def _table(name: str, records: Sequence[Record]) -> str:
-    hint = f"Percentiles, bandwidths and all else: `python -m reports table {PLACE.as_posix()}/{name}`."
+    hint = f"Percentiles, bandwidths and all else: `symlab table {PLACE.as_posix()}/{name}`."
     return f"{_MADE_BY}\n\n# {name}\n\n{hint}\n\n{table.markdown(records, is_wide=True)}"
 
 
-def _included(name: str, published: dict[str, list[Record]]) -> str:
-    """Return the README's section of a machine, empty if it has no bundles."""
+def _section(name: str, published: dict[str, list[Record]]) -> str:
+    """Return a machine's section of reports/published/README.md, empty if it has no bundles."""
     if name not in published:
         return ""
     shown = table.markdown(featured(published[name]).records, is_wide=True)
-    place = f"{PLACE.as_posix()}/{name}"
     return (
-        f"\n{shown}\n![time and bus bandwidth over bytes]({place}/{FIGURE})\n\n"
-        f"All ops, dtypes and world sizes: [{place}/table.md]({place}/table.md); "
-        f"the commands that made them: [README]({place}/README.md).\n\n"
+        f"\n{shown}\n![time and bus bandwidth over bytes]({name}/{FIGURE})\n\n"
+        f"All ops, dtypes and world sizes: [{name}/table.md]({name}/table.md); "
+        f"the commands that made them: [{name}/README.md]({name}/README.md).\n\n"
     )
+
+
+def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
+    """Return a machine's section of the project's README: its figure and three rows; empty if it has no bundles."""
+    if name not in published:
+        return ""
+    section = featured(published[name])
+    groups: dict[int, list[Row]] = {}
+    for row in rows(section):
+        if row.timings:
+            groups.setdefault(row.size_bytes, []).append(row)
+    sizes = sorted(groups)
+    shown = dict.fromkeys((sizes[0], sizes[len(sizes) // 2], sizes[-1]))
+    lines = tuple(_excerpt_line(groups[size]) for size in shown)
+    first = next(record for record in section.records if record.timing is not None)
+    worlds = {len(row.timings) for members in groups.values() for row in members}
+    captions = [
+        f"time: microseconds a call; busbw: GB/s, as in nccl-tests; {setup_text(first)}; each the median over "
+        f"{counted(max(worlds), 'world')} of the median over samples of the maximum over ranks",
+        "ratio: our time over the library's; below 1, ours is faster",
+        *(one for one in timed_table.captions([section], is_wide=True) if one.startswith(_EXCERPT_CAPTIONS)),
+    ]
+    heading = f"{section.heading}, {device_text(first)}"
+    made = sheet.markdown([Sheet(heading, _EXCERPT_COLUMNS, (lines,), _EXCERPT_NUMERIC)], captions)
+    return f"\n![time and bus bandwidth over bytes]({PLACE.as_posix()}/{name}/{FIGURE})\n\n{made}\n\n"
+
+
+def _excerpt_line(contestants: Sequence[Row]) -> Line:
+    """Return the line of one size: the fastest of our algorithms, the fastest library, and their ratio."""
+    cells = {"size": size_text(contestants[0].size_bytes)}
+    for column, is_ours in (("ours", True), ("library", False)):
+        timed = [row for row in contestants if row.is_ours == is_ours]
+        best = min(timed, key=lambda row: row.figure("median_us") or 0.0, default=None)
+        cells[column] = best.algorithm if best else "-"
+        cells[f"{column}: time (busbw)"] = _time_text(best) if best else "-"
+    ratio = next((row.ratio for row in contestants if row.ratio is not None), None)
+    return Line(cells | {"ratio": "-" if ratio is None else f"{ratio:.2f}"})
+
+
+def _time_text(row: Row) -> str:
+    time, bandwidth = row.figure("median_us"), row.figure("busbw_gbps")
+    assert time is not None
+    return time_text(time) if bandwidth is None else f"{time_text(time)} ({bandwidth:.1f})"
 
 
 def _is_of(path: Path, records: Sequence[Record]) -> bool:

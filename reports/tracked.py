@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import tempfile
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,17 +37,32 @@ PATIENCE_S = 5
 """How long a server may take to answer."""
 
 
-def resolved_uri(uri: str) -> str:
-    """The URI with a sqlite path made absolute: a relative one from the working folder, ~ as the home folder."""
-    match = re.fullmatch(r"(sqlite(?:\+\w+)?):///([^/].*)", uri)
-    return f"{match[1]}:///{Path(match[2]).expanduser().absolute()}" if match else uri
+def resolved_uri(uri: str, folder: Path | None = None) -> str:
+    """The URI as MLflow takes it: of an sqlite database with its absolute path, quoted; others as they are.
+
+    A relative path starts at folder, by default the working folder, and ~ is the home folder. Unquoted, SQLAlchemy
+    would take what follows a ? in a folder's name for options, and %41 for an A.
+    """
+    path = database_path(uri, folder)
+    if path is None:
+        return uri
+    _, mark, options = uri.partition("?")
+    scheme, place = uri.partition(":")[0], _quoted(str(path))
+    if scheme == "sqlite" and place != str(path):
+        scheme = "sqlite+pysqlite"  # the same; for "sqlite" MLflow would make the folder with the quoted name, too
+    return f"{scheme}:///{place}{mark}{options}"
 
 
-def database_path(uri: str) -> Path | None:
-    """The file of an sqlite URI; None for a server's URI."""
+def database_path(uri: str, folder: Path | None = None) -> Path | None:
+    """The absolute path of an sqlite URI's file, see resolved_uri; None for a server's URI."""
     if not uri.partition(":")[0].startswith("sqlite"):
         return None
-    return Path(uri.partition(":///")[2].partition("?")[0])
+    given = urllib.parse.unquote(uri.partition(":///")[2].partition("?")[0], errors="surrogateescape")
+    return (folder or Path.cwd()) / Path(given).expanduser()
+
+
+def _quoted(path: str) -> str:
+    return urllib.parse.quote(path, errors="surrogateescape")
 
 
 def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
@@ -70,8 +86,29 @@ def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
     return bundle.merged(found)
 
 
+class Unreachable(ValueError):
+    """A server does not answer; the message says why, in one line."""
+
+
+def check_server(uri: str, patience_s: float) -> None:
+    """See whether anything answers at a server's URI. Raises Unreachable if nothing does."""
+    import urllib.error
+    import urllib.request
+
+    # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
+    parts = urllib.parse.urlsplit(uri)
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
+    try:
+        urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=patience_s).close()
+    except urllib.error.HTTPError:
+        pass  # a server answers; MLflow itself says what is wrong with it
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)  # of urllib's own error, which would say "<urlopen error ..>"
+        raise Unreachable(_first_line(reason) if isinstance(reason, OSError) else _first_line(error)) from error
+
+
 def prepare(uri: str) -> None:
-    """Import MLflow, quietly; before, see whether a server answers. ValueError, why in one line, if not.
+    """Import MLflow, quietly; before, see whether a server answers. Raises Unreachable, why in one line, if not.
 
     MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
     has not set them. Its retries would make a server that is down cost minutes.
@@ -83,19 +120,7 @@ def prepare(uri: str) -> None:
     }.items():
         os.environ.setdefault(name, value)
     if uri.startswith("http"):
-        import urllib.error
-        import urllib.parse
-        import urllib.request
-
-        # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
-        parts = urllib.parse.urlsplit(uri)
-        place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
-        try:
-            urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=PATIENCE_S).close()
-        except urllib.error.HTTPError:
-            pass  # somebody answers; MLflow itself says what it doesn't like
-        except (OSError, ValueError) as error:
-            raise ValueError(_first_line(error)) from error
+        check_server(uri, PATIENCE_S)
     import mlflow
 
     del mlflow
@@ -109,7 +134,7 @@ def _reader(uri: str) -> Any:
         raise ValueError(
             f"'{_shown(uri)}' is no tracking URI (--mlflow), give sqlite:///mlflow.db or a server's http://host:5000"
         )
-    path = database_path(resolved_uri(uri))
+    path = database_path(uri)
     if path is not None and not (path.is_file() and path.stat().st_size):
         raise ValueError(f"{uri}: there is no database {path}")
     try:
@@ -120,7 +145,8 @@ def _reader(uri: str) -> Any:
             return MlflowClient(tracking_uri=uri)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         # Named with its driver: for "sqlite:" alone MLflow takes the whole for a path, and makes its folders.
-        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{path.as_uri()}?mode=ro&uri=true")
+        # Quoted twice: SQLAlchemy takes the first quotes away, sqlite the second.
+        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{_quoted(path.as_uri())}?mode=ro&uri=true")
         client.search_experiments(max_results=1)
         return client
     except Exception as error:

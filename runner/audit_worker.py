@@ -25,9 +25,11 @@ from omegaconf import OmegaConf
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
+from runner.case.todays_code import MALFORMED, sources
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
-from runner.request.compose import composed, hydra_over
+from runner.request.compose import hydra_over
+from runner.request.composer import Composer
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
 from runner.request.validate import CONF, Request, validate
@@ -43,10 +45,6 @@ Job = tuple[str, int]
 
 _ELSEWHERE = ("records", "cache_dir", "track")
 """Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
-
-
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
-"""What a record that holds something strange may raise: it is named, and the others are looked at."""
 
 
 def main() -> int:
@@ -77,7 +75,7 @@ def main() -> int:
 def secrets(records: Iterable[Record]) -> dict[str, Any]:
     """What looks like a secret or a home folder in environments, requests and reasons.
 
-    {"looked_at": so many different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
+    {"looked_at": number of different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
     """
     looked_at: set[str] = set()
     found: list[list[str]] = []
@@ -113,7 +111,8 @@ def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
 def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
     """Every job's configuration composed again from its overrides, and what came of it.
 
-    {"verified": so many jobs, "different": [[command, job, what], ..], "not_comparable": [[command, job, reason], ..]}.
+    {"verified": number of jobs, "different": [[command, job, what], ..],
+    "not_comparable": [[command, job, reason], ..]}.
     conf/ is that of the record's commit where it has changed since and the repository has it. A key that was not there
     then, and that stands at its default, makes no difference.
     """
@@ -123,11 +122,12 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
     for job, members in jobs.items():
         by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
     for commit, some in by_commit.items():
-        with _configurations_of(commit) as (folder, problem), hydra_over(folder):
+        with _configurations_of(commit) as (folder, problem), hydra_over(primary=folder):
+            composer = Composer()
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
-                outcome, what = _recomposed(record, problem, job, recomposed)
+                outcome, what = _recomposed(composer, record, problem or _added_folder(record), job, recomposed)
                 if apart := _apart(jobs[job]):
                     outcome, what = "different", apart
                 if outcome == "verified":
@@ -138,25 +138,41 @@ def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, d
 
 
 def _apart(members: Sequence[Record]) -> str:
-    """What the records of one job do not agree in, although they were made from one request; "" where they agree."""
-    parts: dict[str, list[Any]] = {
-        "request": [
-            {key: value for key, value in one.request.document().items() if key != "kernel"} for one in members
-        ],
-        "commit or sources": [[one.environment.git, one.environment.sources] for one in members],
-    }
-    for what, values in parts.items():
-        texts = [json.dumps(value, sort_keys=True) for value in values]
-        usual = max(set(texts), key=texts.count)
-        odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
-        if odd:
-            return f"the records of the job have not one {what}: {odd[0]} differs" + (
-                f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-            )
-    return ""
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree.
+
+    Commit and sources are compared among those that one process made: a resumed command says in its command.json what
+    has changed before it went on.
+    """
+    requests = [
+        {key: value for key, value in one.request.document().items() if key not in ("kernel", "resumed")}
+        for one in members
+    ]
+    if odd := _odd(members, "request", requests):
+        return odd
+    parts: dict[int | None, list[Record]] = {}
+    for one in members:
+        parts.setdefault(one.request.resumed, []).append(one)
+    found = (
+        _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
+        for some in parts.values()
+    )
+    return next(filter(None, found), "")
 
 
-def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]) -> tuple[str, str]:
+def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
+    """Which records have not the value that most have; "" where all have it."""
+    texts = [json.dumps(value, sort_keys=True) for value in values]
+    usual = max(set(texts), key=texts.count)
+    odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+    if not odd:
+        return ""
+    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+    return f"the records of the job have not one {what}: {odd[0]} differs{more}"
+
+
+def _recomposed(
+    composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
+) -> tuple[str, str]:
     """Compose one job again, into recomposed. Gives the outcome, and what is to be said of it."""
     recorded = record.request.configuration
     if recorded is None:
@@ -164,8 +180,8 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     if record.request.replays is not None:
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
-        config = composed(record.request.overrides)
-        again: Any = OmegaConf.to_container(_without_hydra(config), resolve=True, enum_to_str=True)
+        config = composer.composition(record.request.overrides).config
+        again: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
@@ -178,8 +194,10 @@ def _recomposed(record: Record, problem: str, job: Job, recomposed: dict[Job, di
     return "different", differs
 
 
-def _without_hydra(config: Any) -> Any:
-    return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+def _added_folder(record: Record) -> str:
+    """Why a command with --config-dir may compose differently here; "" for any other command."""
+    added = any(re.match(r"--config-dir(=|$)|-cd", word) for word in record.request.command_line)
+    return "the files of its --config-dir are not recorded" if added else ""
 
 
 def _commit_to_ask(record: Record) -> str:
@@ -193,7 +211,7 @@ def _commit_to_ask(record: Record) -> str:
 
 @contextmanager
 def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
-    """conf/ as it was at a commit, in a folder; where that can't be had the present one, and why."""
+    """conf/ as it was at a commit, in a folder; if that is unavailable the present one, and why."""
     if not commit:
         yield CONF, ""
         return
@@ -212,7 +230,7 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", b"") or str(error).encode()
             reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
-            yield CONF, f"conf/ of commit {commit[:12]} is not to be had here ({reason}), and may have been another"
+            yield CONF, f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
             return
         yield Path(folder) / CONF.name, ""
 
@@ -236,7 +254,7 @@ def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
 def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
     """The cases that each job asked for, against those that there are.
 
-    {"expected": so many, "missing": [[command, job, case id], ..], "unexpected": [..],
+    {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
     "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto") those count that
     any of its records has, at every size: what "auto" means is the catalogue's matter, and that changes.
     """
@@ -245,7 +263,7 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
         configuration = recomposed.get(job) or members[0].request.configuration
         try:
             expected = _expected(members, configuration)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             found["not_comparable"].append([*job, first_line(error)])
             continue
         there = {record.id for record in members}
@@ -279,9 +297,9 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
 def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
-    {"made": so many ranks' inputs, "cases": of so many cases, "different": [[case id, rank], ..], "too_large": so many
-    cases, "not_recorded": so many, "not_comparable": [[case id, reason], ..]}. Cases of more than up_to_bytes are left
-    out: it takes seconds each.
+    {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
+    "too_large": number of cases, "not_recorded": number, "not_comparable": [[case id, reason], ..]}. Cases of more than
+    up_to_bytes are left out: each takes seconds.
     """
     found: dict[str, Any] = {
         "made": 0, "cases": 0, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": [],
@@ -300,7 +318,7 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
             again = _input_digests(record)
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
-        except _MALFORMED as error:
+        except MALFORMED as error:
             found["not_comparable"].append([record.id, first_line(error)])
             continue
         pairs = enumerate(zip(record.check.input_digests, again, strict=True))
@@ -319,62 +337,6 @@ def _input_digests(record: Record) -> list[str]:
     case = case_of(record.case)
     count = collective(case.op).counts(case.numel, case.world_size)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
-
-
-def sources(records: Iterable[Record], cache_dir: Path, say: Say) -> dict[str, list[Any]]:
-    """Return the recorded kernels' names by how their sources and their code compare with today's.
-
-    "same": the sources are today's. Where they are not, what the recorded cases compile to here decides: "same_code",
-    or "changed". "older": the records have no code digests to compare. "gone": not in the catalogue any more.
-    "not_comparable": [[name, reason], ..], for what can't be compiled here.
-    """
-    from kernels.catalogue import NAMES, find
-    from kernels.compile import source_digest
-
-    found: dict[str, list[Any]] = {
-        "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
-    }  # fmt: skip
-    recorded: dict[str, list[Record]] = {}
-    for record in records:
-        if record.kernel is not None:
-            recorded.setdefault(record.kernel.name, []).append(record)
-    for name, members in sorted(recorded.items()):
-        kernels = [one.kernel for one in members if one.kernel is not None]
-        if name not in NAMES:
-            found["gone"].append(name)
-        elif {one.source_digest for one in kernels} == {f"sha256:{source_digest(find(name))}"}:
-            found["same"].append(name)
-        elif any(one.code_digest is None for one in kernels):
-            found["older"].append(name)
-        else:
-            say(f"compiling {name}, to compare its code")
-            try:
-                is_same = _have_todays_code(members, cache_dir)
-            except (RuntimeError, *_MALFORMED) as error:
-                found["not_comparable"].append([name, first_line(error)])
-            else:
-                found["same_code" if is_same else "changed"].append(name)
-    return found
-
-
-def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
-    """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
-    from kernels.catalogue import find
-    from kernels.code import code_digest
-    from kernels.compile import executable
-    from runner.case.recorded import case_of
-
-    here: dict[tuple[str, str], str] = {}
-    for record in records:
-        assert record.kernel is not None
-        case, arch = case_of(record.case), record.kernel.arch
-        spec = find(case.name)
-        variant = spec.variant(case), arch
-        if variant not in here:
-            here[variant] = code_digest(executable(spec, case, arch, cache_dir).ptx)
-        if here[variant] != record.kernel.code_digest:
-            return False
-    return True
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ EXIT_INTERRUPTED = 130
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user, or whoever manages this process, wants it to end: said for the times-th time.
+    """The user, or the system that manages this process, asks it to end.
 
-    exit_code is the shell's: 128 + the signal. times counts, because a later one may come while an earlier one is on
-    its way up, and takes its place.
+    exit_code is the shell's: 128 + the signal. times counts the requests: a later exception may replace an earlier
+    one that is still on its way up.
     """
 
     def __init__(self, number: int, times: int = 1) -> None:
@@ -42,9 +42,7 @@ def interruptible() -> Iterator[None]:
         times += 1
         raise Interrupted(number, times)
 
-    wanted = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        wanted.append(signal.SIGHUP)
+    wanted = _caught()
     before = [signal.signal(number, handle) for number in wanted]
     try:
         yield
@@ -55,12 +53,11 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Within, a first SIGINT or SIGTERM waits until the end, for steps that belong together; a second does not.
+    """Within, a first SIGINT, SIGTERM or SIGHUP waits until the end, for steps that belong together; a second does not.
 
-    Outside the main thread, or where handlers are not Python's: nothing.
+    Outside the main thread, or where a handler is not Python's, nothing changes. An ignored SIGHUP stays ignored.
     """
-    wanted = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.getsignal(number) for number in wanted}
+    handlers = {number: signal.getsignal(number) for number in _caught()}
     if threading.current_thread() is not threading.main_thread() or not all(map(callable, handlers.values())):
         yield
         return
@@ -73,7 +70,7 @@ def shielded() -> Iterator[None]:
         waiting.append(number)
 
     try:
-        for number in wanted:
+        for number in handlers:
             signal.signal(number, wait)
         yield
     finally:
@@ -83,21 +80,27 @@ def shielded() -> Iterator[None]:
         _call(handlers[signal.Signals(waiting[0])], waiting[0], None)
 
 
+def _caught() -> list[signal.Signals]:
+    """Return the signals that end a command: SIGHUP not if it is ignored, as it is under nohup."""
+    is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if is_hangup_ignored else [signal.SIGHUP])]
+
+
 def _call(handler: Callable[[int, FrameType | None], Any] | int | None, number: int, frame: FrameType | None) -> None:
     assert callable(handler)
     handler(number, frame)
 
 
 def is_first(error: KeyboardInterrupt) -> bool:
-    """Nobody has asked before."""
+    """Return whether this is the first interrupt."""
     return not isinstance(error, Interrupted) or error.times == 1
 
 
 def name_of(error: KeyboardInterrupt) -> str:
-    """SIGINT or SIGTERM."""
+    """Return the signal's name: SIGINT, SIGTERM or SIGHUP."""
     return signal.Signals(exit_code_of(error) - 128).name
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
-    """130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+    """Return 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
     return error.exit_code if isinstance(error, Interrupted) else EXIT_INTERRUPTED

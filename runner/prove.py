@@ -10,9 +10,10 @@ the digests of their sources.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import click
 
 from kernels.catalogue import SPECS, find
 from kernels.code import code_digest
@@ -22,36 +23,49 @@ from kernels.matrix.variants import code_of
 from reports.record.bundle import read, write_file
 from reports.record.record import Record, Status
 from reports.table.compare import device_text
+from reports.table.text import counted
 from runner.case.recorded import case_of
-from runner.request.options import Parser
 from runner.request.schema import Schema
+from symlab.command import carry_out, leave
+
+
+@click.command(epilog="Exit codes: 0 written; 2 the request is wrong, or the records prove nothing.")
+@click.argument("records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="kernels/proven/MACHINE.json",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    default=Path(Schema().cache_dir),
+    show_default=True,
+    metavar="DIR",
+    help="Compiled kernels.",
+)
+def prove(records: tuple[Path, ...], output: Path, cache: Path) -> None:
+    """Write into kernels/proven/ where kernels ran and gave correct results; symlab kernels shows it.
+
+    RECORDS are record files, folders of them or bundles, of one machine.
+    """
+    try:
+        proof = proof_of(read(records), cache.expanduser())
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_file(output, written(proof).encode())
+    passed, refused = (sum(getattr(one, name) for one in proof.specs.values()) for name in ("passed", "refused"))
+    ended = f"{counted(passed, 'case')} passed, {refused} refused"
+    print(f"{output}: {proof.machine}, {counted(len(proof.specs), 'kernel')}, {ended}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 written, 2 the request is wrong or the records prove nothing, in one line on stderr."""
-    parser = Parser(
-        prog="python -m runner.prove",
-        description="Say in kernels/proven/ where kernels ran and gave what they should: python -m kernels shows it.",
-        epilog="exit codes: 0 written; 2 the request is wrong, or the records prove nothing",
-    )
-    parser.add_argument(
-        "records", nargs="+", type=Path, metavar="RECORDS", help="files, folders or bundles, one machine's"
-    )
-    parser.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="kernels/proven/MACHINE.json")
-    parser.add_argument(
-        "--cache", type=Path, default=Schema().cache_dir, metavar="DIR", help="compiled kernels (%(default)s)"
-    )
-    try:
-        options = parser.parse_args(arguments)
-        proof = proof_of(read(options.records), options.cache.expanduser())
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        write_file(options.output, written(proof).encode())
-    except (ValueError, RuntimeError) as error:
-        print(f"symlab: error: {error}", file=sys.stderr)
-        return 2
-    passed, refused = (sum(getattr(one, name) for one in proof.specs.values()) for name in ("passed", "refused"))
-    print(f"{options.output}: {proof.machine}, {len(proof.specs)} kernels, {passed} cases passed, {refused} refused")
-    return 0
+    """Carry out a command line. Returns the exit code: 2, in one line on stderr, if the records prove nothing."""
+    return carry_out("runner.prove:prove", "python -m runner.prove", arguments)
 
 
 def proof_of(records: Sequence[Record], cache_dir: Path) -> Proof:
@@ -145,4 +159,4 @@ def _commit(record: Record) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

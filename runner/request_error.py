@@ -13,7 +13,7 @@ class RequestError(ValueError):
 def near(name: str, known: Iterable[str]) -> str:
     """What to say after an unknown name: the near ones, or all of them: "did you mean one_shot?"."""
     options = sorted(known)
-    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, options, n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(options)}" if options else "there are none"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from memory.fabric import Traits
+
 
 class MultimemModel(StrEnum):
     """How the switch adds floats."""
@@ -23,3 +25,19 @@ class Schedule(StrEnum):
     fair = "fair"
     random = "random"
     """By seed."""
+
+
+def traits_of(world_size: int, arch: str, heap_bytes: int, multicast: bool, description: str = "") -> Traits:
+    """Return what a simulated fabric can do: known from how it was set, before there is one."""
+    return Traits(
+        name="simulator",
+        arch=arch,
+        world_size=world_size,
+        heap_bytes=heap_bytes,
+        multicast=multicast,
+        multicast_reason=""
+        if multicast
+        else "the simulated switch was made without multicast (fabric.multicast=false)",
+        simulated=True,
+        description=description,
+    )

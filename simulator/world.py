@@ -30,7 +30,7 @@ from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import MultimemModel, Schedule
+from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
 
@@ -103,18 +103,8 @@ class SimulatedWorld:
     def traits(self) -> Traits:
         """What the fabrics of all ranks can do."""
         options = self.options
-        return Traits(
-            name="simulator",
-            arch=options.arch,
-            world_size=self.world_size,
-            heap_bytes=options.heap_bytes,
-            multicast=options.multicast,
-            multicast_reason=""
-            if options.multicast
-            else "the simulated switch was made without multicast (fabric.multicast=false)",
-            simulated=True,
-            description=f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}",
-        )
+        description = f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}"
+        return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, description)
 
     @property
     def printed(self) -> list[str]:
@@ -160,8 +150,16 @@ class SimulatedWorld:
             if self.broken is None:
                 self._break(error, None)
 
+    def close(self) -> None:
+        """Break the world and give its memory back, also if a fabric or an exception still refers to it."""
+        self.abort(FabricError("the world was closed"))
+        with self.turn:
+            self.queues = [[] for _ in range(self.world_size)]
+            self.batches = []
+            self.space.release()
+
     def set_deadline(self, monotonic_s: float | None) -> None:
-        """When kernels are to be stopped: of the program that runs, and of those that follow."""
+        """Set when kernels must stop: those of this program and of later ones."""
         self.deadline = self.scheduler.deadline = monotonic_s
 
     def counters(self) -> dict[str, Any]:
@@ -300,7 +298,7 @@ class SimulatedWorld:
         return bool(free)
 
     def _stuck(self) -> None:
-        """Nobody can go on: a deadlock of kernels, or ranks that wait for one that has left."""
+        """Nothing can advance: a deadlock of kernels, or ranks that wait for one that has left."""
         waiting = [rank for rank, state in enumerate(self.states) if state == "exchange"]
         hosts = [f"rank {rank} waits on the host in {self.notes[rank]!r}" for rank in waiting]
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]

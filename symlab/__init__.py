@@ -1,1 +1,69 @@
-"""The public API of symlab: a dozen names, each loaded when it is first used."""
+"""The public API of symlab. symlab/README.md shows it on one page; the names in __all__ are what is promised.
+
+A name is loaded when it is first used, so that `import symlab` imports neither torch nor any other package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runner.world.world import WorldFailure as WorldFailure
+    from symlab.checking import check as check
+    from symlab.checking import make_inputs as make_inputs
+    from symlab.checking import make_reference as make_reference
+    from symlab.compiling import compile as compile
+    from symlab.describing import case as case
+    from symlab.describing import catalogue as catalogue
+    from symlab.describing import kernel as kernel
+    from symlab.experiments import experiment as experiment
+    from symlab.loading import records as records
+    from symlab.running import run as run
+    from symlab.worlds import Rank as Rank
+    from symlab.worlds import world as world
+
+_MODULES = {
+    "Rank": "symlab.worlds",
+    "WorldFailure": "runner.world.world",
+    "case": "symlab.describing",
+    "catalogue": "symlab.describing",
+    "check": "symlab.checking",
+    "compile": "symlab.compiling",
+    "experiment": "symlab.experiments",
+    "kernel": "symlab.describing",
+    "make_inputs": "symlab.checking",
+    "make_reference": "symlab.checking",
+    "records": "symlab.loading",
+    "run": "symlab.running",
+    "world": "symlab.worlds",
+}
+"""The module of each name. No module has the name of a function: importing it would replace the function."""
+
+__all__ = [  # noqa: RUF022  in the order of symlab/README.md
+    "catalogue",
+    "kernel",
+    "case",
+    "compile",
+    "run",
+    "make_inputs",
+    "make_reference",
+    "check",
+    "world",
+    "Rank",
+    "WorldFailure",
+    "experiment",
+    "records",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'symlab' has no attribute '{name}': it has {', '.join(__all__)}")
+    found = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

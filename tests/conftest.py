@@ -132,6 +132,9 @@ class DictionaryWorld:
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(region for region, _ in self.heaps[rank].values())
 
+    def close(self) -> None:
+        self.heaps = [{} for _ in range(self.world_size)]
+
     def abort(self, error: BaseException) -> None:
         with self.condition:
             self.error = self.error or error

@@ -1,6 +1,6 @@
 """all_gather/pull: every rank loads the chunks of all ranks into its output.
 
-When it wins: where outputs are not ready early: nobody writes to a rank's memory but itself. A load's request takes
+When it wins: where outputs are not ready early: each rank alone writes to its memory. A load's request takes
 room on the links, too, so push is faster for large buffers.
 
 Memory: reads all inputs through peers' addresses, writes the own output only. Blocks are shared out among the ranks

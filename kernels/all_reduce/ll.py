@@ -72,6 +72,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place", "in_place"),
         fold="rank_order",
         max_size_bytes=256 << 10,
+        why_not={"sizes": "take all_reduce/two_shot"},
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
         vectors=slots.units,
         loads_per_vector=lambda case: 2 * case.world_size,

@@ -9,7 +9,7 @@ multimem.ld_reduce: one for floats of up to 4 bytes; integers and float64 have n
 than 16 bytes each, are folded here, in rank order and the accumulator's precision, through peers' addresses: no access
 of the switch is narrower than 4 bytes. Nothing outside [0, numel) is touched.
 
-Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that the
+Protocol: a barrier over ranks at entry (all inputs are written), one at exit (no rank overwrites an input that the
 switch still reads for a peer). Both block by block, by a reduction on the multicast address of a counter, with proxy
 fences on both sides: inputs were written through ordinary addresses and are read through the multicast one, and a
 release and an acquire alone do not order accesses to aliases of the same bytes. (Vendor libraries leave that fence
@@ -17,7 +17,7 @@ out; by PTX 8.6.1 only strong accesses are safe without it.) In place is refused
 while the switch reads it for slower ones.
 
 Numerics: the switch's. Order and, without `.acc::f32`, precision of the sum are its own; -0.0 may come out as 0.0. So
-there is no promise of bits, only of a bound (kernels/numeric/numerics.py), and equal bits on all ranks are to be
+there is no promise of bits, only of a bound (kernels/numeric/numerics.py), and equal bits on all ranks are
 expected, not promised. accumulator float32 asks for `.acc::f32` where the type is of 16 bits, float16 for `.acc::f16`
 where it is of 8; native asks for nothing. avg: the switch's sum times 1/n, in float32, here.
 """

@@ -7,7 +7,7 @@ Memory: reads all inputs through peers' addresses, writes the own output only. V
 loop; the elements before the first 16-byte boundary and after the last one by one, a thread each. Nothing outside
 [0, numel) is touched.
 
-Protocol: a barrier over ranks at entry (all inputs are written), one at exit (nobody overwrites an input that a peer
+Protocol: a barrier over ranks at entry (all inputs are written), one at exit (no rank overwrites an input that a peer
 still reads). Both block by block: kernels/dsl/signals.py says how they order payload. Payload itself is weak. In place
 is refused: a rank would overwrite its input while slower ones read it.
 

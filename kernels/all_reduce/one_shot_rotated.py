@@ -1,6 +1,6 @@
 """all_reduce/one_shot_rotated: one_shot, but each rank begins with its next rank's input and ends with its own.
 
-When it wins: nowhere, so far: it is here to be compared. No GPU is everyone's first target, as it is in one_shot, whose
+When it wins: never so far; it exists for comparison. No GPU is the first target of all, as it is in one_shot, whose
 ranks all begin with rank 0. The price: each rank adds in an order of its own, so that the ranks' results differ in
 their last bits, and whatever is computed from them drifts apart. +exp=accumulator_study shows by how much.
 

@@ -178,7 +178,10 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         fold="from_next_rank",
         owner=owner,
         dtypes=FLOATS,
-        why_not={"dtype": "integers have no value to spare for a sign that nothing came yet: take all_reduce/ll"},
+        why_not={
+            "dtype": "an integer has no spare value that could mean 'not written yet'; take all_reduce/ll",
+            "sizes": "take all_reduce/two_shot",
+        },
         reductions=FLOAT_REDUCTIONS,
         positive_zero="results",
         max_size_bytes=4 << 20,

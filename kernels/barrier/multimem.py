@@ -55,7 +55,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         needs_multicast=True,
         reduces=False,
         dtypes=("uint32",),
-        why_not={"dtype": "a barrier hands round a token: give uint32"},
+        why_not={"dtype": "a barrier exchanges one token of this type a rank"},
         buffers=(address("input"), address("output"), address("inbox"), multicast("inbox")),
         vectors=lambda case: 1,
         workspaces=workspaces,

@@ -52,8 +52,8 @@ def refuses(case: Case, arch: str) -> Refusal | None:
     """Return the refusal of any size but a token's."""
     if case.size_bytes == case.itemsize:
         return None
-    reason = f"a barrier hands round a token of {case.itemsize} bytes a rank, not {case.size_bytes} bytes"
-    return Refusal("sizes", reason, "give sizes=[4]")
+    reason = f"a barrier exchanges one token of {case.itemsize} bytes a rank, not {case.size_bytes} bytes"
+    return Refusal("sizes", reason, f"give sizes=[{case.itemsize}]")
 
 
 def spec_of(tuning: Tuning) -> KernelSpec:
@@ -66,7 +66,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         placements=("out_of_place",),
         reduces=False,
         dtypes=("uint32",),
-        why_not={"dtype": "a barrier hands round a token: give uint32"},
+        why_not={"dtype": "a barrier exchanges one token of this type a rank"},
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: 1,
         workspaces=workspaces,

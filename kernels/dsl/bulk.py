@@ -12,7 +12,7 @@ Order, after the PTX ISA (9.7.9.25, asynchronous copies; 9.7.13, fence). A bulk 
 proxy, another way to memory than that of loads and stores:
 - Before: what others did (written inputs, outputs that may be overwritten) was acquired by ordinary accesses; bulk
   copies come after it only with fence.proxy.async between, by the thread that starts them. The same fence covers the
-  mbarriers that this thread has made. Nobody else uses them, so they need no fence.mbarrier_init and no bar.sync.
+  mbarriers that this thread has made. No other thread uses them, so they need no fence.mbarrier_init and no bar.sync.
 - Piece by piece: a load counts its bytes on its stage's mbarrier. When that phase is over, its writes are visible to
   the thread that waited. The store that follows reads them through the proxy that wrote them.
 - A stage may be loaded again when its store has read it: cp.async.bulk.wait_group.read.

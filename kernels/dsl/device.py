@@ -175,7 +175,7 @@ def store_elements(address: Any, vector: Sequence[Any], itemsize: int) -> None:
 
 @dsl_user_op
 def load_address(table: Any, index: Any, *, loc: Any = None, ip: Any = None) -> Any:
-    """Weak load of entry index of a table of addresses (int64), which nobody writes while kernels run."""
+    """Weak load of entry index of a table of addresses (int64), which no kernel writes."""
     entry = Int64(table) + Int64(index) * 8
     return Int64(assemble("ld.global.b64 $0, [$1];", "=l,l", [entry], T.i64(), memory=True, loc=loc, ip=ip))
 

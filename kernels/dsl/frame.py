@@ -155,7 +155,7 @@ class Frame:
         return Peers(self.table(of), first, count, self.world_size)
 
     def after(self, rank: Any, number: Any = 1) -> Any:
-        """The rank that comes so many after another one, around the ring; number: 0 to world_size - 1."""
+        """Return the rank that comes number ranks after another, around the ring; number: 0 to world_size - 1."""
         later = rank + number
         return cutlass.select_(later >= self.world_size, later - self.world_size, later)
 

@@ -18,7 +18,7 @@ one, so no order between accesses is needed.
 That a bank is free again is another matter, and needs order: what this rank read there and set back in an earlier
 launch comes before what peers store there next. A launch begins with a release to all peers, the all-clear, which
 covers all that this rank did in launches before; it ends with acquiring theirs, which came when their data came. So
-nobody waits for it in practice, and it is off the way of the data: the last threads of the first block do it, which
+no thread waits for it in practice, and it is off the way of the data: the last threads of the first block do it, which
 small messages leave idle. (The data alone would bring about the same order in any hardware that ends a kernel with its
 stores done; PTX promises it only for releases that are acquired. And launches without elements have no data.)
 
@@ -156,7 +156,7 @@ def keep_for_all(
 
 
 class Inbox:
-    """An inbox by its workspace's name, of so many rows, in a launch's turn. Made while a kernel is traced.
+    """An inbox by its workspace's name, with a number of rows, in a launch's turn. Made while a kernel is traced.
 
     sender(row) is the rank whose row it is; phase says in a report what did not come.
     """
@@ -198,7 +198,7 @@ class Inbox:
     def take(
         self, offsets: Sequence[Any], first: Any, rows: int, sender: Callable[[Any], Any] | None = None
     ) -> list[list[list[Any]]]:
-        """The units at byte offsets of so many rows from the first on, words by [offset][row]: wait for them all."""
+        """Wait for the units at byte offsets of count rows from the first on; return words by [offset][row]."""
         bases = [self.own + self.place(at, Int64(first) + row) for at in offsets for row in range(rows)]
         addresses = [base + TILE_BYTES * slot for base in bases for slot in range(self.form.slots)]
         notice = partial(self.give_up, offsets, first, rows, sender or self.sender)

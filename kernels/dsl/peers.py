@@ -40,7 +40,7 @@ class Peers:
         return [device.load_address(self.table, self.rank(begin + i)) + self.shift for i in range(count)]
 
     def shifted(self, size: Any) -> Peers:
-        """The same buffers from so many bytes on."""
+        """Return the same buffers from a byte offset on."""
         made = copy(self)
         made.shift = self.shift + size
         made.addresses = [address + size for address in self.addresses]

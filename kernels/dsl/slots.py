@@ -15,7 +15,7 @@ TILE_BYTES = 512
 
 
 def sentinel(itemsize: int) -> bytes:
-    """8 bytes of -0.0 in a floating-point type of so many bytes."""
+    """Return 8 bytes of -0.0 in a floating-point type of the given size in bytes."""
     return (bytes(itemsize - 1) + b"\x80") * (8 // itemsize)
 
 

@@ -15,7 +15,7 @@ expected is an epoch; seen is what the flag held instead, or for DATA and RESULT
 """
 
 NOTHING, CLAIMED, COMPLETE = 0, 1, 2
-"""The state: nobody gave up; somebody did and is writing; the other words are all there."""
+"""The state: no thread gave up; one did and is writing; all other words are written."""
 
 PHASES = ("entry barrier", "exit barrier", "middle barrier", "data of a peer", "result of a peer")
 ENTRY, EXIT, MIDDLE, DATA, RESULT = range(len(PHASES))

@@ -2,7 +2,7 @@
 
 A kernel's code is one digest over the code digests of the variants that kernels/matrix/variants.py chooses. Proofs
 carry the same digest, so a proof is of today's code if both are equal, wherever files and lines have moved since.
-`python -m kernels --codes` compiles and writes the file, `python -m kernels --verify` compiles and compares. Each
+`symlab kernels --codes` compiles and writes the file, `symlab kernels --verify` compiles and compares. Each
 kernel has a sample, one variant with its digest, that a test compiles.
 """
 
@@ -47,7 +47,7 @@ def codes(path: Path = PLACE) -> dict[str, Code]:
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path}: not what python -m kernels --codes writes ({error!r})") from None
+        raise ValueError(f"{path}: not what symlab kernels --codes writes ({error!r})") from None
 
 
 def written(found: Mapping[str, Code]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,16 +12,32 @@ from kernels.matrix.matrix import COLUMNS, LEGEND, Row, cells, exceptions
 from kernels.matrix.proofs import Proof
 
 
-def text(rows: Sequence[Row], proven: Sequence[Proof]) -> str:
-    """A table for each op, all with the same widths, then notes and legend."""
+def text(rows: Sequence[Row], proven: Sequence[Proof], width: int | None = None) -> str:
+    """A table for each op, all with the same widths, then notes and legend.
+
+    width: the maximum number of characters of a line; None for any number. Where the tables are wider, a kernel's cells
+    have a line each; all other lines are wrapped.
+    """
     tables, notes = _tables(rows)
     lines_of_all = [line for lines in tables.values() for line in lines]
     widths = {name: max(len(name), *(len(line[name]) for line in lines_of_all)) for name in COLUMNS}
-    parts = ["  " + "  ".join(name.ljust(widths[name]) for name in COLUMNS).rstrip()]
+    is_stacked = width is not None and 2 + sum(widths.values()) + 2 * (len(COLUMNS) - 1) > width
+    longest = max(map(len, COLUMNS))
+    parts = [] if is_stacked else ["  " + "  ".join(name.ljust(widths[name]) for name in COLUMNS).rstrip()]
     for op, lines in tables.items():
-        parts.append(f"{op}: {collective(op).summary}")
-        parts += ["  " + "  ".join(line[name].ljust(widths[name]) for name in COLUMNS).rstrip() for line in lines]
-    return "\n".join([*parts, "", *notes, *LEGEND, *_sources(proven)]) + "\n"
+        parts += _wrapped(f"{op}: {collective(op).summary}", width)
+        for line in lines:
+            if is_stacked:
+                cells = [f"{name.ljust(longest)} {line[name]}" for name in COLUMNS if line[name].strip()]
+                parts += [*(part for cell in cells for part in _wrapped(cell, width)), ""]
+            else:
+                parts.append("  " + "  ".join(line[name].ljust(widths[name]) for name in COLUMNS).rstrip())
+    said = [part for one in (*notes, *LEGEND, *_sources(proven)) for part in _wrapped(one, width)]
+    return "\n".join([*parts, *([] if is_stacked else [""]), *said]) + "\n"
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    return [line] if width is None else textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def markdown(rows: Sequence[Row], proven: Sequence[Proof]) -> str:

@@ -1,4 +1,4 @@
-"""What results may be when nobody promises an order, nor more than the accumulator's precision: error bounds with
+"""What results may be without a promised order, and with no more than the accumulator's precision: error bounds with
 their derivation, for sums, averages, minima and maxima of floats.
 
 Let x_1 .. x_n be an element's contributions, S = sum x_i, M = sum |x_i|, p the bits of the accumulator's
@@ -51,7 +51,7 @@ bfloat16 and a dropped contribution fall out of it; so with float8 and a float16
 accumulator the room grows as n: a dropped contribution of standard normal data in bfloat16 shows in 87 % of the
 elements at 8 ranks, 46 % at 16, 0.2 % at 32, none at 72, where (n - 1) u = 0.28 and only the exact inputs can
 tell. Averages have a little more room: 84 % at 8. Native float8, with u = 1/16 and 1/8, shows it in 56 % (e4m3fn) and
-16 % (e5m2) of the sums at 4 ranks, in 24 % and in none of the averages, and nowhere at 8.
+16 % (e5m2) of the sums at 4 ranks, in 24 % and in none of the averages; at 8 ranks in none of either.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from kernels.numeric.formats import FLOAT8, FORMATS, Format, is_nan, on_grid, to
 from kernels.numeric.numerics import accumulator_dtype, average_of_sum, averaging_factor
 
 LIBRARY = "library"
-"""The accumulator of a library's case: nobody here knows it. The dtype itself is the least that it may be."""
+"""The accumulator of a library's case: unknown here. The dtype itself is the least precise that it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Bound:
     """What results an unordered reduction may have: every number of the dtype from low to high (float64; see bound()).
 
     Infinities of the dtype count as the number after its largest (Format.overflow), in low, high and exact too. Where
-    any result goes, low is -inf and high is inf. may_be_nan says where NaN is right, too (None: nowhere); where only
+    any result goes, low is -inf and high is inf. may_be_nan says where NaN is right, too (None: never); where only
     NaN is, low and high are NaN. exact is the exact result, NaN and infinities as they are where contributions hold
     them.
     """
@@ -123,7 +123,7 @@ def _real(result: torch.Tensor) -> torch.Tensor:
 def bound(
     parts: Sequence[torch.Tensor], accumulator: str, reduction: str = "sum", total: ExactSum | None = None
 ) -> Bound:
-    """What a reduction of floats may give when nobody promises an order, nor more than the accumulator's precision.
+    """Return what a reduction of floats may give without a promised order, and with only the accumulator's precision.
 
     total is exact_sum(parts), where the caller has it already (sum and avg). accumulator may be LIBRARY. ValueError
     where dtype, accumulator and reduction don't belong together.

@@ -7,8 +7,8 @@ elements before the first 16-byte boundary and after the last, through peers' ad
 output is touched.
 
 Protocol: a barrier over ranks at entry, one at exit, by a reduction on the multicast address of a counter, with proxy
-fences on both sides: payload crosses from ordinary addresses to the multicast one and back. In place is fine: nobody
-but the root reads its input, and each thread reads what it overwrites first.
+fences on both sides: payload crosses from ordinary addresses to the multicast one and back. In place is fine: only
+the root reads its input, and each thread reads what it overwrites first.
 
 Numerics: the switch's, as in all_reduce/multimem_one_shot.
 """

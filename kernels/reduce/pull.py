@@ -8,7 +8,7 @@ Memory: the root reads all inputs through peers' addresses and writes its own ou
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
 outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
-order payload, which itself is weak. In place is fine: nobody but the root reads its input, and each thread reads what
+order payload, which itself is weak. In place is fine: only the root reads its input, and each thread reads what
 it overwrites first.
 
 Numerics: the root begins with the next rank and ends with itself. Precision and rounding: kernels/dsl/arithmetic.py.

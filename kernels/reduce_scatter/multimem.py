@@ -8,7 +8,7 @@ the output has other boundaries it is written element by element.
 
 Protocol: a barrier over ranks at entry, one at exit, by a reduction on the multicast address of a counter, with proxy
 fences on both sides: payload crosses from ordinary addresses to the multicast one and back. In place is fine: of a
-rank's input only its own chunk is overwritten, which nobody else reads.
+rank's input only its own chunk is overwritten, which no other rank reads.
 
 Numerics: the switch's, as in all_reduce/multimem_one_shot.
 """

@@ -7,8 +7,8 @@ output has other boundaries it is written element by element.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
 outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
-order payload, which itself is weak. In place is fine: of a rank's input only its own chunk is overwritten, which nobody
-else reads.
+order payload, which itself is weak. In place is fine: of a rank's input only its own chunk is overwritten, which no
+other rank reads.
 
 Numerics: the owner begins with the next rank and ends with itself (rank+1, rank+2, .. rank), so that no GPU is
 everyone's first target. Precision and rounding: kernels/dsl/arithmetic.py.

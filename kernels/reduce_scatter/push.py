@@ -10,7 +10,7 @@ chunk. Scratch is (n-1)/n of the input.
 Protocol: a barrier between the halves (block b of all ranks has pushed what block b of this rank adds; the elements are
 divided among blocks alike in both), one at exit (all scratch is read). Nothing waits at entry: scratch is free since
 the exit barrier of the launch before, whose grid was the same, and outputs are written by their own ranks. In place is
-fine: contributions are pushed before the own chunk is overwritten, and nobody reads another's input.
+fine: contributions are pushed before the own chunk is overwritten, and no rank reads another's input.
 
 Numerics: the owner begins with the next rank and ends with itself, as in pull: the same bits.
 """

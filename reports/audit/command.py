@@ -1,27 +1,31 @@
-"""python -m reports audit: one place is checked against itself, two are compared; and what is published.
+"""The command audit: one place is checked against itself, two are compared; and what is published.
 
 What takes longer than two seconds is said on standard error.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from reports.audit.statistics import parse_band
 from reports.record import bundle
 from reports.record.record import Record
-from reports.table import sheet
+from reports.table import sheet, table
+from reports.table.text import counted
 
 FORMATS = ("text", "markdown", "json")
 
 QUIET_S = 2.0
 """Progress is shown from then on, and no more often than that where it is no terminal."""
+
+MOST_DIGITS = 18
+"""Maximum number of digits of a size."""
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -64,21 +68,24 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """The command's options, beside --mlflow."""
-    parser.add_argument("--band", default="2%", metavar="PERCENT", help="changes within it do not matter (%(default)s)")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="(%(default)s)")
-    parser.add_argument(
-        "--inputs-up-to", default="1M", metavar="SIZE", help="make inputs of cases up to this again (%(default)s)"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="a .html (the report with the audit), .md or .json"
-    )
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
+
+    band: the share within which changes of times do not matter. form: one of FORMATS. inputs_up_to_bytes: the maximum
+    size of cases whose inputs are made again. output: a file for the result, too.
+    """
+
+    records: tuple[str, ...]
+    uri: str | None = None
+    band: float = 0.02
+    form: str = "text"
+    inputs_up_to_bytes: int = 1 << 20
+    output: Path | None = None
 
 
-def run(options: Namespace) -> int:
-    """Audit what the options name; gives the exit code. ValueError for a wrong request, or what can't be read."""
-    band, up_to_bytes = parse_band(options.band), _size(options.inputs_up_to)
+def run(options: AuditOptions) -> int:
+    """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -89,24 +96,26 @@ def run(options: Namespace) -> int:
     sides = []
     for place in options.records:
         progress(f"reading {place}")
-        sides.append(_read(place, options.mlflow))
+        sides.append(_read(place, options.uri))
     result: Result
     if len(sides) == 2:
         from reports.audit.comparison import compare
 
-        progress(f"comparing {len(sides[0])} records with {len(sides[1])}")
-        result = compare(sides[0], sides[1], band)
+        progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
+        result = compare(sides[0], sides[1], options.band)
     else:
         from reports.audit.checklist import check
 
         place = options.records[0]
-        source = f"MLflow's {place}" if options.mlflow is not None else ""
+        source = f"MLflow's {place}" if options.uri is not None else ""
         places = () if source else (place,)
-        result = check(sides[0], places, up_to_bytes=up_to_bytes, source=source, say=progress)
+        result = check(sides[0], places, up_to_bytes=options.inputs_up_to_bytes, source=source, say=progress)
     progress.end()
     if options.output is not None:
         _write(result, [record for side in sides for record in side], options.output)
-    print(_text(result, options.format), end="")
+    # The exit code is the result's, even if the reader left (| head).
+    with contextlib.suppress(BrokenPipeError):
+        print(_text(result, options.form), end="", flush=True)
     return result.exit_code
 
 
@@ -121,11 +130,17 @@ def _read(place: str, uri: str | None) -> list[Record]:
 def _text(result: Result, form: str) -> str:
     """The result in a form, ending in a newline."""
     if form == "json":
-        return json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        return _as_text(json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     if form == "markdown":
-        return f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n"
-    render = sheet.drawn if sys.stdout.isatty() else sheet.text
-    return f"{render(result.sheets, result.captions)}\n\n{result.verdict}\n"
+        return _as_text(f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n")
+    render = table.rendering()
+    verdict = "\n".join(sheet.wrapped(result.verdict, sheet.room_here()))
+    return _as_text(f"{render(result.sheets, result.captions)}\n\n{verdict}\n")
+
+
+def _as_text(text: str) -> str:
+    """Return text that UTF-8 can express: names of files may hold bytes that it can't, which become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _write(result: Result, records: Sequence[Record], path: Path) -> None:
@@ -133,16 +148,16 @@ def _write(result: Result, records: Sequence[Record], path: Path) -> None:
     if path.suffix == ".html":
         from reports.html import page
 
-        text = page(records, audit=result)
+        text = _as_text(page(records, audit=result))
     else:
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
     bundle.write_file(path, text.encode("utf-8"))
     print(f"{path}: written", file=sys.stderr)
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not number.isascii() or not number.isdigit() or unit not in UNITS:
+    if not number.isascii() or not number.isdigit() or unit not in UNITS or len(number) > MOST_DIGITS:
         raise ValueError(f"'{text}' is not a size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
     return int(number) * UNITS[unit]

@@ -23,7 +23,7 @@ from reports.audit.statistics import BAND, Judgement, Speed, checked_band, judge
 from reports.record.record import Record
 from reports.table.compare import heading
 from reports.table.sheet import Line, Sheet
-from reports.table.text import size_text
+from reports.table.text import counted, size_text
 
 VERIFIED, FINDING, NOT_AUDITABLE = 0, 1, 2
 """Exit codes."""
@@ -100,11 +100,11 @@ class Comparison:
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         parts = [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
-        parts += [f"{len(self.missing)} cases that passed before are missing after"] if self.missing else []
+        parts += [f"missing after: {counted(len(self.missing), 'case')} that passed before"] if self.missing else []
         others = len(self.only_before) - len(self.missing)
-        parts += [f"{others} other cases only before"] if others else []
-        parts += [f"{len(self.only_after)} cases only after"] if self.only_after else []
-        parts += [f"{len(self.not_run)} cases could not be run again"] if self.not_run else []
+        parts += [f"only before: {counted(others, 'other case')}"] if others else []
+        parts += [f"only after: {counted(len(self.only_after), 'case')}"] if self.only_after else []
+        parts += [f"not run again: {counted(len(self.not_run), 'case')}"] if self.not_run else []
         parts += [] if self.cases else ["the two sets have no case in common"]
         return f"{head}: {'; '.join(parts)}"
 

@@ -1,13 +1,12 @@
 """Completeness: is every requested case there and unchanged, and can it be run again? Items 16 and 18 to 20.
 
 The records are compared with command.json and with their own requests, which say what was asked for and how the command
-ended; exit_codes belongs to item 17. A key that command.json lacks is NOT CAPTURED; a value that contradicts the
-records, or that no command writes, is a finding.
+ended; exit_codes and resumptions belong to item 17. A key that command.json lacks is NOT CAPTURED; a value that
+contradicts the records, or that no command writes, is a finding.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
+from reports.record.codec import parsed
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted, reason_of
@@ -58,11 +58,11 @@ def _expected(material: Material) -> Point:
         return Point(Outcome.NOT_COMPARABLE, f"what was asked for was not worked out here: {material.problem}")
     found = material.again["cases"]
     odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
-    odd += [f"{case} of {command} was not asked for" for command, _, case in found["unexpected"]]
+    odd += [f"{case} of {command} was not requested" for command, _, case in found["unexpected"]]
     if odd:
         return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
     if found["not_comparable"]:
-        texts = [f"job {job} of {command}: {why}" for command, job, why in found["not_comparable"]]
+        texts = [f"job {job + 1} of {command}: {why}" for command, job, why in found["not_comparable"]]
         return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
     return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
 
@@ -80,12 +80,12 @@ def _jobs(material: Material) -> list[Point]:
         return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
     total = sum(wanted.values())
     without = [
-        f"job {job} of {name} has no record"
+        f"job {job + 1} of {name} has no record"
         for name, count in wanted.items()
         for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
     ]
     odd = [
-        f"{record.id}: job {record.request.job} is out of range, the command has {wanted[name]}"
+        f"{record.id}: job {record.request.job + 1} is out of range, the command has {wanted[name]}"
         for record in material.records
         if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
@@ -115,7 +115,7 @@ def _ended(material: Material) -> list[Point]:
             here: Counter[Asked] = Counter((one.request.job, one.id) for one in members)
             odd += strange
             odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
-            odd += [f"{case} of {name} was not asked for" for _, case in (here - wanted)]
+            odd += [f"{case} of {name} was not requested" for _, case in (here - wanted)]
             asked += wanted.total()
         now = dict(Counter(str(one.status) for one in members))
         if isinstance(document.get("counts"), dict) and document["counts"] != now:
@@ -155,6 +155,62 @@ def exit_codes(material: Material) -> Point:
         return Point(Outcome.FINDING, listed(odd))
     says = f"exit code of {counted(total, 'command')}: {listed(map(str, codes))}; as the cases ended"
     return Point(Outcome.VERIFIED, says)
+
+
+def resumptions(material: Material) -> list[Point]:
+    """A part of item 17: the resumptions of every command, against the records that name one."""
+    points: list[Point] = []
+    known = {_name(folder, document): document for folder, document in material.commands.items()}
+    by_command: dict[str, list[Record]] = {}
+    for record in material.records:
+        by_command.setdefault(record.request.command, []).append(record)
+    for name, members in by_command.items():
+        document = known.get(name)
+        numbers = Counter(one.request.resumed for one in members if one.request.resumed is not None)
+        if document is None:
+            if numbers:
+                says = f"{name} was resumed: {counted(numbers.total(), 'record')} of it came later"
+                points.append(Point(Outcome.CAPTURED, f"{says}; no command.json here says when"))
+            continue
+        listed_here = document.get("resumed", [])
+        if not isinstance(listed_here, list) or not all(map(_is_resumption, listed_here)):
+            points.append(Point(Outcome.FINDING, f"resumed of {name} is not what a command writes"))
+        elif listed_here or numbers:
+            points.append(_resumed(name, listed_here, members))
+    return points
+
+
+def _resumed(name: str, entries: list[dict[str, Any]], members: list[Record]) -> Point:
+    """Compare the resumptions of one command.json with the records."""
+    odd = []
+    for one in members:
+        number = one.request.resumed
+        if number is None:
+            continue
+        if number > len(entries):
+            odd.append(f"{one.id} came with resumption {number}, and command.json has {len(entries)}")
+            continue
+        commit = str((one.environment.git or {}).get("commit") or "")
+        if commit != entries[number - 1]["commit"]:
+            odd.append(f"{one.id} is of commit {commit[:12] or 'unknown'}, its resumption of another")
+    if odd:
+        return Point(Outcome.FINDING, f"{name} was resumed, and not as its records say: {listed(odd)}")
+    texts = []
+    for number, entry in enumerate(entries, start=1):
+        ran = sum(one.request.resumed == number for one in members)
+        changed = f", changed before: {listed(entry['changed'], 10)}" if entry["changed"] else ", from the same code"
+        aside = f", {counted(len(entry['set_aside']), 'file')} set aside" if entry["set_aside"] else ""
+        texts.append(f"{entry['at']} after it was {entry['after']}: {counted(ran, 'case')}{changed}{aside}")
+    return Point(Outcome.VERIFIED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
+
+
+def _is_resumption(entry: object) -> bool:
+    """Whether an entry of "resumed" has what a command writes."""
+    return (
+        isinstance(entry, dict)
+        and all(isinstance(entry.get(key), str) for key in ("at", "after", "commit"))
+        and all(_are_texts(entry.get(key)) for key in ("changed", "set_aside"))
+    )
 
 
 def _contradiction(name: str, code: int, document: Mapping[str, Any], members: list[Record]) -> list[str]:
@@ -234,7 +290,7 @@ def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
     if not found:
         return []
-    says = f"{len(found)} of {lines} files of {folder.name}: {listed(found, 10)}"
+    says = f"{len(found)} of {counted(lines, 'file')} of {folder.name}: {listed(found, 10)}"
     return [Point(Outcome.FINDING, says)]
 
 
@@ -263,7 +319,7 @@ def replayable(material: Material) -> Item:
         says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"
         return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
     place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
-    says = f"python -m runner replay {place}: runs the cases again and compares; this audit did not"
+    says = f"symlab replay {place}: runs the cases again and compares; this audit did not"
     verdicts = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
     return Item(19, name, tuple(verdicts) or (Point(Outcome.CAPTURED, says),))
 
@@ -271,7 +327,7 @@ def replayable(material: Material) -> Item:
 def _replayed(path: Path) -> Point:
     """Return what a replay's verdict.json says of the records beside it."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parsed(path.read_text(encoding="utf-8"))
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from reports.audit.statistics import world_of
 from reports.record.record import Check, Record, Status
-from reports.table.text import number, reason_of
+from reports.table.text import counted, number, reason_of
 
 _OF_BITS = frozenset({"bytes", "bitwise", "bitwise_fold"})
 """Methods of a check by which an output has the reference's bits."""
@@ -50,7 +50,7 @@ def data_of(before: Sequence[Record], after: Sequence[Record]) -> Finding:
     if not ours:
         return Finding(Data.NOT_COMPARABLE, f"before: {_outcome(before[0])}")
     wrong = [record for record in before if not record.verified]
-    remark = f"{len(wrong)} of {len(before)} worlds before: {_outcome(wrong[0])}" if wrong else ""
+    remark = f"{len(wrong)} of {counted(len(before), 'world')} before: {_outcome(wrong[0])}" if wrong else ""
     found = _by_digests(ours, theirs, is_edge=before[0].case.inputs == "edge")
     shared = {world_of(record) for record in before} & {world_of(record) for record in after}
     if shared and found.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND):
@@ -59,7 +59,7 @@ def data_of(before: Sequence[Record], after: Sequence[Record]) -> Finding:
 
 
 def _bad_after(before: Sequence[Record], after: Sequence[Record]) -> Finding | None:
-    """What is to be said where some world after has no verified result."""
+    """Return what to say where a world of the later set has no verified result."""
     was_right = any(record.verified for record in before)
     for status in (Status.WRONG, Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.REFUSED, Status.PASSED):
         bad = next((one for one in after if one.status is status and not one.verified), None)
@@ -127,11 +127,12 @@ def _rows(inputs: set[tuple[str, ...] | None]) -> list[frozenset[str]]:
 def _first_difference(ours: Sequence[frozenset[str]], theirs: Sequence[frozenset[str]]) -> str:
     """The first rank whose digests are not one and the same on both sides, in words."""
     if len(ours) != len(theirs):
-        return f"{len(ours)} ranks before, {len(theirs)} after"
+        return f"{counted(len(ours), 'rank')} before, {len(theirs)} after"
     rank = next(rank for rank in range(len(ours)) if ours[rank] != theirs[rank] or len(ours[rank]) > 1)
     differing = sum(ours[one] != theirs[one] or len(ours[one]) > 1 for one in range(len(ours)))
     texts = [" and ".join(f"{digest[:12]}.." for digest in sorted(side[rank])) or "nothing" for side in (ours, theirs)]
-    return f"rank {rank}: {texts[0]} before, {texts[1]} after ({differing} of {len(ours)} ranks differ)"
+    told = f"{differing} of {counted(len(ours), 'rank')}"
+    return f"rank {rank}: {texts[0]} before, {texts[1]} after (different on {told})"
 
 
 def _used(checks: Sequence[Check]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from reports.audit.statistics import world_of
 from reports.record.bundle import VERDICT_NAME
+from reports.record.codec import parsed, plain
 from reports.record.record import Record
 
 COMMAND_NAME = "command.json"
@@ -70,7 +71,7 @@ class Material:
         for folder in self.folders:
             path = folder / COMMAND_NAME
             try:
-                document = json.loads(path.read_text(encoding="utf-8"))
+                document = plain(parsed(path.read_text(encoding="utf-8")), COMMAND_NAME)
             except (OSError, ValueError) as error:
                 raise ValueError(f"{path}: can't be read ({error})") from None
             if not isinstance(document, dict):

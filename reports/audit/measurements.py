@@ -55,7 +55,8 @@ def clocks(material: Material) -> Item:
         without += [record.id] if not states else []
         for rank, when, state in states:
             lacking |= {one for one in _CLOCKS if one not in state}
-            reasons = [one for one in state.get("throttle") or () if one not in HARMLESS]
+            said = state.get("throttle") or []
+            reasons = [one for one in map(str, said if isinstance(said, list) else [said]) if one not in HARMLESS]
             slowed += [f"{record.id}, rank {rank}, {when}: {', '.join(reasons)}"] if reasons else []
             others = state.get("other_processes")
             shared += [f"{record.id}, rank {rank}, {when}: {others} other processes"] if others else []
@@ -145,7 +146,7 @@ def _lacking(record: Record) -> Iterator[str]:
     size = record.case.world_size
     for what, rows in (("input", record.check.input_digests), ("output", record.check.output_digests)):
         if len(rows or ()) != size:
-            yield f"{what} digests of {len(rows or ())} ranks, the case has {size}"
+            yield f"{what} digests of {counted(len(rows or ()), 'rank')}, the case has {size}"
     given = [record.case.root] if record.case.op == "reduce" else range(size)
     rows = record.check.output_digests or ()
     without = [rank for rank in given if rank < len(rows) and not rows[rank]]
@@ -232,7 +233,7 @@ def samples(material: Material) -> Item:
         asked = _asked_timing(record).get("samples")
         asked_of += isinstance(asked, int)
         if isinstance(asked, int) and len(rows[0]) != asked:
-            few.append(f"{record.id}: {len(rows[0])} samples, asked were {asked}")
+            few.append(f"{record.id}: {counted(len(rows[0]), 'sample')}, asked were {asked}")
         places = next((n for n in (1, 2) if all(value == round(value, n) for row in rows for value in row)), 0)
         if places and _is_many(record):
             rounded.append(f"{record.id}: all samples are whole {_PLACES[places]} of a microsecond")
@@ -260,7 +261,7 @@ def figures(material: Material) -> Item:
     picture must name the digest of the records."""
     points: list[Point] = []
     for place in material.places:
-        points += [_report(path) for path in sorted(place.rglob("*.html"))] if place.is_dir() else []
+        points += [_report(path) for path in _reports(place)] if place.is_dir() else []
         if machine := _published(place):
             points += _made_again(*machine)
     if material.source:
@@ -270,13 +271,23 @@ def figures(material: Material) -> Item:
     return Item(12, "derived figures", tuple(points) or (Point(Outcome.DOES_NOT_APPLY, says),))
 
 
+def _reports(folder: Path) -> list[Path]:
+    """Return the HTML reports in a folder and below, and the one beside it that has its name."""
+    from reports.html.page_path import page_beside
+
+    beside = page_beside(folder.resolve())
+    return [*([beside] if beside.is_file() else []), *sorted(folder.rglob("*.html"))]
+
+
 def _report(path: Path) -> Point:
-    """Compare the figures embedded in an HTML report with those that the records beside it give."""
+    """Compare the figures embedded in an HTML report with those that its records give: those of the folder beside it
+    that has its name, else those of the folder that it is in."""
     from reports.html import figures_of
 
+    named = path.with_suffix("")
     try:
         shown = figures_of(path.read_text(encoding="utf-8"))
-        made = json.loads(json.dumps(table.values(bundle.read([path.parent]))))
+        made = json.loads(json.dumps(table.values(bundle.read([named if named.is_dir() else path.parent]))))
     except (OSError, ValueError) as error:
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
     sides = [{_which(one): one for one in values} for values in (shown, made)]
@@ -409,7 +420,8 @@ def _states(record: Record) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield (rank, "before" or "after", the readings) for each state of a GPU that a timing holds."""
     for rank, device in enumerate(_ranks(record)):
         for when, state in device.items():
-            yield rank, when, state
+            if isinstance(state, dict):
+                yield rank, when, state
 
 
 def _asked_timing(record: Record) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.audit.completeness import exit_codes
+from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
@@ -18,6 +18,9 @@ from reports.table.text import counted
 
 SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")
 """Beginnings of names: what must be the same in all worlds of a case, or figures over them mean nothing."""
+
+UNTRACKED_NAMED = 5
+"""Maximum number of untracked files to name."""
 
 _USER_IN_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s@:\"]+:[^/\s@\"]+@")
 
@@ -37,12 +40,12 @@ def _composed(material: Material) -> Point:
     different, elsewhere = found["different"], found["not_comparable"]
     jobs = found["verified"] + len(different) + len(elsewhere)
     if different:
-        texts = [f"job {job} of {command}: {what}" for command, job, what in different]
+        texts = [f"job {job + 1} of {command}: {what}" for command, job, what in different]
         return Point(
             Outcome.FINDING, f"{len(different)} of {counted(jobs, 'job')} compose differently: {listed(texts)}"
         )
     if elsewhere:
-        texts = [f"job {job} of {command}: {why}" for command, job, why in elsewhere]
+        texts = [f"job {job + 1} of {command}: {why}" for command, job, why in elsewhere]
         return Point(Outcome.NOT_COMPARABLE, f"{len(elsewhere)} of {counted(jobs, 'job')}: {listed(texts)}")
     return Point(Outcome.VERIFIED, f"{counted(jobs, 'job')} composed again from the overrides; 0 differ")
 
@@ -63,13 +66,32 @@ def repository(material: Material) -> Item:
                 Point(Outcome.CAPTURED, f"commit {_brief(git['commit'])} ({git.get('branch', '')}), unchanged")
             )
         else:
-            points.append(_difference(material, git))
+            points += _dirt(material, git)
     return Item(2, "commit and what differed from it", _once(points))
 
 
+def _dirt(material: Material, git: Mapping[str, Any]) -> list[Point]:
+    """Return what is known of the changes to a commit, and of the files that are in no commit."""
+    points = []
+    if git.get("changed_files") != 0:
+        points.append(_difference(material, git))
+    if number := git.get("untracked_files"):
+        names = git.get("untracked")
+        known = list(map(str, names))[:UNTRACKED_NAMED] if isinstance(names, list) else []
+        more = number - len(known) if type(number) is int else 0
+        ends = f" and {more:,} more" if known and more > 0 else ""
+        files = counted(number, "untracked file") if type(number) is int else "untracked files"
+        named = f": {', '.join(known)}{ends}" if known else ""
+        says = f"commit {_brief(git['commit'])}, with {files}, whose contents were not kept{named}"
+        points.append(Point(Outcome.NOT_CAPTURED, says))
+    return points or [Point(Outcome.NOT_CAPTURED, f"commit {_brief(git['commit'])}, changed, but not how")]
+
+
 def _difference(material: Material, git: Mapping[str, Any]) -> Point:
-    """What is known of the changes to a commit."""
-    says = f"commit {_brief(git['commit'])}, with {git.get('changed_files', '?')} files changed"
+    """Return what is known of the changes to files of a commit."""
+    number = git.get("changed_files")
+    files = counted(number, "changed file") if type(number) is int else "changed files"
+    says = f"commit {_brief(git['commit'])}, with {files}"
     kept = git.get("kept_diff")
     if not isinstance(kept, dict):
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
@@ -237,8 +259,9 @@ def _known_gpus(material: Material) -> Point:
     strange, looked_at = [], 0
     for record in material.timed:
         assert record.timing is not None
-        listed_here = set(values_at(record.environment.document(), "gpus.uuid"))
-        used = {str(state["uuid"]) for one in record.timing.devices for state in one.values() if "uuid" in state}
+        listed_here = set(map(str, values_at(record.environment.document(), "gpus.uuid")))
+        states = [state for one in record.timing.devices for state in one.values() if isinstance(state, dict)]
+        used = {str(state["uuid"]) for state in states if "uuid" in state}
         if used and listed_here:
             looked_at += 1
             strange += [f"{record.id} ran on {uuid}, which is not listed" for uuid in sorted(used - listed_here)]
@@ -313,6 +336,7 @@ def command(material: Material) -> Item:
     points = _presence(lacking, len(material.records), "command line, start and end of %s")
     points += _captured(material, {"user": "host.user", "launcher, job id and nodes": "launch.launcher"})
     points.append(exit_codes(material))
+    points += resumptions(material)
     return Item(17, "command", _once(points))
 
 

@@ -68,8 +68,8 @@ class Speed(StrEnum):
     INSIDE = "INSIDE"
     """Fewer than LEAST_WORLDS on a side, so no verdict: the ratio of the medians is within the band."""
     OUTSIDE = "OUTSIDE"
-    """The same, and it is not. Or too few worlds for the test among so many cases, and the whole interval lies beyond
-    the band."""
+    """The same, and it is outside. Or too few worlds for the test of this number of cases, and the whole interval lies
+    beyond the band."""
     NOT_COMPARABLE = "NOT COMPARABLE"
     """The times do not measure the same thing, or there are none: the reason is beside it."""
 
@@ -80,7 +80,7 @@ class Judgement:
 
     ratio is after over before, above 1 is slower; low and high are its 95 % interval; p is the test's p-value, and
     corrected that of Holm's procedure. None where there is no such figure. advice says what would help, or the reason
-    why nothing can be compared; "" where nothing is to be said.
+    why nothing can be compared; "" if there is nothing to say.
     """
 
     speed: Speed
@@ -254,9 +254,7 @@ def _verdict(
         return replace(found, speed=Speed.SLOWER if test.low > 0 else Speed.FASTER)
     advice = _advice(test.shift, pair, edge, comparisons)
     if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
-        return replace(
-            found, speed=Speed.OUTSIDE, advice=f"no verdict with so few worlds among so many cases; {advice}"
-        )
+        return replace(found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}")
     return replace(found, advice=advice)
 
 
@@ -306,7 +304,7 @@ def _count(spread: float, gap: float, quantiles: float) -> int:
 
 
 def _least_testable(comparisons: int) -> int:
-    """The fewest worlds a side with which the exact test can reach the level among so many comparisons."""
+    """Return the minimum number of worlds a side for the exact test of that many comparisons to reach the level."""
     worlds = LEAST_WORLDS
     while not _is_testable((worlds, worlds), comparisons):
         worlds += 1

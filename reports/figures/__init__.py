@@ -28,7 +28,7 @@ def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> N
 
     what: curves (time and bus bandwidth over bytes), distribution (samples against their median) or numerics (errors
     over bytes, which simulated records have, too). ValueError, in one line, for another suffix, for records without
-    what is to be drawn, and where it can't be written.
+    what it cannot draw, and where it cannot write.
     """
     path = Path(path)
     kind = kind_of(path)

@@ -17,7 +17,19 @@ from matplotlib.patches import Polygon
 
 from reports.figures import style
 from reports.record.record import Record
-from reports.table.compare import LIMIT_LABEL, Row, Section, device_text, limit_gbps, limits, rows, setup_text, split
+from reports.table.compare import (
+    LIMIT_LABEL,
+    Row,
+    Section,
+    contestants,
+    device_text,
+    is_second,
+    limit_gbps,
+    limits,
+    rows,
+    setup_text,
+    split,
+)
 
 WIDTH_IN, ROW_IN, TITLE_IN = 11.0, 3.7, 0.45
 
@@ -30,8 +42,12 @@ MEASURES = {"median_us": "time (us)", "busbw_gbps": "bus bandwidth (GB/s)"}
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """An algorithm's values over sizes: the median over its worlds, the lowest and the highest."""
+    """A contestant's values over sizes: the median over its worlds, the lowest and the highest.
 
+    label: its name in a legend. is_second: see compare.is_second.
+    """
+
+    label: str
     algorithm: str
     is_ours: bool
     sizes: tuple[int, ...]
@@ -39,6 +55,7 @@ class Curve:
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
     has_worlds: bool
+    is_second: bool = False
 
 
 def drawable(records: Sequence[Record]) -> list[Section]:
@@ -56,18 +73,19 @@ def curves(judged: Sequence[Row], measure: str) -> list[Curve]:
     """The curves of a section's rows, in order of appearance; a measure is one of MEASURES."""
     found = []
     timed = [row for row in judged if row.timings and row.size_bytes]
-    for algorithm in dict.fromkeys(row.algorithm for row in timed):
-        own = [row for row in timed if row.algorithm == algorithm]
+    for label, own in contestants(timed).items():
         values = [[_value(timing, measure, row.size_bytes) for timing in row.timings] for row in own]
         found.append(
             Curve(
-                algorithm,
+                label,
+                own[0].algorithm,
                 own[0].is_ours,
                 tuple(row.size_bytes for row in own),
                 tuple(row.figure(measure) or 0.0 for row in own),
                 tuple(map(min, values)),
                 tuple(map(max, values)),
                 any(len(some) > 1 for some in values),
+                is_second(own, timed),
             )
         )
     return found
@@ -76,7 +94,7 @@ def curves(judged: Sequence[Row], measure: str) -> list[Curve]:
 def figure(sections: Sequence[Section]) -> Figure:
     """All sections on one sheet: a row each, the legend below."""
     judged = [rows(section) for section in sections]
-    names = dict.fromkeys(row.algorithm for some in judged for row in some if row.timings)
+    names = dict.fromkeys(name for some in judged for name in contestants([row for row in some if row.timings]))
     labels = [*names, *([LIMIT_LABEL] if any(limits(section.records) for section in sections) else [])]
     below_in = style.legend_height_in(labels, WIDTH_IN)
     sheet = style.sheet(WIDTH_IN, TITLE_IN + ROW_IN * len(sections) + below_in)
@@ -103,7 +121,7 @@ def single(judged: Sequence[Row], measure: str, limit: float | None = None) -> F
 def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = None) -> dict[str, Any]:
     """Draw all curves of a measure, and the limit. Gives the legend: a handle by label."""
     found = curves(judged, measure)
-    handles = {one.algorithm: _line(axes, one) for one in found}
+    handles = {one.label: _line(axes, one) for one in found}
     if limit is not None:
         handles[LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
     sizes = sorted({size for one in found for size in one.sizes})
@@ -119,7 +137,7 @@ def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = 
 
 def _line(axes: Axes, curve: Curve) -> Any:
     """The line of one algorithm, with a band where there are several worlds. Gives its handle."""
-    look = style.line_style(curve.algorithm, curve.is_ours)
+    look = style.line_style(curve.algorithm, curve.is_ours, curve.is_second)
     if curve.has_worlds:
         around = [
             *zip(curve.sizes, curve.lowest, strict=True),

@@ -19,7 +19,7 @@ from matplotlib.path import Path
 
 from reports.figures import style
 from reports.record.timing import percentile
-from reports.table.compare import Row, Section, rows
+from reports.table.compare import Row, Section, contestants, is_second, rows
 from reports.table.spread import samples_us
 from reports.table.text import size_text
 
@@ -29,7 +29,7 @@ LINEAR = 0.05
 """Up to so far off the median the axis is linear."""
 
 LEVELS = 120
-"""Strokes at one of so many heights of the axis cover one another: they are drawn once."""
+"""Number of heights of the axis; strokes at the same height cover one another and are drawn once."""
 
 _TICKS = (-0.8, -0.5, -0.2, -0.1, -0.05, -0.02, 0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
@@ -37,7 +37,7 @@ _TICKS = (-0.8, -0.5, -0.2, -0.1, -0.05, -0.02, 0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 
 def figure(sections: Sequence[Section]) -> Figure:
     """All sections on one sheet: a row each, the legend below."""
     judged = [rows(section) for section in sections]
-    labels = list(dict.fromkeys(row.algorithm for some in judged for row in some if row.timings))
+    labels = list(dict.fromkeys(name for some in judged for name in contestants([row for row in some if row.timings])))
     below_in = style.legend_height_in(labels, WIDTH_IN)
     sheet = style.sheet(WIDTH_IN, 0.45 + ROW_IN * len(sections) + below_in)
     shown: dict[str, Any] = {}
@@ -62,13 +62,12 @@ def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
     """All contestants at all sizes. Gives the legend: a handle by label."""
     timed = [row for row in judged if row.timings and row.size_bytes]
     sizes = sorted({row.size_bytes for row in timed})
-    names = list(dict.fromkeys(row.algorithm for row in timed))
-    slot = 0.86 / len(names)
+    found = contestants(timed)
+    slot = 0.86 / len(found)
     handles, ends = {}, [0.0]
-    for index, name in enumerate(names):
-        own = [row for row in timed if row.algorithm == name]
+    for index, (name, own) in enumerate(found.items()):
         places = [sizes.index(row.size_bytes) - 0.43 + slot * (index + 0.5) for row in own]
-        handles[name] = _contestant(axes, own, places, slot, ends)
+        handles[name] = _contestant(axes, own, places, slot, ends, is_second(own, timed))
     _axis(axes, min(ends), max(ends))
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     between = [number - 0.5 for number in range(1, len(sizes))]
@@ -78,9 +77,11 @@ def draw(axes: Axes, judged: Sequence[Row]) -> dict[str, Any]:
     return handles
 
 
-def _contestant(axes: Axes, own: Sequence[Row], places: Sequence[float], slot: float, ends: list[float]) -> Line2D:
+def _contestant(
+    axes: Axes, own: Sequence[Row], places: Sequence[float], slot: float, ends: list[float], is_dotted: bool
+) -> Line2D:
     """One contestant's strokes, bars and markers. Adds to ends how far its samples lie off. Gives its handle."""
-    look = style.line_style(own[0].algorithm, own[0].is_ours)
+    look = style.line_style(own[0].algorithm, own[0].is_ours, is_dotted)
     strokes, bars, lines = _Pieces(), _Pieces(), _Pieces()
     half = min(slot * 0.36, 0.1)
     for row, place in zip(own, places, strict=True):
@@ -98,7 +99,7 @@ def _contestant(axes: Axes, own: Sequence[Row], places: Sequence[float], slot: f
         axes.add_artist(pieces.patch(axes, colour, width, alpha, order))
     point = {name: look[name] for name in ("color", "marker", "markersize", "markerfacecolor")}
     axes.plot(places, [0.0] * len(places), **point, linestyle="none", zorder=4)
-    return Line2D([], [], **point, linestyle="-" if own[0].is_ours else (0, (4, 2)))
+    return Line2D([], [], **point, linestyle=look["linestyle"])
 
 
 class _Pieces:

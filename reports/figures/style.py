@@ -85,12 +85,13 @@ def look(algorithm: str) -> dict[str, Any]:
     return {"color": COLOURS[drawn % len(COLOURS)], "marker": _MARKERS[drawn // len(COLOURS) % len(_MARKERS)]}
 
 
-def line_style(algorithm: str, is_ours: bool) -> dict[str, Any]:
-    """How an algorithm's line is drawn: ours solid with full markers, baselines dashed with hollow ones."""
+def line_style(algorithm: str, is_ours: bool, is_second: bool = False) -> dict[str, Any]:
+    """How an algorithm's line is drawn: ours solid with full markers, baselines dashed with hollow ones. is_second: it
+    is in place, beside the line of the same algorithm out of place, and dotted."""
     style = look(algorithm)
     return {
         **style,
-        "linestyle": "-" if is_ours else (0, (4, 2)),
+        "linestyle": (0, (1, 1.5)) if is_second else "-" if is_ours else (0, (4, 2)),
         "linewidth": 1.9 if is_ours else 1.3,
         "markersize": 4.5,
         "markerfacecolor": style["color"] if is_ours else "white",
@@ -258,14 +259,14 @@ def ulps_axis(axes: Axes, highest: float) -> None:
 
 def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_grid: bool = True) -> None:
     """These ticks, so named, and no others: a line and a text for each, drawn by us. Matplotlib's own have five parts
-    each, and take nine tenths of a picture's time; whoever asks the axis for them still gets them."""
+    each, and take nine tenths of a picture's time; a caller that asks the axis for them still gets them."""
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FixedFormatter(labels))
     axis.set_visible(False)
     axes, is_x = axis.axes, axis.axis_name == "x"
     place_on = axes.get_xaxis_transform() if is_x else axes.get_yaxis_transform()
-    if has_grid:
+    if has_grid and ticks:  # Matplotlib takes no path without a point
         points = [(tick, end) if is_x else (end, tick) for tick in ticks for end in (0.0, 1.0)]
         codes = [Path.MOVETO, Path.LINETO] * len(ticks)
         lines = PathPatch(Path(points, codes), transform=place_on, fill=False, edgecolor="#dddddd", lw=0.6, zorder=0.5)

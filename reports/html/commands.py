@@ -123,7 +123,7 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     if differing:
         columns = ("job", *differing)
         lines = [
-            Line({"job": str(number)} | {key: yaml_line(flat[key]) if key in flat else "-" for key in differing})
+            Line({"job": str(number + 1)} | {key: yaml_line(flat[key]) if key in flat else "-" for key in differing})
             for number, flat in flats.items()
         ]
         table = Table(Sheet("jobs", columns, (tuple(lines),), frozenset({"job"})), heading=False)

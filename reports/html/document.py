@@ -72,17 +72,17 @@ def page(
 
 
 def figures_of(text: str) -> list[dict[str, Any]]:
-    """Return the figures embedded in a page, those of `python -m reports table --format json`. Raises ValueError if the
+    """Return the figures embedded in a page, those of `symlab table --format json`. Raises ValueError if the
     text has none."""
     found = _FIGURES.search(text)
     if found is None:
         raise ValueError('not a report: it has no <script type="application/json" id="figures">')
     try:
         figures = json.loads(found[1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the report's figures can't be read as JSON ({error})") from None
-    if not isinstance(figures, list):
-        raise ValueError("the report's figures are not a list")
+    if not isinstance(figures, list) or not all(isinstance(one, dict) for one in figures):
+        raise ValueError("the report's figures are not a list of objects")
     return figures
 
 

@@ -43,9 +43,9 @@ def environment_part(records: Sequence[Record]) -> Part:
         environment = own[0].environment.document()
         flat = _flat(environment)
         if not flat:
-            blocks.append(Notes((f"{name} was not captured ({len(own):,} cases).",)))
+            blocks.append(Notes((f"{name} was not captured ({counted(len(own), 'case')}).",)))
             continue
-        blocks.append(Heading(f"environment-{number}", f"{name}: {len(own):,} cases", listed=len(found) > 1))
+        blocks.append(Heading(f"environment-{number}", f"{name}: {counted(len(own), 'case')}", listed=len(found) > 1))
         blocks.append(Notes((f"of the commands {', '.join(commands)}",)) if len(found) > 1 else Notes(()))
         if first:
             blocks.append(_differences(first, flat))
@@ -93,7 +93,7 @@ def digests_part(records: Sequence[Record], commands: Mapping[str, tuple[int, st
         Table(Sheet("records", columns, (tuple(lines),), frozenset({"records"})), heading=False),
         Notes(
             (
-                "of the lines that python -m reports bundle would pack, before they are compressed: the same records "
+                "of the lines that symlab bundle would pack, before they are compressed: the same records "
                 "have the same digest, in whatever order and by however many files they come",
             )
         ),
@@ -150,7 +150,7 @@ def _data(records: Sequence[Record]) -> list[Block]:
     sheet = Sheet("data", tuple(lines[0].cells), (tuple(lines),), frozenset({"size"}))
     said = [f"{left:,} more are in the records."] if left else []
     table = Table(sheet, titles=titles(known), heading=False)
-    return [Fold(f"Of inputs and outputs: {len(lines):,} cases", (table, Notes(tuple(said))))]
+    return [Fold(f"Of inputs and outputs: {counted(len(lines), 'case')}", (table, Notes(tuple(said))))]
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:
@@ -240,19 +240,20 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
 
 def _values(reading: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return a reading's values of _ASKED as hashable values."""
-    throttle = reading.get("throttle")
+    throttle, reason = reading.get("throttle"), reading.get("not_captured")
     held = tuple(map(str, throttle)) if isinstance(throttle, list) else ()
-    return (reading.get("uuid"), held, reading.get("not_captured"), *map(reading.get, _READINGS))
+    numbers = (value if isinstance(value, (int, float)) else None for value in map(reading.get, _READINGS))
+    return (str(reading.get("uuid") or ""), held, str(reason) if reason else "", *numbers)
 
 
 def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
-    values = found.setdefault((rank, str(reading["uuid"] or "-")), {})
+    values = found.setdefault((rank, reading["uuid"] or "-"), {})
     for key in _READINGS:
-        if isinstance(reading[key], (int, float)):
+        if reading[key] is not None:
             values.setdefault(f"{key} {when}", set()).add(reading[key])
     values.setdefault("throttle", set()).update(reading["throttle"])
     if reading["not_captured"]:
-        values.setdefault("not_captured", set()).add(str(reading["not_captured"]))
+        values.setdefault("not_captured", set()).add(reading["not_captured"])
 
 
 def _span(values: set[Any]) -> str:

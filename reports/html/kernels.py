@@ -9,7 +9,7 @@ from reports.html.commands import yaml_line
 from reports.record.record import FabricInfo, KernelInfo, Record
 from reports.table.compare import device_text
 from reports.table.sheet import Line, Sheet
-from reports.table.text import size_text
+from reports.table.text import counted, size_text
 
 SHORT = 12
 """Number of digits shown of a digest; the part Digests has all of them."""
@@ -53,10 +53,11 @@ def _fabrics(records: Sequence[Record]) -> list[Block]:
             rows.append(("settings", yaml_line(fabric.settings)[1:-1]))
         rows.append(("cases", f"{len(own):,}"))
         if len(found) > 1:
-            blocks.append(Heading(f"fabric-{number}", f"{fabric.name} of {fabric.world_size} ranks", listed=False))
+            title = f"{fabric.name} of {counted(fabric.world_size, 'rank')}"
+            blocks.append(Heading(f"fabric-{number}", title, listed=False))
         blocks.append(Facts(tuple(rows)))
     if without := sum(record.fabric is None for record in records):
-        blocks.append(Notes((f"{without:,} cases ended before there was a fabric.",)))
+        blocks.append(Notes((f"{counted(without, 'case')} ended before there was a fabric.",)))
     return blocks
 
 

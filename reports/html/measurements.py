@@ -8,8 +8,9 @@ from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
 from reports.html.pictures import HOW_TO_READ, Album
 from reports.record.record import Record, Status
 from reports.table import spread, table, timed_table
-from reports.table.compare import Row, Section, limit_gbps, rows, split
+from reports.table.compare import Row, Section, contestants, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted
 
 _GLANCE = (
     *("section", "sizes", "contestants", "faster at", "best ours/base", "worst ours/base", "peak busbw (GB/s)"),
@@ -65,7 +66,7 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
     faster = sum(ratio < 1 for ratio in ratios)
     raw: dict[str, float | None] = {
         "sizes": len({row.size_bytes for row in timed_rows}),
-        "contestants": len({row.algorithm for row in timed_rows}),
+        "contestants": len(contestants(timed_rows)),
         "faster at": faster / len(ratios) if ratios else None,
         "best ours/base": min(ratios, default=None),
         "worst ours/base": max(ratios, default=None),
@@ -76,7 +77,7 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
         "section": section.heading,
         "sizes": str(raw["sizes"]),
         "contestants": str(raw["contestants"]),
-        "faster at": f"{faster} of {len(ratios)} sizes" if ratios else "-",
+        "faster at": f"{faster} of {counted(len(ratios), 'size')}" if ratios else "-",
         "best ours/base": f"{min(ratios):.2f}" if ratios else "-",
         "worst ours/base": f"{max(ratios):.2f}" if ratios else "-",
         "peak busbw (GB/s)": f"{peak[0]:.1f}" if peak else "-",

@@ -13,7 +13,7 @@ from reports.record.record import Record, Status
 from reports.table import table
 from reports.table.compare import device_text, heading, is_simulated, split
 from reports.table.sheet import Line, Sheet
-from reports.table.text import reason_of, size_text
+from reports.table.text import counted, reason_of, size_text
 
 _BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
 
@@ -41,12 +41,13 @@ def verdict(records: Sequence[Record]) -> str:
     unchecked = sum(record.status is Status.PASSED and not record.verified for record in records)
     bad = ran - found[Status.PASSED]
     if not ran:
-        return f"All {len(records):,} cases were refused: nothing ran."
+        return f"Every case was refused ({counted(len(records), 'case')}): nothing ran."
     if bad:
-        return f"{bad:,} of {ran:,} cases that ran did not pass."
+        return f"{bad:,} of {counted(ran, 'case')} that ran did not pass."
     if unchecked:
-        return f"All {ran:,} cases that ran ended, and the results of {unchecked:,} of them were not checked."
-    return f"All {ran:,} cases that ran passed their check."
+        ended = f"Every case that ran ended ({counted(ran, 'case')})"
+        return f"{ended}, and the results of {unchecked:,} of them were not checked."
+    return f"Every case that ran passed its check ({counted(ran, 'case')})."
 
 
 def machine(records: Sequence[Record]) -> str:
@@ -68,8 +69,8 @@ def facts(records: Sequence[Record]) -> Facts:
     """Return machine, kind (measured or simulated), time, number of commands, and commits."""
     simulated = sum(map(is_simulated, records))
     measured = sum(record.timing is not None for record in records)
-    said = [f"measured on hardware: {measured:,} cases have times"] if measured else []
-    said += [f"simulated: {simulated:,} cases, which have no times and no bandwidths"] if simulated else []
+    said = [f"measured on hardware: {counted(measured, 'case')} with times"] if measured else []
+    said += [f"simulated: {counted(simulated, 'case')} without times and bandwidths"] if simulated else []
     commits: dict[str, None] = {}
     for record in records:
         git = record.environment.git
@@ -106,10 +107,12 @@ def refusals_part(records: Sequence[Record]) -> Part:
     blocks: list[Block] = []
     refused = [record for record in records if record.status is Status.REFUSED]
     if refused:
-        blocks += [Heading("refused", f"Refused: {len(refused):,} cases"), Table(_refusals(refused), heading=False)]
+        title = f"Refused: {counted(len(refused), 'case')}"
+        blocks += [Heading("refused", title), Table(_refusals(refused), heading=False)]
     bad = [record for record in records if record.status is Status.WRONG or record.status in _BROKEN]
     if bad:
-        blocks += [Heading("failed", f"Wrong or failed: {len(bad):,} cases"), Table(_failures(bad), heading=False)]
+        title = f"Wrong or failed: {counted(len(bad), 'case')}"
+        blocks += [Heading("failed", title), Table(_failures(bad), heading=False)]
     if not blocks:
         blocks.append(Notes(("Nothing was refused, and nothing failed.",)))
     return Part("reasons", "Refusals and failures", tuple(blocks))

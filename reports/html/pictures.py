@@ -13,7 +13,8 @@ from reports import second_process
 from reports.html.blocks import Legend, Notes, Pictures
 from reports.numerics.accuracy import Group
 from reports.numerics.study import Measure, Series, measures_of
-from reports.table.compare import LIMIT_LABEL, Row
+from reports.table.compare import LIMIT_LABEL, Row, contestants, is_second
+from reports.table.text import counted
 
 MOST = 150
 """Maximum number of axes on a page. Each takes a tenth of a second to draw."""
@@ -51,7 +52,7 @@ class Album:
         self.most = self.left = most
         self.missing: list[str] = []
         self._orders: dict[str, Callable[[], str]] = {}
-        self._swatches: dict[tuple[str, str, bool], str] = {}
+        self._swatches: dict[tuple[str, str, bool, bool], str] = {}
 
     @property
     def swatches(self) -> tuple[str, ...]:
@@ -70,8 +71,11 @@ class Album:
         sizes = {row.size_bytes for row in judged if row.timings and row.size_bytes}
         if len(sizes) < 2 or not self._has_room(2, f"curves of {heading}"):
             return []
-        names = {row.algorithm: row.is_ours for row in judged if row.timings}
-        entries = [(self._swatch(name, "", is_ours), name) for name, is_ours in names.items()]
+        timed = [row for row in judged if row.timings]
+        entries = [
+            (self._swatch(own[0].algorithm, "", own[0].is_ours, is_second(own, timed)), name)
+            for name, own in contestants(timed).items()
+        ]
         if limit is not None:
             entries.append((self._swatch(LIMIT_LABEL, "", False), LIMIT_LABEL))
 
@@ -148,8 +152,8 @@ class Album:
         if not self.missing:
             return []
         text = (
-            f"{len(self.missing)} pictures were left out, from '{self.missing[0]}' on: this page has {self.most} axes "
-            "at most. Give fewer records, or draw them with python -m reports figure; the tables here are complete."
+            f"{counted(len(self.missing), 'picture')} left out, from '{self.missing[0]}' on: this page has {self.most} "
+            "axes at most. Give fewer records, or draw them with symlab figure; the tables here are complete."
         )
         return [Notes((text,))]
 
@@ -172,23 +176,25 @@ class Album:
         self._orders[key] = order
         return key
 
-    def _swatch(self, name: str, accumulator: str, is_ours: bool) -> str:
+    def _swatch(self, name: str, accumulator: str, is_ours: bool, is_dotted: bool = False) -> str:
         """Order a swatch, unless it was ordered before, and return its key.
 
         With an accumulator it is that of a line of errors; the name LIMIT_LABEL is that of the link's limit.
         """
-        if (name, accumulator, is_ours) not in self._swatches:
+        if (name, accumulator, is_ours, is_dotted) not in self._swatches:
             key = f"swatch{len(self._swatches) + 1}"
 
             def order() -> str:
                 from reports.figures import style
 
-                look = style.error_style(name, accumulator) if accumulator else style.line_style(name, is_ours)
+                look = (
+                    style.error_style(name, accumulator) if accumulator else style.line_style(name, is_ours, is_dotted)
+                )
                 return style.swatch(style.OF_LIMIT if name == LIMIT_LABEL else look, key)
 
             self._orders[key] = order
-            self._swatches[name, accumulator, is_ours] = key
-        return self._swatches[name, accumulator, is_ours]
+            self._swatches[name, accumulator, is_ours, is_dotted] = key
+        return self._swatches[name, accumulator, is_ours, is_dotted]
 
     def _draw(self, keys: Sequence[str]) -> dict[str, str]:
         return {key: self._orders[key]() for key in keys}

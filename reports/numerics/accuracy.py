@@ -13,7 +13,7 @@ from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, SUMS, Measure, Po
 from reports.record.record import Record
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, number
+from reports.table.text import counted, number, place_text
 
 _COLUMNS = (
     *("accumulator", "algorithm", "sizes", "cases", "elements", "wrong", "max abs error", "max ulp", "rms ulp"),
@@ -73,6 +73,8 @@ class Group:
 def groups(records: Sequence[Record]) -> list[Group]:
     """Sums and averages of floats that were looked at and found right, in order of appearance; simulated ones apart."""
     are_mixed = len({is_simulated(record) for record in records if _counts(record)}) > 1
+    placed = {(record.case.name, record.case.placement) for record in records if _counts(record)}
+    are_placed = len(placed) > len({name for name, _ in placed})  # an algorithm was run in both placements
     found: dict[str, dict[tuple[str, str], list[Record]]] = {}
     for record in filter(_counts, records):
         case = record.case
@@ -80,6 +82,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
         heading = f"{case.op} {case.dtype}, {case.reduction}, {counted(size, 'rank')}"
         heading += f", {case.inputs} inputs"
         heading += (", simulated" if is_simulated(record) else ", on hardware") if are_mixed else ""
+        heading += f", {place_text(case.placement)}" if are_placed else ""
         key = (case.algorithm, case.accumulator)
         found.setdefault(heading, {}).setdefault(key, []).append(record)
     return [Group(heading, tuple(_curve(*key, own) for key, own in some.items())) for heading, some in found.items()]

@@ -8,16 +8,18 @@ such units huge, however good the sum was: errors relative to the results' root 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.record.record import Check, Record
-from reports.table import sheet, table
+from reports.table import brief, sheet, table
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
+from reports.table.text import counted, place_text
 
 LEAST_WORLD_SIZES = 3
-"""So many world sizes in one series make a study of it, in a command that did not say it was one."""
+"""Number of world sizes from which a series is a study, in a command that does not say so."""
 
 SIGNIFICAND_BITS = {
     "float64": 53,
@@ -31,7 +33,7 @@ SIGNIFICAND_BITS = {
 
 SUMS = ("sum", "avg")
 
-_AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
+_AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs", "placement")
 """What a curve fixes."""
 
 
@@ -40,7 +42,7 @@ class Point:
     """One world size of a series, over all sizes and seeds.
 
     Relative errors are shares of the results' root mean square, in units of u; None where records lack them.
-    ranks_agree: all ranks had the same bits. results: so many different results the ranks had, None where that is not
+    ranks_agree: all ranks had the same bits. results: number of different results of the ranks, None where that is not
     known.
     """
 
@@ -68,16 +70,24 @@ class Series:
     inputs: str
     points: tuple[Point, ...] = ()
     where: str = ""
+    placement: str = "out_of_place"
+
+    @property
+    def in_place(self) -> str:
+        """The placement in words where a heading has to say it: "in place"; "" out of place."""
+        return place_text(self.placement) if self.placement == "in_place" else ""
 
     @property
     def picture(self) -> tuple[str, ...]:
-        """What the curves of one picture share, for its heading: op and data type, reduction, inputs, where."""
-        parts = (f"{self.op} {self.dtype}", self.reduction, f"{self.inputs} inputs", self.where)
+        """What the curves of one picture share, for its heading: op and data type, reduction, inputs, placement,
+        where."""
+        parts = (f"{self.op} {self.dtype}", self.reduction, f"{self.inputs} inputs", self.in_place, self.where)
         return tuple(filter(None, parts))
 
     @property
     def name(self) -> str:
-        return f"{self.op}/{self.algorithm} {self.dtype}/{self.accumulator} {self.reduction}, {self.inputs} inputs"
+        name = f"{self.op}/{self.algorithm} {self.dtype}/{self.accumulator} {self.reduction}, {self.inputs} inputs"
+        return f"{name}, {self.in_place}" if self.in_place else name
 
     @property
     def world_sizes(self) -> tuple[int, ...]:
@@ -101,15 +111,15 @@ MEASURES = (
 )
 
 PAIRS = (("u * rms of the results", MEASURES[:2]), ("ulp", MEASURES[2:]))
-"""What stands in one table: a unit, and its two measures."""
+"""The content of one table: a unit, and its two measures."""
 
 
 def series(records: Sequence[Record]) -> list[Series]:
     """All curves of sums among records: verified ones of floats, by kernels of ours, in order of appearance."""
     found: dict[tuple[str, ...], dict[int, list[Record]]] = {}
-    counted = list(filter(_counts, records))
-    are_mixed = len(set(map(is_simulated, counted))) > 1
-    for record in counted:
+    summed = list(filter(_counts, records))
+    are_mixed = len(set(map(is_simulated, summed))) > 1
+    for record in summed:
         case = record.case
         where = ("simulated" if is_simulated(record) else "on hardware") if are_mixed else ""
         key = (*(getattr(case, name) for name in _AXES), where)
@@ -125,7 +135,7 @@ def series(records: Sequence[Record]) -> list[Series]:
 
 
 def studied(records: Sequence[Record], least: int = LEAST_WORLD_SIZES) -> list[Series]:
-    """The curves that have so many world sizes at least."""
+    """Return the curves that have at least the given number of world sizes."""
     return [one for one in series(records) if len(one.points) >= least]
 
 
@@ -187,19 +197,61 @@ def _scaled(value: float | None, bits: int) -> float | None:
     return None if value is None else math.ldexp(value, bits)
 
 
-def console_report(records: Sequence[Record]) -> str:
-    """What a command says at its end: its table; where it was a study, that instead of the lines that are in it."""
+def console_report(records: Sequence[Record], folder: str = "", elsewhere: str = "") -> str:
+    """What a command says at its end: its table; where it was a study, that instead of the lines that are in it.
+
+    folder is that of the records. If it is given, a table or a study of more than brief.MAX_LINES lines is replaced by
+    a summary, with the command that prints the whole. elsewhere: see table.console_table.
+    """
     curves = studied(records)
-    others = [record for record in records if not belongs(record, curves)]
-    parts = [table.console_table(others)] if others or not curves else []
+    inside: list[Record] = []
+    others = list(records)
     if curves:
-        parts.append(text(curves))
+        others = []
+        for record in records:
+            (inside if belongs(record, curves) else others).append(record)
+    parts = []
+    if others or not curves:
+        is_long = bool(folder) and brief.has_many(others)
+        shown = "" if is_long else table.console_table(others, elsewhere=elsewhere)
+        parts.append(_shortened(others, shown, is_long, folder, "table"))
+    if curves:
+        parts.append(_shortened(inside, here(curves), False, folder, "study"))
+    elif reason := why_no_study(records, folder):
+        parts.append("\n".join(sheet.wrapped(reason, sheet.room_here())))
     return "\n\n".join(parts)
+
+
+def _shortened(records: Sequence[Record], shown: str, is_long: bool, folder: str, verb: str) -> str:
+    """What is shown, unless it is long and there is a folder for the command that prints it: then a summary."""
+    if not folder or not (is_long or brief.is_long(shown)):
+        return shown
+    return f"{brief.text(records)}\n\nthe whole {verb}: symlab {verb} {shlex.quote(folder)}"
+
+
+def why_no_study(records: Sequence[Record], folder: str = "") -> str:
+    """Why an experiment that calls itself a study gives none; "" for other experiments, and where it gives one."""
+    named = {record.request.experiment for record in records if record.request.experiment.endswith("_study")}
+    curves = series(records)
+    if not named or any(len(one.points) >= LEAST_WORLD_SIZES for one in curves):
+        return ""
+    sizes = sorted({size for one in curves for size in one.world_sizes})
+    has = f"{counted(len(sizes), 'world size')} ({', '.join(map(str, sizes))})" if sizes else "no world size"
+    shown = f"; symlab study {shlex.quote(folder)} takes two" if folder and len(sizes) == 2 else ""
+    return (
+        f"no study of {' and '.join(sorted(named))}: a curve takes {LEAST_WORLD_SIZES} world sizes or more, and there "
+        f"are checked sums of floats on {has}{shown}"
+    )
 
 
 def text(curves: Sequence[Series]) -> str:
     """The tables as aligned text: errors of each series, a column a world size."""
     return sheet.text(sheets_of(curves), captions(curves))
+
+
+def here(curves: Sequence[Series]) -> str:
+    """The tables as text to be printed here, no wider than a line is."""
+    return sheet.text(sheets_of(curves), captions(curves), sheet.room_here())
 
 
 def markdown(curves: Sequence[Series]) -> str:
@@ -211,12 +263,12 @@ def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
     """Two tables for each op, reduction and kind of inputs: errors in u, and in ulps; a line for each curve."""
     sizes = sorted({size for one in curves for size in one.world_sizes})
     columns = ("dtype", "accumulator", "algorithm", *(f"n={size}" for size in sizes), "ranks agree")
-    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.where) for one in curves)
+    kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.in_place, one.where) for one in curves)
     sheets = []
     for kind in kinds:
-        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.where) == kind]
+        own = [one for one in curves if (one.op, one.reduction, one.inputs, one.in_place, one.where) == kind]
         op, reduction, inputs = kind[:3]
-        where = f", {kind[3]}" if kind[3] else ""
+        where = "".join(f", {one}" for one in kind[3:] if one)
         for unit, pair in PAIRS:
             if all(pair[0].value(point) is None for one in own for point in one.points):
                 continue

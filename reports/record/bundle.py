@@ -45,6 +45,10 @@ def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
     naming the place, for what can't be read, and for a place without records.
     """
     found: list[Record] = []
+    if "" in places:
+        raise ValueError(
+            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
+        )
     for place in map(Path, places):
         paths = record_files(place)
         with _no_collections():
@@ -118,10 +122,13 @@ def write_file(path: Path, data: bytes) -> None:
 def can_be_written(path: Path) -> None:
     """ValueError where write_file would fail: said before the work, not after it."""
     folder = path.absolute().parent
-    if not folder.is_dir():
-        raise ValueError(f"{path}: can't be written (there is no such folder)")
-    if path.is_dir():
-        raise ValueError(f"{path}: can't be written (it is a folder)")
+    try:
+        if not folder.is_dir():
+            raise ValueError(f"{path}: can't be written (there is no such folder)")
+        if path.is_dir():
+            raise ValueError(f"{path}: can't be written (it is a folder)")
+    except OSError as error:  # of a name that is too long
+        raise ValueError(f"{path}: can't be written ({error.strerror or error})") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{path}: can't be written (the folder is not for this user to write to)")
 
@@ -152,8 +159,11 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 def record_files(place: Path) -> list[Path]:
     """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself."""
-    if not place.is_dir():
-        return [place]
+    try:
+        if not place.is_dir():
+            return [place]
+    except OSError as error:  # of a name that is too long
+        raise ValueError(f"{place}: can't be read ({error.strerror or error})") from None
     return sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")

@@ -2,8 +2,9 @@
 isn't.
 
 JSON has no NaN and no infinity: a dataclass field annotated float writes them as "NaN", "Infinity" and "-Infinity".
-Dicts are free-form and hold plain JSON values with finite numbers only (see plain). An Open dataclass is the one
-exception to strictness: it keeps keys that it has no field for.
+Dicts are free-form and hold plain JSON values with finite numbers only (see plain). Integers fit into 64 bits, and
+values are nested at most MAX_DEPTH deep, so that whatever computes with them or walks through them can. An Open
+dataclass is the one exception to strictness: it keeps keys that it has no field for.
 """
 
 from __future__ import annotations
@@ -20,24 +21,41 @@ from enum import StrEnum
 from functools import cache, partial
 from typing import Any, ClassVar, NoReturn, Self
 
+MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 64) - 1
+"""What an integer of 64 bits can be, with a sign or without."""
+
+MAX_DEPTH = 100
+"""How deep lists and objects may be nested in a free-form part of a record."""
+
 _AS_IT_IS = frozenset({str, int, bool, type(None)})
 """Types whose values JSON says as they are."""
 
+_SHORT = frozenset({str, bool, type(None)})
+"""Those of them that need no look at the value."""
 
-def plain(value: Any, where: str) -> Any:
-    """A deep copy made of plain JSON values. ValueError, naming where, for what JSON can't say and would not give
-    back."""
+
+def plain(value: Any, where: str, depth: int = 0) -> Any:
+    """Return a deep copy made of plain JSON values. depth: how deep the value itself is nested.
+
+    Raises ValueError, naming where, for what JSON can't express, for an integer of more than 64 bits, and for values
+    nested more than MAX_DEPTH deep.
+    """
     kind = type(value)  # the plain kinds first, by their own types: records hold thousands of such values
-    if kind in _AS_IT_IS or (kind is float and math.isfinite(value)):
+    if kind in _SHORT or (kind is float and math.isfinite(value)):
         return value
+    if kind is int:
+        return _integer(value, where)
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{where[:80]}..: nested more than {MAX_DEPTH} deep")
+    below = depth + 1
     if kind is list:
-        return [one if type(one) in _AS_IT_IS else plain(one, f"{where}[{at}]") for at, one in enumerate(value)]
+        return [one if type(one) in _SHORT else plain(one, f"{where}[{at}]", below) for at, one in enumerate(value)]
     if kind is dict and set(map(type, value)) <= {str}:
-        return {key: one if type(one) in _AS_IT_IS else plain(one, f"{where}.{key}") for key, one in value.items()}
+        return {key: one if type(one) in _SHORT else plain(one, f"{where}.{key}", below) for key, one in value.items()}
     if isinstance(value, str):
         return str(value)
     if isinstance(value, numbers.Integral):
-        return int(value)
+        return _integer(int(value), where)
     if isinstance(value, numbers.Real):
         if not math.isfinite(value):
             raise ValueError(f"{where}: {value} has no place in JSON; write it as text")
@@ -45,11 +63,52 @@ def plain(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise ValueError(f"{where}: keys must be text")
-        return {str(key): plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {str(key): plain(item, f"{where}.{key}", below) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         items = sorted(value) if isinstance(value, (set, frozenset)) else value
-        return [plain(item, f"{where}[{index}]") for index, item in enumerate(items)]
+        return [plain(item, f"{where}[{index}]", below) for index, item in enumerate(items)]
     raise ValueError(f"{where}: a {type(value).__name__} can't be stored as JSON")
+
+
+def _integer(value: int, where: str) -> int:
+    if MIN_INTEGER <= value <= MAX_INTEGER:
+        return value
+    raise ValueError(f"{where}: an integer of {value.bit_length()} bits; records hold up to 64")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object that has these keys and values. Raises ValueError for a key that is given twice."""
+    if len(found := dict(pairs)) == len(pairs):
+        return found
+    keys = [key for key, _ in pairs]
+    raise ValueError(f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))[:80]} is given twice")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text, as strict as the standard. Raises ValueError in one line.
+
+    Refused are NaN and infinities, a key that an object gives twice, half a character (a lone surrogate, with which no
+    file can be written), and values nested more deeply than Python can follow.
+    """
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
+    try:
+        value = _JSON.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{half} is half of a character: a lone surrogate") from None
+    return value
 
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -175,9 +234,9 @@ def _reader(kind: Any) -> Callable[[Any, str], Any]:
         )
     if kind is float:
         return _decoded_float
-    return lambda value, where: (
-        value if kind in (str, int, bool) and type(value) is kind else _is_none(kind, value, where)
-    )
+    if kind is int:
+        return lambda value, where: _integer(value, where) if type(value) is int else _is_none(int, value, where)
+    return lambda value, where: value if kind in (str, bool) and type(value) is kind else _is_none(kind, value, where)
 
 
 def _decoded_items(kind: Any, item_kind: Any, value: Any, where: str) -> Any:
@@ -192,18 +251,20 @@ def _decoded_items(kind: Any, item_kind: Any, value: Any, where: str) -> Any:
 def _decoded_float(value: Any, where: str) -> float:
     if isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+    if type(value) is int:
+        return float(_integer(value, where))
+    if type(value) is float and math.isfinite(value):  # JSON's 1e999 is read as infinity, and would be written as text
+        return value
     _is_none(float, value, where)
 
 
 def _is_none(kind: Any, value: Any, where: str) -> NoReturn:
-    raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {getattr(kind, '__name__', kind)}")
+    raise ValueError(f"{where}: {_brief(value, json.dumps)} is no {getattr(kind, '__name__', kind)}")
 
 
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: {json.dumps(value)[:80]} is no {kind.__name__}")
+        raise ValueError(f"{where}: {_brief(value, json.dumps)} is no {kind.__name__}")
     hints, needed = _fields(kind)
     unknown = sorted(value.keys() - hints.keys())
     if unknown:
@@ -214,7 +275,8 @@ def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     found = {}
     for name, item in value.items():
         hint = hints[name]
-        found[name] = item if type(item) is hint else _reader(hint)(item, f"{where}.{name}")
+        is_ready = type(item) is hint and hint in _SHORT
+        found[name] = item if is_ready else _reader(hint)(item, f"{where}.{name}")
     return kind(**found)
 
 
@@ -267,7 +329,7 @@ def _open_fields(kind: Any) -> _OpenFields:
         if isinstance(hint, types.UnionType):
             (hint,) = [option for option in typing.get_args(hint) if option is not type(None)]
             is_optional = True
-        exact: set[type] = {hint} if hint is str or (hint is int and least is None) else set()
+        exact: set[type] = {hint} if hint is str else set()
         exact |= {type(None)} if is_optional else set()
         checks.append((member.name, frozenset(exact), _taker(hint, is_optional, where, least)))
         defaults[member.name] = member.default
@@ -283,12 +345,12 @@ def _taker(hint: Any, is_optional: bool, where: str, least: int | None) -> Calla
         str: (lambda value: isinstance(value, str), str, "text"),
         int: (
             lambda value: type(value) is int and (least is None or value >= least),
-            int,
+            lambda value: _integer(value, where),
             "a whole number" + ("" if least is None else f" from {least}"),
         ),
         float: (
-            lambda value: type(value) in (int, float) and math.isfinite(value),
-            lambda value: value,  # 3 stays 3: it is written as it was
+            lambda value: type(value) is int or (type(value) is float and math.isfinite(value)),
+            lambda value: plain(value, where),  # 3 stays 3: it is written as it was
             "a finite number",
         ),
         dict[str, Any]: (lambda value: isinstance(value, Mapping), lambda value: plain(value, where), "an object"),
@@ -323,6 +385,10 @@ def _order(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys
 
 
-def _brief(value: Any) -> str:
-    text = repr(value)
+def _brief(value: Any, written: Callable[[Any], str] = repr) -> str:
+    """Return a value as text, but no more than 80 characters of it."""
+    try:
+        text = written(value)
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of more digits than Python writes
+        return f"a {type(value).__name__} that is too large to be shown"
     return text if len(text) <= 80 else f"{text[:78]}.."

@@ -32,7 +32,7 @@ from typing import Any
 
 from reports.record.case import RecordedCase as RecordedCase
 from reports.record.case import wrong_id
-from reports.record.codec import LATER, decoded, encoded, plain
+from reports.record.codec import LATER, decoded, encoded, parsed, plain
 from reports.record.request import RecordedEnvironment as RecordedEnvironment
 from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.timing import LinkLimit as LinkLimit
@@ -373,19 +373,10 @@ class Record:
         )
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_no_constant)
-
-
 def from_json(text: str, where: str = "record") -> Record:
     """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
     try:
-        document = _JSON.decode(text)
-    except RecursionError:
-        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
+        document = parsed(text)
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -402,10 +393,17 @@ def from_json(text: str, where: str = "record") -> Record:
         if schema == 1 and document.get("timing") is not None:
             raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
         record = decoded(Record, document, "record")
+    except RecursionError:
+        raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{where}: {_on_one_line(str(error))}") from None
     assert isinstance(record, Record)
     return record
+
+
+def _on_one_line(text: str) -> str:
+    """Return a message with escapes for control characters and line ends, which it may quote from a file."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: repr(found[0])[1:-1], text)
 
 
 def load(path: Path | str) -> Record:

@@ -59,7 +59,7 @@ def faults(folder: Path | str) -> list[tuple[str, str]]:
 
 
 def digest_of(folder: Path | str) -> str:
-    """The digest of a folder's manifest, "sha256:<hex>": whoever keeps it can tell the folder from any other.
+    """The digest of a folder's manifest, "sha256:<hex>": it tells the folder from any other.
     ValueError where there is none."""
     return f"sha256:{hashlib.sha256(_read(Path(folder) / MANIFEST)).hexdigest()}"
 
@@ -91,6 +91,8 @@ def _digests(folder: Path) -> dict[str, str]:
                 continue
             if "\n" in short or "\\" in short:
                 raise ValueError(f"{path}: a name with a line's end or a backslash has no place in a manifest")
+            if path.exists() and not path.is_file():
+                raise ValueError(f"{path}: a pipe, socket or device has no content that a manifest could list")
             found[short] = _digest(path)
     return found
 
@@ -110,6 +112,6 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no manifest here, so nobody can say whether a file was changed") from None
+        raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found") from None
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reports.record.record import Record, Status
 from reports.record.timing import LinkLimit, Timing
-from reports.table.text import counted
+from reports.table.text import counted, place_text
 
 LIMIT_LABEL = "limit of the link (peer copy, measured)"
 """What the line of the measured limit is called in legends."""
@@ -75,6 +75,10 @@ class Row:
     @property
     def algorithm(self) -> str:
         return self.records[0].case.algorithm
+
+    @property
+    def placement(self) -> str:
+        return self.records[0].case.placement
 
     @property
     def size_bytes(self) -> int:
@@ -173,6 +177,31 @@ def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
     timed = {key for key, members in found.items() if any(record.timing is not None for record in members)}
     sections = [Section(", ".join(key), tuple(found[key])) for key in found if key in timed]
     return sections, [record for key, members in found.items() if key not in timed for record in members]
+
+
+def are_paired(judged: Sequence[Row]) -> bool:
+    """Whether an algorithm was run in both placements."""
+    places = {(row.algorithm, row.placement) for row in judged}
+    return len(places) > len({algorithm for algorithm, _ in places})
+
+
+def contestant_text(row: Row, judged: Sequence[Row]) -> str:
+    """A contestant's name among others: its algorithm, with the placement where that was run in both."""
+    placements = {one.placement for one in judged if one.algorithm == row.algorithm}
+    return f"{row.algorithm} ({place_text(row.placement)})" if len(placements) > 1 else row.algorithm
+
+
+def contestants(judged: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each contestant, by its name among the others, in order of appearance."""
+    found: dict[str, list[Row]] = {}
+    for row in judged:
+        found.setdefault(contestant_text(row, judged), []).append(row)
+    return found
+
+
+def is_second(own: Sequence[Row], judged: Sequence[Row]) -> bool:
+    """Whether a contestant is the one in place of an algorithm that was run in both placements."""
+    return own[0].placement == "in_place" and contestant_text(own[0], judged) != own[0].algorithm
 
 
 def varying(overrides: Iterable[Sequence[str]]) -> frozenset[str]:

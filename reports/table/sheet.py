@@ -5,10 +5,16 @@ Who makes a sheet decides what its cells say; nothing here knows what they mean.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+LEAST_ROOM = 20
+"""Characters of a line that are always assumed: below, words would be cut to pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +30,29 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Sheet:
     """A table under a heading. groups are lines that belong together, set apart by a gap; numeric columns are aligned
-    to the right."""
+    to the right. spare: the columns that may be hidden where a line has no room for all, the first one first."""
 
     heading: str
     columns: tuple[str, ...]
     groups: tuple[tuple[Line, ...], ...]
     numeric: frozenset[str] = frozenset()
+    spare: tuple[str, ...] = ()
 
 
-def text(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
-    """Aligned text without any control characters; sheets with the same columns have the same widths."""
-    widths = _widths(sheets)
+def text(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None = None) -> str:
+    """Aligned text without any control characters; sheets with the same columns have the same widths.
+
+    width: the maximum number of characters of a line, see room_here; None for any number. Where a table is wider,
+    columns are hidden as far as the sheet permits, and a last line names them; where that is not enough, its lines are
+    stacked, a cell a line. Headings and captions are wrapped.
+    """
+    layouts = _layouts(sheets, width)
     lines: list[str] = []
     for sheet in sheets:
-        lines += ["", sheet.heading] if lines else [sheet.heading]
-        lines.append(_aligned(sheet, dict(zip(sheet.columns, sheet.columns, strict=True)), widths[sheet.columns]))
-        for number, group in enumerate(sheet.groups):
-            lines += [""] if number else []
-            lines += [_aligned(sheet, line.cells, widths[sheet.columns]) for line in group]
-    return "\n".join([*lines, *([""] if lines else []), *captions])
+        lines += [""] if lines else []
+        lines += [*wrapped(sheet.heading, width), *map(_plain, _body(sheet, layouts[sheet.columns], width))]
+    said = [*captions, *_hidden(layouts.values(), width)]
+    return "\n".join([*lines, *([""] if lines else []), *(line for one in said for line in wrapped(one, width))])
 
 
 def markdown(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
@@ -60,45 +70,150 @@ def markdown(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
 
 
 def drawn(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
-    """The same for a terminal, with colours, by rich."""
-    from rich import box
+    """The same for a terminal, with colours, by rich: framed where there is room for it."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    widths = _widths(sheets)
-    needed = max((sum(width + 3 for width in some.values()) + 1 for some in widths.values()), default=0)
-    # A terminal that is too narrow gets no frame; even so it may have to wrap lines: better than figures that are cut.
-    terminal = shutil.get_terminal_size().columns
-    framed = needed <= terminal
-    width = max(terminal, needed)
+    width = room_here() or shutil.get_terminal_size().columns
+    layouts = _layouts(sheets, width)
+    is_framed = all(layout.framed <= width for layout in layouts.values())
     console = Console(force_terminal=True, highlight=False, width=width)
     with console.capture() as captured:
         for sheet in sheets:
-            table = Table(
-                title=Text(sheet.heading),
-                title_justify="left",
-                title_style="bold",
-                box=box.SIMPLE_HEAD if framed else None,
-                padding=(0, 1) if framed else (0, 0, 0, 2),
-                collapse_padding=not framed,
-            )
-            for column in sheet.columns:
-                side: Literal["left", "right"] = "right" if column in sheet.numeric else "left"
-                table.add_column(column, justify=side, no_wrap=True)
-            for number, group in enumerate(sheet.groups):
-                if framed:
-                    table.add_section()
-                elif number:
-                    table.add_row()
-                for line in group:
-                    table.add_row(*(Text(line.cells[name], line.styles.get(name, "")) for name in sheet.columns))
-            console.print(table)
-            if not framed:
-                console.print()
-        for caption in captions:
-            console.print(Text(caption, style="dim"), soft_wrap=True)
+            if is_framed:
+                console.print(_framed(sheet))
+                continue
+            heading = [[(line, "bold")] for line in wrapped(sheet.heading, width)]
+            for line in [*heading, *_body(sheet, layouts[sheet.columns], width), []]:
+                console.print(Text.assemble(*line), soft_wrap=True)
+        for caption in [*captions, *_hidden(layouts.values(), width)]:
+            console.print(Text("\n".join(wrapped(caption, width)), style="dim"), soft_wrap=True)
     return captured.get().rstrip("\n")
+
+
+def room_here() -> int | None:
+    """Return the number of characters that a line of stdout holds: COLUMNS if it is set, else the terminal's; None
+    where stdout is no terminal."""
+    said = os.environ.get("COLUMNS", "")
+    if not (said.isascii() and said.isdecimal() and int(said)) and not sys.stdout.isatty():
+        return None
+    return max(shutil.get_terminal_size().columns, LEAST_ROOM)
+
+
+def wrapped(line: str, width: int | None) -> list[str]:
+    """Return a line as lines of at most width characters, indented from the second on."""
+    if width is None or len(line) <= width:
+        return [line]
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+_Piece = tuple[str, str]
+"""A part of a line: its text, and its rich style or ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How sheets with the same columns are drawn: what is shown and hidden, how wide, and whether it is stacked.
+
+    framed and needed: the width of a frame around all columns, and of a line with all columns.
+    """
+
+    shown: tuple[str, ...]
+    hidden: tuple[str, ...]
+    widths: Mapping[str, int]
+    framed: int
+    needed: int
+    margin: str = "  "
+    gap: str = "  "
+    is_stacked: bool = False
+
+
+def _layouts(sheets: Sequence[Sheet], width: int | None) -> dict[tuple[str, ...], _Layout]:
+    spare = {sheet.columns: sheet.spare for sheet in sheets}
+    return {columns: _layout(columns, widths, spare[columns], width) for columns, widths in _widths(sheets).items()}
+
+
+def _layout(columns: tuple[str, ...], widths: Mapping[str, int], spare: Sequence[str], width: int | None) -> _Layout:
+    """Return the layout that shows most: first narrower gaps, then without one spare column after the other."""
+
+    def taken(some: Sequence[str], margin: int, gap: int) -> int:
+        return margin + sum(widths[column] for column in some) + gap * (len(some) - 1)
+
+    needed, framed = taken(columns, 2, 2), taken(columns, 4, 3)
+    spare = [column for column in spare if column in columns]
+    for count in range(len(spare) + 1):
+        hidden = tuple(column for column in columns if column in spare[:count])
+        shown = tuple(column for column in columns if column not in hidden)
+        for margin, gap in ((2, 2), (0, 1)):
+            if width is None or taken(shown, margin, gap) <= width:
+                return _Layout(shown, hidden, widths, framed, needed, " " * margin, " " * gap)
+    return _Layout(columns, (), widths, framed, needed, is_stacked=True)
+
+
+def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
+    """A line that names the columns that are hidden, and what shows them; none if there are no such columns."""
+    hiding = [layout for layout in layouts if layout.hidden]
+    if not hiding:
+        return []
+    names = dict.fromkeys(column for layout in hiding for column in layout.hidden)
+    needed = max(layout.needed for layout in hiding)
+    return [f"hidden, as a line has {width} characters: {', '.join(names)}; COLUMNS={needed} shows them"]
+
+
+def _body(sheet: Sheet, layout: _Layout, width: int | None) -> list[list[_Piece]]:
+    """The lines of a sheet below its heading."""
+    if layout.is_stacked:
+        return _stacked(sheet, width)
+    lines = [_aligned(sheet, layout, Line(dict(zip(sheet.columns, sheet.columns, strict=True))))]
+    for number, group in enumerate(sheet.groups):
+        lines += [[]] if number else []
+        lines += [_aligned(sheet, layout, line) for line in group]
+    return lines
+
+
+def _plain(line: Sequence[_Piece]) -> str:
+    return "".join(text for text, _ in line).rstrip()
+
+
+def _aligned(sheet: Sheet, layout: _Layout, line: Line) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    for column in layout.shown:
+        cell, width = line.cells[column], layout.widths[column]
+        text = cell.rjust(width) if column in sheet.numeric else cell.ljust(width)
+        if column == layout.shown[-1]:
+            text = text.rstrip()
+        pieces += [(layout.gap if pieces else layout.margin, ""), (text, line.styles.get(column, ""))]
+    return pieces
+
+
+def _stacked(sheet: Sheet, width: int | None) -> list[list[_Piece]]:
+    """Each line of a sheet as lines of their own: a cell each, behind the name of its column. Empty cells have none."""
+    longest = max(map(len, sheet.columns))
+    found: list[list[_Piece]] = []
+    for line in (line for group in sheet.groups for line in group):
+        found += [[]] if found else []
+        for column in sheet.columns:
+            if (cell := line.cells[column].strip()) not in ("", "-"):
+                style = line.styles.get(column, "")
+                found += [[(part, style)] for part in wrapped(f"{column.ljust(longest)} {cell}", width)]
+    return found
+
+
+def _framed(sheet: Sheet) -> Any:
+    """A sheet as rich's Table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(sheet.heading), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for column in sheet.columns:
+        side: Literal["left", "right"] = "right" if column in sheet.numeric else "left"
+        table.add_column(column, justify=side, no_wrap=True)
+    for group in sheet.groups:
+        table.add_section()
+        for line in group:
+            table.add_row(*(Text(line.cells[name], line.styles.get(name, "")) for name in sheet.columns))
+    return table
 
 
 def _widths(sheets: Sequence[Sheet]) -> dict[tuple[str, ...], dict[str, int]]:
@@ -110,14 +225,6 @@ def _widths(sheets: Sequence[Sheet]) -> dict[tuple[str, ...], dict[str, int]]:
             for column in sheet.columns:
                 here[column] = max(here[column], len(line.cells[column]))
     return widths
-
-
-def _aligned(sheet: Sheet, cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    sides = [
-        cells[column].rjust(widths[column]) if column in sheet.numeric else cells[column].ljust(widths[column])
-        for column in sheet.columns
-    ]
-    return "  " + "  ".join(sides).rstrip()
 
 
 def _marked(line: Line, column: str) -> str:

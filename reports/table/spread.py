@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from reports.record.timing import percentile
-from reports.table.compare import Row, Section, rows
+from reports.table.compare import Row, Section, contestant_text, rows
 from reports.table.sheet import Line, Sheet
 from reports.table.text import size_text
 from reports.table.timed_table import time_text
@@ -29,20 +29,20 @@ def samples_us(row: Row) -> tuple[float, ...]:
 def sheet(section: Section) -> Sheet:
     """A line for each row that was timed."""
     groups: dict[int, list[Line]] = {}
-    for row in rows(section):
-        if row.timings:
-            groups.setdefault(row.size_bytes, []).append(_line(row))
+    timed = [row for row in rows(section) if row.timings]
+    for row in timed:
+        groups.setdefault(row.size_bytes, []).append(_line(row, contestant_text(row, timed)))
     return Sheet(section.heading, _COLUMNS, tuple(map(tuple, groups.values())), _NUMERIC)
 
 
-def _line(row: Row) -> Line:
+def _line(row: Row, name: str) -> Line:
     ordered = samples_us(row)
     values = {f"p{percent}": percentile(ordered, percent, is_sorted=True) for percent in PERCENTS}
     values |= {"min": ordered[0], "max": ordered[-1]}
     ratio = values["p95"] / values["p50"]
     cells = {
         "size": size_text(row.size_bytes),
-        "algorithm": row.algorithm,
+        "algorithm": name,
         "samples": str(len(ordered)),
         "p95/p50": f"{ratio:.3f}",
         **{name: time_text(value) for name, value in values.items()},

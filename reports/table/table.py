@@ -1,4 +1,4 @@
-"""The table at the end of a command, and of `python -m reports table`.
+"""The table at the end of a command, and of `symlab table`.
 
 What was timed is shown in nccl-tests' columns, all contestants of a size together (see timed). All other cases have a
 line each, in the order of the records, under a heading for each job. On a terminal it is drawn by rich; everywhere
@@ -9,6 +9,7 @@ is named below the table, which holds no times and no bandwidths.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import math
@@ -17,22 +18,39 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.record.record import Record, Status
-from reports.table import sheet, timed_table
+from reports.table import refusals, sheet, timed_table
 from reports.table.compare import Section, heading, is_shown, split
 from reports.table.compare import varying as varying
+from reports.table.refusals import notes as notes
 from reports.table.sheet import Line, Sheet
-from reports.table.text import number, reason_of
+from reports.table.text import counted, number, story_of
 from reports.table.text import size_text as size_text
 
 _NUMERIC = frozenset({"size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
+_SPARE = ("check", "PTX instr (M)", "max ulp", "max abs error", "wrong")
 _STYLES = {Status.PASSED: "green", Status.REFUSED: "yellow"}
 
 
-def console_table(records: Sequence[Record], styled: bool | None = None) -> str:
-    """The table as text to be printed. styled: drawn by rich with colours; left out, that is so on a terminal only."""
+Render = Callable[[Sequence[Sheet], Sequence[str]], str]
+"""What makes text of sheets and captions."""
+
+
+def console_table(
+    records: Sequence[Record], styled: bool | None = None, is_wide: bool = False, elsewhere: str = ""
+) -> str:
+    """The table as text to be printed here, no wider than a line is (see sheet.room_here). is_wide: see plain.
+
+    styled: drawn by rich with colours; left out, that is so on a terminal only. elsewhere says where it is told why
+    cases failed, which the table then does not tell.
+    """
+    return _rendered(records, rendering(styled), is_wide, elsewhere)
+
+
+def rendering(styled: bool | None = None) -> Render:
+    """Return what renders sheets and captions to be printed here. styled: see console_table."""
     if styled is None:
         styled = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return _rendered(records, sheet.drawn if styled else sheet.text)
+    return sheet.drawn if styled else functools.partial(sheet.text, width=sheet.room_here())
 
 
 def plain(records: Sequence[Record], is_wide: bool = False) -> str:
@@ -66,19 +84,18 @@ def values(records: Sequence[Record]) -> list[dict[str, object]]:
     return timed_table.flat(others, found)
 
 
-def _rendered(
-    records: Sequence[Record], render: Callable[[Sequence[Sheet], Sequence[str]], str], is_wide: bool = False
-) -> str:
+def _rendered(records: Sequence[Record], render: Render, is_wide: bool = False, elsewhere: str = "") -> str:
     """TimedResult sections with their captions, then everything else with its own."""
     found, others = split(records)
     parts = []
     if found:
-        numbers = notes([record for one in found for record in one.records if record.status is not Status.REFUSED])
+        told = [record for one in found for record in one.records if record.status is not Status.REFUSED]
+        numbers = notes(told)
         sheets = timed_table.wide(found, numbers) if is_wide else timed_table.long(found, numbers)
-        said = [f"[{index}] {reason}" for reason, index in numbers.items()]
-        parts.append(render(sheets, [*said, *timed_table.refusals(found), *timed_table.captions(found, is_wide)]))
+        said = [*note_lines(told, elsewhere), *timed_table.refused_lines(found)]
+        parts.append(render(sheets, [*said, *timed_table.captions(found, is_wide)]))
     if others:
-        parts.append(render(sheets_of(others), captions(others)))
+        parts.append(render(sheets_of(others), captions(others, elsewhere)))
     return "\n\n".join(parts)
 
 
@@ -92,15 +109,26 @@ def sections(records: Sequence[Record]) -> list[Section]:
     return [Section(heading, tuple(members)) for heading, members in found.items()]
 
 
-def notes(records: Sequence[Record]) -> dict[str, int]:
-    """The reasons of cases that did not pass, each once, numbered from 1 in order of appearance."""
-    reasons = dict.fromkeys(filter(None, map(reason_of, records)))
-    return {reason: number for number, reason in enumerate(reasons, start=1)}
+def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
+    """Return "[1] why" for each note: the refusals of a key together, of a failure its whole story; or, if that is told
+    elsewhere, its id and where."""
+    refused = refusals.lines(records)
+    members: dict[str, list[Record]] = {}
+    for record in records:
+        members.setdefault(refusals.note_of(record), []).append(record)
+    found = []
+    for note, index in notes(records).items():
+        first, others = members[note][0], len(members[note]) - 1
+        more = f" and {counted(others, 'case')} more" if others else ""
+        failure = f"{first.id}{more}: {elsewhere}" if elsewhere else story_of(first)
+        found.append(f"[{index}] {refused.get(note, failure)}")
+    return found
 
 
-def captions(records: Sequence[Record]) -> list[str]:
-    """What must be said below the table: why cases did not pass, what was counted, and which fabric ran it."""
-    lines = [f"[{number}] {reason}" for reason, number in notes(records).items()]
+def captions(records: Sequence[Record], elsewhere: str = "") -> list[str]:
+    """What must be said below the table: why cases did not pass (see note_lines), what was counted, which fabric ran
+    it."""
+    lines = note_lines(records, elsewhere)
     if any(instruction_count(record) is not None for record in records):
         lines.append("PTX instr: instructions times threads, summed over all ranks and all launches, in millions (M)")
     fabrics = {record.fabric.name: record.fabric for record in records if record.fabric is not None}
@@ -113,7 +141,7 @@ def captions(records: Sequence[Record]) -> list[str]:
         else:
             lines.append(f"fabric: {fabric.name} ({fabric.arch})")
     if any(record.status is Status.PASSED and not record.verified for record in records):
-        lines.append("unchecked: ran to its end, and nobody looked at the result")
+        lines.append("unchecked: ran to its end, and its result was not checked")
     return lines
 
 
@@ -124,10 +152,10 @@ def instruction_count(record: Record) -> int | None:
 
 
 def _columns(records: Sequence[Record]) -> list[str]:
-    """The columns that say something: placement only where it differs."""
+    """The columns that say something: the placement only where it differs."""
     columns = ["algorithm", "size", "status", "wrong", "max abs error", "max ulp", "check", "PTX instr (M)"]
     if len({record.case.placement for record in records}) > 1:
-        columns.insert(1, "placement")
+        columns.insert(1, "place")
     return columns
 
 
@@ -135,11 +163,11 @@ def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
     check, count = record.check, instruction_count(record)
     unchecked = record.status is Status.PASSED and not record.verified
     remark = " (unchecked)" if unchecked else ""
-    if reason := reason_of(record):
-        remark = f" [{numbers[reason]}]"
+    if note := refusals.note_of(record):
+        remark = f" [{numbers[note]}]"
     return {
         "algorithm": record.case.algorithm,
-        "placement": record.case.placement,
+        "place": record.case.placement.partition("_")[0],
         "size": size_text(record.case.size_bytes),
         "status": f"{record.status}{remark}",
         "wrong": str(check.wrong) if check else "-",
@@ -157,7 +185,7 @@ def sheets_of(records: Sequence[Record]) -> list[Sheet]:
     found = []
     for section in sections(records):
         lines = [Line(_cells(record, numbers), {"status": _style(record)}, _raw(record)) for record in section.records]
-        found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC))
+        found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC, _SPARE))
     return found
 
 

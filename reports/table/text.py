@@ -23,6 +23,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def place_text(placement: str) -> str:
+    """A placement in words: "out of place"."""
+    return placement.replace("_", " ")
+
+
 def number(value: float) -> str:
     """Three digits; NaN and infinity by their names."""
     return f"{value:.3g}" if math.isfinite(value) else str(value)
@@ -34,3 +39,16 @@ def reason_of(record: Record) -> str:
         return ""
     text = record.reason or "; ".join(record.check.faults if record.check else ())
     return " ".join(text.split())
+
+
+def story_of(record: Record) -> str:
+    """Everything to know of a case that did not pass, on one line: the reason; of a wrong one also how it was checked,
+    and the bound with the largest share of it that an element used."""
+    check = record.check
+    if record.status is not Status.WRONG or check is None:
+        return reason_of(record)
+    said = f"{reason_of(record)}; method {check.method}"
+    if check.bound_value is None:
+        return said
+    used = f", the worst element used {number(check.bound_used)} of its own" if check.bound_used is not None else ""
+    return f"{said}, bound {check.bound}: at most {number(check.bound_value)}{used}"

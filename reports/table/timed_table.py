@@ -6,15 +6,25 @@ long: a line a contestant, grouped by size. wide: a line a size, a column a cont
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reports.record.record import Record, Status
 from reports.record.timing import Timing
-from reports.table.compare import Row, Section, accumulator, device_text, limits, rows, setup_text
+from reports.table import refusals
+from reports.table.compare import (
+    Row,
+    Section,
+    accumulator,
+    are_paired,
+    contestant_text,
+    device_text,
+    limits,
+    rows,
+    setup_text,
+)
 from reports.table.sheet import Line, Sheet
-from reports.table.text import reason_of, size_text
+from reports.table.text import counted, place_text, reason_of, size_text
 
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
@@ -32,20 +42,88 @@ _FIGURES |= {"algbw (GB/s)": "algbw_gbps", "busbw (GB/s)": "busbw_gbps"}
 _OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
 """Columns that are there only where they say something."""
 
+_SPARE = (
+    *("type", "redop", "count", "p99", "min", "p95", "algbw (GB/s)", "worlds", "link %", "#wrong", "ours/base"),
+    *("busbw (GB/s)", "place"),
+)
+
+_SIDES = {"out_of_place": "out", "in_place": "in"}
+_OF_A_SIDE = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "worlds")
+_PAIRED = (
+    *("size (B)", "count", "type", "redop", "algorithm", "status"),
+    *(f"{side} {column}" for side in _SIDES.values() for column in _OF_A_SIDE),
+    "ours/base",
+)
+_PAIRED_SPARE = (
+    *("type", "redop", "count"),
+    *(f"{side} {column}" for column in ("worlds", "link %", "algbw (GB/s)", "#wrong") for side in ("in", "out")),
+    *("ours/base", "in busbw (GB/s)", "out busbw (GB/s)"),
+)
+
 
 def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
-    """A sheet a section, a line for each row but the refused ones, which refusals tells. numbers: of the reasons."""
+    """A sheet a section, a line for each row but the refused ones, which refused_lines tells. numbers: of the reasons.
+
+    Where an algorithm was run in both placements, a line has both, side by side as in nccl-tests.
+    """
     judged = [[row for row in rows(section) if row.status is not Status.REFUSED] for section in sections]
-    cells = [[_cells(row, numbers) for row in some] for some in judged]
+    if any(map(are_paired, judged)):
+        lines = [[_pair(pair, numbers) for pair in _pairs(some)] for some in judged]
+        order, spare = _PAIRED, _PAIRED_SPARE
+    else:
+        lines = [[Line(_cells(row, numbers), _styles(row), _raw(row)) for row in some] for some in judged]
+        order, spare = _COLUMNS, _SPARE
     said = _said([one for some in judged for one in some])
-    columns = tuple(column for column in _COLUMNS if column not in _OPTIONAL or column in said)
+    columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
     sheets = []
-    for section, some, lines in zip(sections, judged, cells, strict=True):
-        groups: dict[int, list[Line]] = {}
-        for row, line in zip(some, lines, strict=True):
-            groups.setdefault(row.size_bytes, []).append(Line(line, _styles(row), _raw(row)))
-        sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns)))
+    for section, some in zip(sections, lines, strict=True):
+        groups: dict[str, list[Line]] = {}
+        for line in some:
+            groups.setdefault(line.cells["size (B)"], []).append(line)
+        sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns), spare))
     return sheets
+
+
+def _bare(column: str) -> str:
+    """A column's name without the side that it is of."""
+    side, _, name = column.partition(" ")
+    return name if side in _SIDES.values() else column
+
+
+def _pairs(judged: Sequence[Row]) -> list[dict[str, Row]]:
+    """The rows of each algorithm at each size by placement: as many pairs as one placement has rows."""
+    found: dict[tuple[int, bool, str], dict[str, list[Row]]] = {}
+    for row in judged:
+        sides = found.setdefault((row.size_bytes, row.is_ours, row.algorithm), {})
+        sides.setdefault(row.placement, []).append(row)
+    pairs = []
+    for sides in found.values():
+        for number in range(max(map(len, sides.values()))):
+            pairs.append({placement: some[number] for placement, some in sides.items() if number < len(some)})
+    return pairs
+
+
+def _pair(pair: dict[str, Row], numbers: dict[str, int]) -> Line:
+    """One line of an algorithm's two placements; what was refused, or not run, has dashes."""
+    cells: dict[str, str] = {}
+    styles: dict[str, str] = {}
+    raw: dict[str, float] = {}
+    for placement, side in _SIDES.items():
+        own = _cells(pair[placement], numbers) if placement in pair else dict.fromkeys(_OF_A_SIDE, "-")
+        cells |= {f"{side} {column}": own[column] for column in _OF_A_SIDE}
+        if row := pair.get(placement):
+            styles |= {f"{side} {column}": style for column, style in _styles(row).items() if column in _OF_A_SIDE}
+            raw |= {f"{side} {column}": value for column, value in _raw(row).items() if column in _OF_A_SIDE}
+    some = [_cells(row, numbers) for row in pair.values()]
+    statuses = {_SIDES[placement]: own["status"] for placement, own in zip(pair, some, strict=True)}
+    is_one = len(set(statuses.values())) == 1
+    cells["status"] = some[0]["status"] if is_one else ", ".join(f"{side} {one}" for side, one in statuses.items())
+    cells["ours/base"] = next((own["ours/base"] for own in some if own["ours/base"]), "")
+    for row, own in zip(pair.values(), some, strict=True):
+        cells |= {column: own[column] for column in _PAIRED[:5]}
+        styles |= {column: style for column, style in _styles(row).items() if column in _PAIRED}
+        raw |= {column: value for column, value in _raw(row).items() if column in _PAIRED}
+    return Line(cells, styles, raw)
 
 
 def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
@@ -53,7 +131,7 @@ def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
     sheets = []
     for section in sections:
         judged = [row for row in rows(section) if row.status is not Status.REFUSED]
-        names = dict.fromkeys(_name(row, judged) for row in sorted(judged, key=lambda row: not row.is_ours))
+        names = dict.fromkeys(contestant_text(row, judged) for row in sorted(judged, key=lambda row: not row.is_ours))
         ratios = any(row.ratio is not None for row in judged)
         columns = ("size", *names, *(["ours/base"] if ratios else []))
         lines = []
@@ -61,7 +139,7 @@ def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
             cells = dict.fromkeys(columns, "-") | {"size": size_text(size_bytes)}
             styles: dict[str, str] = {}
             for row in (row for row in judged if row.size_bytes == size_bytes):
-                name = _name(row, judged)
+                name = contestant_text(row, judged)
                 cells[name] = _wide_cell(row, numbers)
                 styles |= {name: "bold"} if row.best else {}
                 cells |= {"ours/base": f"{row.ratio:.2f}"} if row.ratio is not None else {}
@@ -82,15 +160,17 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     records = [record for section in sections for record in section.records]
     timings = [record.timing for record in records if record.timing is not None]
     judged = [row for section in sections for row in rows(section)]
-    placed = len({row.records[0].case.placement for row in judged if row.timings}) > 1
+    placed = len({row.placement for row in judged if row.timings}) > 1
+    paired = any(are_paired([row for row in rows(section) if row.status is not Status.REFUSED]) for section in sections)
     setups = dict.fromkeys(setup_text(record) for record in records if record.timing is not None)
-    shown = "time (busbw)" if is_wide else "time (median), min, p95 and p99 (nearest rank)"
+    shown = "time (busbw)" if is_wide else "time" if paired else "time (median), min, p95 and p99 (nearest rank)"
+    median = ", median" if is_wide or paired else ""
     lines = [
-        f"{shown}: microseconds a call, over the samples' maxima over all ranks{', median' if is_wide else ''}",
-        f"timed: {'; '.join(setups)}; {_span(timing.slots for timing in timings)} slots of "
+        f"{shown}: microseconds a call, over the samples' maxima over all ranks{median}",
+        f"timed: {'; '.join(setups)}; {_spanned((timing.slots for timing in timings), 'slot')} of "
         f"{_span((timing.slot_bytes for timing in timings), size_text)}, "
-        f"{_span(timing.calls_per_sample for timing in timings)} calls a sample, "
-        f"{_span(len(timing.samples_us[0]) for timing in timings)} samples; data checked before and after",
+        f"{_spanned((timing.calls_per_sample for timing in timings), 'call')} a sample, "
+        f"{_spanned((len(timing.samples_us[0]) for timing in timings), 'sample')}; data checked before and after",
         f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
         "1 GB = 10^9 bytes, as in nccl-tests",
         *_rotation(timings),
@@ -109,7 +189,11 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
     if placed:
-        lines.append(_places(judged) if is_wide else "place: out of place or in place, as each contestant was called")
+        called = "as each contestant was called"
+        narrow = (
+            f"out, in: out of place and in place, {called}" if paired else f"place: out of place or in place, {called}"
+        )
+        lines.append(_places(judged) if is_wide else narrow)
     return lines + _origins(records)
 
 
@@ -124,30 +208,9 @@ def _rotation(timings: Sequence[Timing]) -> list[str]:
     ]
 
 
-_OWN_SIZE = re.compile(r", not [0-9]+(?=;|$)")
-"""What tells reasons apart that are one: the case's own size, which the sizes beside the name say."""
-
-
-def refusals(sections: Sequence[Section]) -> list[str]:
-    """A line for each reason for which cases were refused: who, at which sizes, why."""
-    refused: dict[str, dict[str, set[tuple[int, int]]]] = {}
-    asked: dict[str, set[tuple[int, int]]] = {}
-    for number_, section in enumerate(sections):
-        for record in section.records:
-            name, place = record.case.algorithm, (number_, record.case.size_bytes)
-            asked.setdefault(name, set()).add(place)
-            if record.status is Status.REFUSED:
-                reason = _OWN_SIZE.sub("", reason_of(record))
-                refused.setdefault(reason, {}).setdefault(name, set()).add(place)
-    lines = []
-    for reason, places in refused.items():
-        who = []
-        for name, some in places.items():
-            sizes = sorted({size_bytes for _, size_bytes in some})
-            shown = ", ".join(map(size_text, sizes)) if len(sizes) <= 3 else f"{len(sizes)} sizes"
-            who.append(name if some == asked[name] else f"{name} ({shown})")
-        lines.append(f"refused: {', '.join(who)}: {reason}")
-    return lines
+def refused_lines(sections: Sequence[Section]) -> list[str]:
+    """A line for each key for which cases were refused: who, at which sizes, why."""
+    return list(refusals.lines(record for section in sections for record in section.records).values())
 
 
 def limit_range(found: Sequence[Any]) -> str:
@@ -161,7 +224,7 @@ def _places(judged: Sequence[Row]) -> str:
     names: dict[str, dict[str, None]] = {}
     for row in judged:
         if row.timings:
-            place = row.records[0].case.placement.replace("_", " ")
+            place = place_text(row.placement)
             names.setdefault(place, {})[row.algorithm] = None
     return "; ".join(f"{place}: {', '.join(some)}" for place, some in sorted(names.items()))
 
@@ -227,6 +290,12 @@ def _span(values: Iterable[Any], text: Any = str) -> str:
     return str(text(known[0])) if len(known) == 1 else f"{text(known[0])} to {text(known[-1])}"
 
 
+def _spanned(values: Iterable[int], noun: str) -> str:
+    """A number of things, or "8 to 64 slots"."""
+    known = sorted(set(values))
+    return counted(known[0], noun) if len(known) == 1 else f"{_span(known)} {noun}s"
+
+
 def _ran_in(rows: Sequence[Row]) -> str:
     """What several records of a case are: each command starts a world; within one, it may have been the same."""
     own = all(len({one.request.command for one in row.records}) == len(row.records) for row in rows)
@@ -242,7 +311,8 @@ def _spread(row: Row) -> float:
 def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
     case, record = row.records[0].case, row.records[0]
     share = row.figure("of_limit")
-    remark = f" [{numbers[reason_of(record)]}]" if reason_of(record) in numbers else ""
+    note = refusals.note_of(record)
+    remark = f" [{numbers[note]}]" if note in numbers else ""
     unchecked = " (unchecked)" if row.status is Status.PASSED and not record.verified else ""
     times = row.times_us
     spread = (
@@ -254,7 +324,7 @@ def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
         "type": case.dtype,
         "redop": case.reduction,
         "algorithm": row.algorithm,
-        "place": case.placement.removesuffix("_of_place").removesuffix("_place"),
+        "place": _SIDES[case.placement],
         "status": f"{row.status}{unchecked}{remark}",
         "#wrong": str(row.wrong) if row.wrong is not None else "N/A",
         "link %": f"{share * 100:.1f}" if share is not None else "-",
@@ -288,7 +358,7 @@ def _styles(row: Row) -> dict[str, str]:
 def _said(judged: Sequence[Row]) -> frozenset[str]:
     """Which of the optional columns say something."""
     told = {
-        "place": len({row.records[0].case.placement for row in judged}) > 1,
+        "place": len({row.placement for row in judged}) > 1,
         "status": any(row.status is not Status.PASSED or not row.records[0].verified for row in judged),
         "link %": any(row.figure("of_limit") is not None for row in judged),
         "ours/base": any(row.ratio is not None for row in judged),
@@ -299,20 +369,14 @@ def _said(judged: Sequence[Row]) -> frozenset[str]:
 
 
 def _numeric(columns: Sequence[str]) -> frozenset[str]:
-    return frozenset(columns) - _TEXTUAL
-
-
-def _name(row: Row, judged: Sequence[Row]) -> str:
-    """A contestant's column: its algorithm, with the placement where the section has several of them."""
-    placements = {one.records[0].case.placement for one in judged if one.algorithm == row.algorithm}
-    return f"{row.algorithm} {row.records[0].case.placement}" if len(placements) > 1 else row.algorithm
+    return frozenset(column for column in columns if _bare(column) not in _TEXTUAL)
 
 
 def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
     time, bandwidth = row.figure("median_us"), row.figure("busbw_gbps")
     if time is None or bandwidth is None:
-        reason = reason_of(row.records[0])
-        return f"{row.status} [{numbers[reason]}]" if reason in numbers else str(row.status)
+        note = refusals.note_of(row.records[0])
+        return f"{row.status} [{numbers[note]}]" if note in numbers else str(row.status)
     return f"{time_text(time)} ({bandwidth:.1f}){BEST if row.best else ' '}"
 
 

@@ -65,7 +65,8 @@ def allocate_slots(pool: SymmetricPool, spec: KernelSpec | None, case: Case, slo
     """
     if slots < 1:
         raise ValueError(f"{slots} slots for {case.id}: a contestant has at least one")
-    prefix = f"{case.name} "
+    # A kernel's two placements may be timed together, and names tell tensors apart.
+    prefix = f"{case.name} in place " if case.placement == "in_place" else f"{case.name} "
     arenas = [
         _arena(pool, prefix + name, size_bytes, layout_of(case).offset_bytes, slots)
         for name, size_bytes in zip(("input", "output"), layout_of(case).payloads_bytes, strict=False)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
-from kernels.spec import Case, KernelSpec, Placement
-from memory.placing import NVSHMEM, SIMULATED
+from kernels.spec import Case, KernelSpec
+from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
     heap_bytes_needed,
@@ -21,8 +21,9 @@ from runner.case.memory_needed import (
     is_too_large,
     largest_fitting,
     step_bytes,
+    takes_memory,
 )
-from runner.request.schema import TimingMode
+from runner.request.schema import PlacementChoice, TimingMode
 from runner.request.sizes import AUTO, format_bytes
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError, near
@@ -86,7 +87,7 @@ def _suitable(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> tuple[in
 def _takes(spec: KernelSpec, request: ResolvedRequest, size_bytes: int) -> bool:
     """Whether nothing that a kernel says of itself is against a size."""
     step = step_bytes(request.op, request.dtype, request.world_size)
-    case = _case(request, spec.algorithm, size_bytes // step * step)
+    case = _case(request, spec.algorithm, size_bytes // step * step, request.placement.placements[0].value)
     return not is_too_large(case, spec) and spec.refusal(case, request.fabric.arch) is None
 
 
@@ -108,14 +109,26 @@ def sizes_of(request: ResolvedRequest) -> tuple[int, ...]:
 
 
 def cases_of(request: ResolvedRequest) -> tuple[Case, ...]:
-    """All cases of a job: sizes outside, algorithms inside, both in the request's order."""
+    """All cases of a job: sizes outside, algorithms inside them, both in the request's order, placements innermost."""
     return tuple(
-        _case(request, algorithm, size_bytes) for size_bytes in sizes_of(request) for algorithm in names_of(request)
+        _case(request, algorithm, size_bytes, placement)
+        for size_bytes in sizes_of(request)
+        for algorithm in names_of(request)
+        for placement in _placements(request, algorithm)
     )
 
 
-def _case(request: ResolvedRequest, algorithm: str, size_bytes: int) -> Case:
-    """One case. A baseline's names what runs: its own placement, and an accumulator that is the library's matter."""
+def _placements(request: ResolvedRequest, algorithm: str) -> tuple[str, ...]:
+    """The placements that an algorithm is run in: those asked for; of a baseline those that its interface has."""
+    wanted = [placement.value for placement in request.placement.placements]
+    baseline = find_baseline(algorithm)
+    if baseline is None or request.op not in baseline.ops:
+        return tuple(wanted)
+    return tuple(dict.fromkeys(baseline.placement(request.op, one) for one in wanted))
+
+
+def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: str) -> Case:
+    """One case. A baseline's names what runs: its accumulator is the library's own matter."""
     baseline = find_baseline(algorithm)
     return Case(
         op=request.op,
@@ -125,7 +138,7 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int) -> Case:
         reduction=request.reduction,
         size_bytes=size_bytes,
         world_size=request.world_size,
-        placement=str(baseline.placement(request.op, request.placement) if baseline else request.placement),
+        placement=placement,
         inputs=str(request.inputs),
         seed=request.seed,
         root=request.root,
@@ -164,7 +177,10 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
 
 def _check_types(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """RequestError for a dtype, reduction or accumulator that the op has not, or that don't belong together."""
-    _known(request.dtype, "dtype", (spec.dtypes for spec in specs))
+    dtypes = _union(spec.dtypes for spec in specs)
+    if request.dtype in ITEMSIZES and request.dtype not in dtypes:
+        raise RequestError(f"{request.op} does not support {request.dtype} (dtype), give one of {', '.join(dtypes)}")
+    _known(request.dtype, "dtype", [dtypes])
     if not collective(request.op).reduces:
         for key in ("reduction", "accumulator"):
             value = getattr(request, key)
@@ -194,7 +210,7 @@ def _check_placing(request: ResolvedRequest) -> None:
             f"there is no rank {request.root} in a world of {request.world_size} (root), "
             f"give {f'0 to {last}' if last else '0'}"
         )
-    if op.in_place is None and request.placement == Placement.in_place:
+    if op.in_place is None and request.placement == PlacementChoice.in_place:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
 
 
@@ -202,7 +218,7 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
     """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
     cases = cases_of(request)
     heap_bytes = request.fabric.heap_bytes
-    rules = SIMULATED if request.fabric.simulated else NVSHMEM
+    rules = rules_of(request.fabric)
     for case in cases:
         spec = spec_for(case, specs)
         if case.size_bytes % case.itemsize:
@@ -212,7 +228,7 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
                 f"{case.size_bytes} bytes are no whole number of {case.dtype} elements (sizes), "
                 f"give a multiple of {case.itemsize}, such as {near_sizes}"
             )
-        if not is_too_large(case, spec) and heap_bytes_needed(case, spec, rules) > heap_bytes:
+        if takes_memory(case, spec) and heap_bytes_needed(case, spec, rules) > heap_bytes:
             most = largest_fitting(case, spec, heap_bytes, rules)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
             raise RequestError(
@@ -229,6 +245,11 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
                 f"beyond the heap of {format_bytes(request.fabric.heap_bytes)} (sizes, fabric.heap_bytes), give more "
                 "heap, fewer algorithms, or timing.mode=none"
             )
+
+
+def rules_of(fabric: FabricRequest) -> HeapRules:
+    """Return how the fabric's heap places allocations."""
+    return SIMULATED if fabric.simulated else NVSHMEM
 
 
 def _union(groups: Iterable[Sequence[str]]) -> list[str]:

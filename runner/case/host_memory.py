@@ -42,6 +42,7 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import FLOATS, NONE
@@ -49,7 +50,7 @@ from kernels.spec import Case, KernelSpec
 from runner.case.cases import cases_of, sizes_of
 from runner.case.contestant import spec_for
 from runner.case.layout import layout_of
-from runner.case.memory_needed import heap_bytes_needed, is_too_large, largest_size, step_bytes
+from runner.case.memory_needed import heap_bytes_needed, largest_size, step_bytes, takes_memory
 from runner.request.sizes import format_bytes
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
@@ -140,8 +141,8 @@ def check_host_memory(
     gives += [f"world_size={request.root + ranks_that_fit}"] if ranks_that_fit else []
     advice = f"give {' or '.join(gives)}" if gives else "no size fits"
     raise RequestError(
-        f"simulating {format_bytes(largest)} with world_size={ranks} takes up to {_gibibytes(total)} of host memory, "
-        f"and {_gibibytes(available_bytes)} is available (sizes, world_size), {advice}"
+        f"simulating {format_bytes(largest)} with world_size={ranks} takes up to {gibibytes(total)} of host memory, "
+        f"and {gibibytes(available_bytes)} is available (sizes, world_size), {advice}"
     )
 
 
@@ -178,12 +179,14 @@ def _needs(request: ResolvedRequest, brought: Sequence[KernelSpec]) -> list[_Nee
     found = []
     for case in cases_of(request):
         spec = spec_for(case, brought)
-        if isinstance(spec, KernelSpec) and not is_too_large(case, spec):  # others are refused in the simulator
-            found.append(_need(request, spec, case))
+        if isinstance(spec, KernelSpec) and takes_memory(case, spec):  # others are refused in the simulator
+            found.append(_need(request.launches if request.check else 0, spec, dataclasses.replace(case, seed=0)))
     return found
 
 
-def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:
+@lru_cache(maxsize=1 << 16)
+def _need(checked_launches: int, spec: KernelSpec, case: Case) -> _Need:
+    """Return the need of one case, of which checked_launches launches are compared (0: check=false)."""
     layout, ranks = layout_of(case), case.world_size
     heap_bytes = heap_bytes_needed(case, spec)
     payloads_bytes = sum(layout.payloads_bytes)
@@ -194,8 +197,8 @@ def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:
     # The complement twice, as a buffer's content and on its way there; a payload's copy, poison, and the workspaces'.
     held_bytes = 3 * data_bytes + result_bytes + max(layout.payloads_bytes) + 2 * (heap_bytes - payloads_bytes)
     checked_bytes = 0
-    if request.check:
-        held_bytes += request.launches * result_bytes
+    if checked_launches:
+        held_bytes += checked_launches * result_bytes
         checked_bytes = elements * _reference_bytes(case, spec)
         if ranks * data_bytes > KEPT_INPUT_BYTES:
             held_bytes += data_bytes  # drawn again for the reference
@@ -205,7 +208,7 @@ def _need(request: ResolvedRequest, spec: KernelSpec, case: Case) -> _Need:
         lane_bytes=ranks * launch.blocks * launch.threads * lane_bytes(spec, case),
         run_bytes=max(ranks * held_bytes + checked_bytes, ranks * drawing_bytes),
         input_bytes=ranks * data_bytes,
-        reference_elements=elements if request.check else 0,
+        reference_elements=elements if checked_launches else 0,
     )
 
 
@@ -235,5 +238,6 @@ def _drawing_bytes(case: Case) -> int:
     return DRAWING_BYTES[case.inputs]
 
 
-def _gibibytes(size_bytes: int) -> str:
+def gibibytes(size_bytes: int) -> str:
+    """Return a size in GiB with one decimal, as in messages: 1.5G."""
     return f"{size_bytes / (1 << 30):.1f}G"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from kernels.baselines import Baseline
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, Inputs, KernelSpec
 from memory.counting import CountingFabric
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
@@ -24,7 +25,16 @@ def heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules 
 
     0 for a library that brings its own memory.
     """
+    return _heap_bytes_needed(without_data(case), spec, rules)
 
+
+def without_data(case: Case) -> Case:
+    """Return the case with the usual data: memory depends on neither seed nor inputs, so jobs of a sweep share it."""
+    return dataclasses.replace(case, seed=0, inputs=Inputs.normal.value)
+
+
+@lru_cache(maxsize=1 << 16)
+def _heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules) -> int:
     def allocate(pool: SymmetricPool) -> None:
         if isinstance(spec, KernelSpec):
             allocate_case(pool, spec, case, GUARD_BYTES)
@@ -43,7 +53,7 @@ def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] =
     def allocate(pool: SymmetricPool) -> None:
         for case in cases:
             known = spec_for(case, brought)
-            if is_too_large(case, known):
+            if not takes_memory(case, known):
                 continue
             if isinstance(known, KernelSpec):
                 allocate_slots(pool, known, case, 1)
@@ -78,6 +88,11 @@ def is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
     """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
     most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
     return most is not None and case.size_bytes > most
+
+
+def takes_memory(case: Case, spec: KernelSpec | Baseline) -> bool:
+    """Whether a case takes any: kernels refuse sizes that are too large for them, and placements that they lack."""
+    return not is_too_large(case, spec) and not (isinstance(spec, KernelSpec) and case.placement not in spec.placements)
 
 
 def step_bytes(op: str, dtype: str, world_size: int) -> int:

@@ -8,10 +8,12 @@ that is given none. On a GPU inputs, outputs and their reference stay there: wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from kernels.catalogue import collective
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
@@ -34,7 +36,8 @@ class Plan:
     launches are those that are checked; they follow each other with the same workspaces, and between them come others
     on other data. guard_bytes lie before and after each buffer. check=False brings nothing home. patience_s is how long
     a kernel on a real GPU waits for another rank before it reports that. between is how many of those others there are
-    before each checked launch but the first; None: as many as show what is wrong, 0: none.
+    before each checked launch but the first; None: as many as show what is wrong, 0: none. inputs, one 1-D tensor of
+    the case's dtype a rank, stand in for what make_input gives. brings_output: the ranks bring their last output home.
     """
 
     case: Case
@@ -45,6 +48,8 @@ class Plan:
     check: bool = True
     patience_s: float = 10.0
     between: int | None = None
+    inputs: tuple[torch.Tensor, ...] | None = None
+    brings_output: bool = False
 
     def __post_init__(self) -> None:
         if self.launches < 1:
@@ -58,10 +63,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class RankOutcome:
-    """What one rank brings home; check is None if the plan asked for none."""
+    """What one rank brings home; check is None if the plan asked for none.
+
+    output is the last launch's, a 1-D host tensor; None if the plan did not ask for it, and for a rank that is given
+    none.
+    """
 
     rank: int
     check: RankCheck | None
+    output: torch.Tensor | None = None
 
 
 def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
@@ -77,7 +87,7 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
     faults: list[str] = []
     with SymmetricPool(fabric) as pool:
         binding = bind(fabric, pool, spec, case, plan.guard_bytes, plan.patience_s)
-        data = make_input(case, fabric.rank, binding.input.size_bytes // case.itemsize, device_of(fabric))
+        data = input_of(fabric, case, binding.input.size_bytes // case.itemsize, plan.inputs)
         launch = spec.launch(case)
         between = launches_between(case) if plan.between is None else plan.between
         for index in range(plan.launches):
@@ -91,16 +101,30 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
             fabric.synchronize()
             if report := status_report(fabric, binding.workspaces):
                 raise Deadlock(report, rank=fabric.rank)
-            if plan.check:
+            if plan.check or (plan.brings_output and index == plan.launches - 1):
                 outputs.append(binding.output.inspect(fabric).clone().view(data.dtype))
+            if plan.check:
                 faults += _faults(fabric, binding, data, index)
             if between:  # a rank that was let go too early overwrites what others still read
                 fill(fabric, binding.payloads, binding.input, _complement(data))
             fabric.barrier()
+    output = output_of(case, fabric.rank, outputs) if plan.brings_output else None
     if not plan.check:
-        return RankOutcome(fabric.rank, None)
+        return RankOutcome(fabric.rank, None, output)
     given = digest_of(data)
-    return RankOutcome(fabric.rank, check_rank(case, spec, fabric.rank, outputs, faults, input_digest=given))
+    check = check_rank(case, spec, fabric.rank, outputs, faults, input_digest=given, inputs=plan.inputs)
+    return RankOutcome(fabric.rank, check, output)
+
+
+def input_of(fabric: Fabric, case: Case, numel: int, inputs: Sequence[torch.Tensor] | None) -> torch.Tensor:
+    """Return this rank's input where its memory is: of the given ones (one 1-D tensor a rank), else make_input's."""
+    device = device_of(fabric)
+    return make_input(case, fabric.rank, numel, device) if inputs is None else inputs[fabric.rank].to(device)
+
+
+def output_of(case: Case, rank: int, outputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return a rank's last output as a host tensor; None for a rank that the op gives no output."""
+    return outputs[-1].cpu() if collective(case.op).gives(case, rank) else None
 
 
 def launches_between(case: Case) -> int:

@@ -1,4 +1,7 @@
-"""What a command says while it works and at its end. On a terminal a progress bar, elsewhere a line a case."""
+"""What a command says while it works and at its end. On a terminal a progress bar, elsewhere a line a case.
+
+What a command gives (headings, cases, the table, the summary) goes to stdout; errors and warnings go to stderr.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,66 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from reports.table.text import counted
+from reports.table.text import counted, place_text, story_of
+from runner.command.progress import Bar, Progress, clock_text
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
 
     from kernels.spec import Case
+    from reports.record.case import RecordedCase
     from reports.record.record import Record
 
-PASSED, REFUSED = "PASSED", "REFUSED"
+PASSED, REFUSED, WRONG = "PASSED", "REFUSED", "WRONG"
+
+MANY_CASES = 60
+"""A command of more cases says at most one line a second of those that passed, where it draws no bar."""
+
+LEAST_BETWEEN_S = 1.0
+
+MAX_STORIES = 20
+"""Maximum number of different failures that are told at the end of a command."""
+
+MAX_IDS = 3
+"""Maximum number of cases that are named for each of them."""
+
+REDRAWN_A_SECOND = 4
 
 
 class Console:
-    """Lines and progress on one stream. As a context manager it leaves the terminal as it was."""
+    """Lines and progress of a command. As a context manager it leaves the terminal as it was."""
 
     def __init__(
-        self, stream: TextIO | None = None, heading: Sequence[str] = (), differing: Collection[str] = ()
+        self,
+        stream: TextIO | None = None,
+        heading: Sequence[str] = (),
+        differing: Collection[str] = (),
+        is_quiet: bool = False,
+        errors: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """heading is said when the work begins; differing are the overrides that tell the jobs of a sweep apart."""
+        """heading is said when the work begins; differing are the overrides that tell the jobs of a sweep apart.
+
+        stream and errors are stdout and stderr unless they are given. is_quiet: only errors, warnings and what is
+        announced are said. clock returns seconds.
+        """
         self._heading = tuple(heading)
         self._differing = frozenset(differing)
         self._stream = stream or sys.stdout
-        self._done = 0
-        self._total = 0
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._errors = errors
+        self._is_quiet = is_quiet
+        self._clock = clock
+        self._progress = Progress()
+        self._bar = Bar(self._progress)
+        self._live: Live | None = None
+        self._last_finish_s = self._last_line_s = clock()
+        self._skipped = 0
 
     def __enter__(self) -> Console:
         for line in self._heading:
@@ -47,62 +80,128 @@ class Console:
     ) -> None:
         self.end()
 
-    def say(self, text: str) -> None:
-        """A line, at once."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-            return
-        with _broken_pipe_is_silence(self._stream):
-            print(text, file=self._stream, flush=True)
+    @property
+    def is_quiet(self) -> bool:
+        return self._is_quiet
 
-    def begin(self, total: int) -> None:
-        """So many cases are to come."""
-        self._total = total
-        if not self._stream.isatty() or os.environ.get("TERM") == "dumb":
+    def say(self, text: str) -> None:
+        """A line on stdout, at once; nothing in quiet mode."""
+        if not self._is_quiet:
+            self._put(text)
+
+    def announce(self, text: str) -> None:
+        """A line on stdout, at once, in quiet mode as well."""
+        self._put(text)
+
+    def warn(self, text: str) -> None:
+        """An error or a warning: a line on stderr, at once."""
+        with self._cleared():
+            with _broken_pipe_is_silence(self._stream):
+                self._stream.flush()  # so that both come in order where they go to one place
+            _write(text, self._errors or sys.stderr)
+
+    def _put(self, text: str) -> None:
+        with self._cleared():
+            _write(text, self._stream)
+
+    def begin(self, cases: Iterable[Case], jobs: int = 1) -> None:
+        """These cases are to come, of so many jobs."""
+        self._progress = Progress.of(cases)
+        self._bar = Bar(self._progress, jobs)
+        self._last_finish_s = self._clock()
+        if self._is_quiet or not self._stream.isatty() or os.environ.get("TERM") == "dumb":
             return
         from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.live import Live
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+        self._live = Live(
+            self._bar,
             console=RichConsole(file=self._stream),
+            refresh_per_second=REDRAWN_A_SECOND,
             transient=True,
+            redirect_stderr=False,  # rich would write it to stdout
         )
-        self._bar.start()
-        self._task = self._bar.add_task("starting", total=total)
+        self._live.start()
 
-    def starting(self, case: Case) -> None:
-        """A case begins: shown on a terminal only."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=_case_text(case.algorithm, case.size_bytes, case.world_size))
+    def starting(self, case: Case, job: int = 1) -> None:
+        """A case of a job, counted from 1, begins: shown on a terminal only."""
+        self._bar.job = job
+        self._bar.case = _case_text(case)
 
     def finished(self, record: Record) -> None:
-        """A case has ended: a step of the bar, and a line where it did not pass; without a terminal a line each."""
-        self._done += 1
-        case = record.case
-        text = _case_text(case.algorithm, case.size_bytes, case.world_size)
+        """A case has ended: a step of the bar, and a line if it did not pass; without a terminal a line each. Of many
+        that passed or were refused at most one a second has a line, on a terminal none."""
+        now_s = self._clock()
+        settled = record.status in (PASSED, REFUSED)
+        self._progress.finish(record.case, now_s - self._last_finish_s, record.status == REFUSED, not settled)
+        self._last_finish_s = now_s
+        if settled and self._live is not None and (record.status == PASSED or self._progress.total > MANY_CASES):
+            return
+        if settled and self._live is None and self._is_too_soon(now_s):
+            self._skipped += 1
+            return
+        self._last_line_s = now_s
+        self.say(self._line(record))
+        self._skipped = 0
+
+    def _is_too_soon(self, now_s: float) -> bool:
+        progress = self._progress
+        is_many = progress.total > MANY_CASES and progress.done not in (1, progress.total)
+        return is_many and now_s - self._last_line_s < LEAST_BETWEEN_S
+
+    def _line(self, record: Record) -> str:
+        """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". A failure's story is told at the end: see
+        failures."""
+        text = _case_text(record.case)
         told = [one for one in record.request.overrides if one in self._differing and not _in_text(one)]
         text += f" ({' '.join(told)})" if told else ""
-        # Why cases were refused is said once for all of them, below the table.
-        reason = record.reason.splitlines()[0] if record.reason and record.status != REFUSED else ""
-        time = f" {record.timing.median_us:.2f} us" if record.timing is not None else ""
-        line = f"[{self._done}/{self._total}] {text} {record.status}{time}" + (f": {reason}" if reason else "")
-        if self._bar is None:
-            self.say(line)
-            return
-        if record.status != PASSED:
-            self.say(line)
-        if self._task is not None:
-            self._bar.advance(self._task)
+        text += f" {record.status}"
+        if record.timing is not None:
+            text += f" {record.timing.median_us:.2f} us"
+        if record.status == WRONG and record.check is not None:
+            text += f": {record.check.wrong:,} of {counted(record.check.elements, 'element')}; {record.id}"
+        elif record.status not in (PASSED, REFUSED) and record.reason:
+            # Why cases were refused is said once for all of them, below the table.
+            text += f": {record.reason.splitlines()[0]}"
+        progress = self._progress
+        return f"[{progress.done}/{progress.total}] {text}{self._so_far() if self._live is None else ''}"
+
+    def _so_far(self) -> str:
+        """What a line of a large command says beside its case."""
+        progress = self._progress
+        if progress.total <= MANY_CASES:
+            return ""
+        parts = [f"{counted(self._skipped, 'case')} before it not shown"] if self._skipped else []
+        parts += [f"job {self._bar.job} of {self._bar.jobs}"] if self._bar.jobs > 1 else []
+        parts += [f"{progress.failed:,} failed so far"] if progress.failed else []
+        if (remaining_s := progress.remaining_s) is not None:
+            parts.append(f"about {clock_text(remaining_s)} left")
+        return f" ({', '.join(parts)})" if parts else ""
 
     def end(self) -> None:
-        """Take the bar away. Twice is as good as once."""
-        bar, self._bar = self._bar, None
-        if bar is not None:
-            bar.stop()
+        """Take the bar away, and say how many lines were left out at the end. Twice is as good as once."""
+        live, self._live = self._live, None
+        if live is not None:
+            with _broken_pipe_is_silence(self._stream):
+                live.stop()
+        skipped, self._skipped = self._skipped, 0
+        if skipped:
+            self.say(f"[{self._progress.done}/{self._progress.total}] {counted(skipped, 'case')} not shown")
+
+    @contextlib.contextmanager
+    def _cleared(self) -> Iterator[None]:
+        """Without the bar, which is drawn again below what is written."""
+        live = self._live
+        if live is None:
+            yield
+            return
+        with _broken_pipe_is_silence(self._stream):
+            live.stop()
+        try:
+            yield
+        finally:
+            with _broken_pipe_is_silence(self._stream):
+                live.start()
 
 
 def summary(records: Sequence[Record], expected: int) -> str:
@@ -116,24 +215,35 @@ def summary(records: Sequence[Record], expected: int) -> str:
 
 
 def _counted_as(record: Record) -> str:
-    """A status in the summary's words: what nobody has checked is not counted among what passed."""
+    """A status in the summary's words: unchecked cases are not counted among those that passed."""
     unchecked = record.status == PASSED and not record.verified
     return f"{record.status.lower()}{' unchecked' if unchecked else ''}"
 
 
-def failures(records: Sequence[Record]) -> list[str]:
-    """One line for each case that was wrong or failed: its job, its id, its status, why."""
-    lines = []
+def failures(records: Sequence[Record], folder: str = "") -> list[str]:
+    """Why cases were wrong or failed, each reason once with its whole story and the ids of its cases; at most
+    MAX_STORIES. folder is that of the records."""
+    found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.status in (PASSED, REFUSED):
-            continue
-        request = record.request
-        job = ""
-        if (request.jobs or 1) > 1:
-            job = f"job {request.job} ({' '.join(request.overrides)}) "
-        reason = record.reason.splitlines()[0] if record.reason else ""
-        lines.append(f"  {job}{record.id}: {record.status}: {reason}")
+        if record.status not in (PASSED, REFUSED):
+            found.setdefault((str(record.status), story_of(record)), []).append(record)
+    lines = []
+    for (status, story), members in list(found.items())[:MAX_STORIES]:
+        lines += [f"  {_job_text(record)}{record.id}" for record in members[:MAX_IDS]]
+        if len(members) > MAX_IDS:
+            lines.append(f"  and {counted(len(members) - MAX_IDS, 'case')} more")
+        lines.append(f"    {status}: {story}")
+    if len(found) > MAX_STORIES:
+        lines.append(f"  and {len(found) - MAX_STORIES:,} more: symlab table {folder}".rstrip())
     return lines
+
+
+def _job_text(record: Record) -> str:
+    """Which job of a sweep a case is of, counted from 1: "job 2 of 3 (world_size=3): "."""
+    request = record.request
+    if (request.jobs or 1) <= 1:
+        return ""
+    return f"job {request.job + 1} of {request.jobs} ({' '.join(request.overrides)}): "
 
 
 def _in_text(override: str) -> bool:
@@ -141,13 +251,19 @@ def _in_text(override: str) -> bool:
     return override.lstrip("+").partition("=")[0] in ("algorithms", "world_size", "sizes.list")
 
 
-def _case_text(algorithm: str, size_bytes: int, world_size: int) -> str:
-    return f"{algorithm} {format_bytes(size_bytes)} n{world_size}"
+def _case_text(case: Case | RecordedCase) -> str:
+    place = f" {place_text(case.placement)}" if case.placement == "in_place" else ""
+    return f"{case.algorithm} {format_bytes(case.size_bytes)} n{case.world_size}{place}"
+
+
+def _write(text: str, stream: TextIO) -> None:
+    with _broken_pipe_is_silence(stream):
+        print(text, file=stream, flush=True)
 
 
 @contextlib.contextmanager
-def _broken_pipe_is_silence(stream: TextIO):  # type: ignore[no-untyped-def]
-    """Whoever read our output may leave (| head, a closed terminal): the work goes on, and nobody is told."""
+def _broken_pipe_is_silence(stream: TextIO) -> Iterator[None]:
+    """Ignore a closed stream (such as | head -1, or a closed terminal); the work continues."""
     try:
         yield
     except OSError as error:

@@ -38,6 +38,7 @@ from reports.record.record import (
     Status,
     Timing,
 )
+from reports.table.text import counted
 from runner.case.contestant import Contestant, spec_for
 from runner.case.recorded import recorded_case
 from runner.interrupt import shielded
@@ -46,6 +47,9 @@ from runner.request.validate import ResolvedRequest
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
+    import torch
+
+    from runner.case.program import RankOutcome
     from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
@@ -305,27 +309,45 @@ def usual_means() -> Means:
     """The catalogue's refusals, the compiler with its cache, the per-rank programs. Imports all of them."""
     from kernels.compile import executable
     from kernels.spec import refuses
-    from runner.case.check import merge
+
+    def ran(world: World, contestant: Contestant, request: ResolvedRequest) -> Check | None:
+        return check_of(contestant, outcomes_of(world, contestant, request), request)
+
+    return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured)
+
+
+def outcomes_of(
+    world: World,
+    contestant: Contestant,
+    request: ResolvedRequest,
+    inputs: tuple[torch.Tensor, ...] | None = None,
+    brings_output: bool = False,
+) -> list[RankOutcome]:
+    """Run a contestant on a world; what each rank brought home, by rank. inputs, brings_output: as Plan's."""
     from runner.case.library_program import BaselinePlan, run_baseline
     from runner.case.program import Plan, run_case
 
-    def ran(world: World, contestant: Contestant, request: ResolvedRequest) -> Check | None:
-        case, spec, compiled = contestant.case, contestant.spec, contestant.executable
-        watched: dict[str, Any] = {"launches": request.launches, "check": request.check}
-        if isinstance(spec, Baseline):
-            outcomes = world.run(run_baseline, BaselinePlan(case, spec, **watched), request.deadline_s)
-        else:
-            assert compiled is not None
-            plan = Plan(case, spec, compiled, patience_s=_patience_s(request), **watched)
-            outcomes = world.run(run_case, plan, request.deadline_s)
-        checks = [outcome.check for outcome in outcomes if outcome.check is not None]
-        if not request.check:
-            return None
-        if len(checks) != case.world_size:
-            raise FabricError(f"{len(checks)} of {case.world_size} ranks brought a check home")
-        return merge(case, spec, checks)
+    case, spec, compiled = contestant.case, contestant.spec, contestant.executable
+    watched: dict[str, Any] = {"launches": request.launches, "check": request.check}
+    data: dict[str, Any] = {"inputs": inputs, "brings_output": brings_output}
+    if isinstance(spec, Baseline):
+        return world.run(run_baseline, BaselinePlan(case, spec, **watched, **data), request.deadline_s)
+    assert compiled is not None
+    plan = Plan(case, spec, compiled, patience_s=_patience_s(request), **watched, **data)
+    return world.run(run_case, plan, request.deadline_s)
 
-    return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured)
+
+def check_of(contestant: Contestant, outcomes: Sequence[RankOutcome], request: ResolvedRequest) -> Check | None:
+    """Return the case's check, merged of what its ranks brought home; None if the request asked for none."""
+    from runner.case.check import merge
+
+    case = contestant.case
+    checks = [outcome.check for outcome in outcomes if outcome.check is not None]
+    if not request.check:
+        return None
+    if len(checks) != case.world_size:
+        raise FabricError(f"{len(checks)} of {counted(case.world_size, 'rank')} brought a check home")
+    return merge(case, contestant.spec, checks)
 
 
 def _measured(

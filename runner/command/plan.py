@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
-from runner.request.compose import ComposedJob
-from runner.request.schema import Isolation
+from runner.request.compose import ComposedJob, naming_job
+from runner.request.schema import Isolation, TimingMode, TimingSchema
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
@@ -73,7 +74,7 @@ def prepare(
     jobs: list[PreparedJob] = []
     kept = NOTHING_KEPT
     for job in composed:
-        with _naming(job, len(composed)):
+        with naming_job(job.number, len(composed), job.overrides):
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
@@ -107,12 +108,31 @@ def is_isolated(request: ResolvedRequest) -> bool:
     return request.isolation == Isolation.process
 
 
-@contextlib.contextmanager
-def _naming(job: ComposedJob, jobs: int) -> Iterator[None]:
-    """Within a sweep, say which job's request is wrong."""
-    try:
-        yield
-    except RequestError as error:
-        if jobs == 1:
-            raise
-        raise RequestError(f"{error}; in job {job.number} of {jobs}: {' '.join(job.overrides)}") from error
+def timing_notes(command: Command) -> list[str]:
+    """Say, in at most one line each, why timing.* has no effect where it was given and nothing is timed.
+
+    It counts as given if an override names it, or an experiment changes it from its default.
+    """
+    reasons: dict[str, int] = {}
+    for job in command.jobs:
+        if not _timing_given(job):
+            continue
+        if job.request.fabric.simulated:
+            reason = "the simulator has no clock"
+        elif not job.request.check and job.request.timing.mode != TimingMode.none:
+            reason = "with check=false nothing is timed"
+        else:
+            continue
+        reasons[reason] = reasons.get(reason, 0) + 1
+    all_jobs = len(command.jobs)
+    return [
+        f"timing.* has no effect{'' if jobs == all_jobs else f' in {jobs} of {all_jobs} jobs'}: {reason}"
+        for reason, jobs in reasons.items()
+    ]
+
+
+def _timing_given(job: PreparedJob) -> bool:
+    named = any(re.match(r"\+*timing[.=]", line) for line in job.composed.overrides)
+    return job.request.timing.mode != TimingMode.none and (
+        named or job.composed.configuration["timing"] != dataclasses.asdict(TimingSchema())
+    )

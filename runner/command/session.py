@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +16,17 @@ from omegaconf import OmegaConf
 
 from reports.record.record import RecordedRequest
 from runner.command.console import Console, failures, summary
+from runner.command.earlier import Earlier
 from runner.command.plan import Command, PreparedJob, is_isolated
 from runner.environment.capture import capture
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
-from runner.records.command_json import AskedJob, CommandDocument
+from runner.records.command_json import AskedJob, CommandDocument, JobPlan
+from runner.records.lock import held_if_possible
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
-from runner.request.options import program
+from runner.request.options import command_line
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
 from runner.track.dashboard import open_command
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 MAX_FAILED_STARTS = 2
 """So often a job tries to start a world; what is left of it then fails for the same reason."""
 
+TOLD_BELOW = "told below, under 'failed'"
+"""Where the table of a command refers to for what went wrong."""
+
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
 
 
@@ -53,17 +59,48 @@ class Tools:
     connect: Callable[[], Connection] | None = None
 
 
-def run_command(command: Command, console: Console, tools: Tools | None = None) -> int:
-    """Run all jobs of a command and say how it went. Gives the exit code.
+def run_command(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> int:
+    """Run all jobs of a command and say how it went. Returns the exit code.
 
-    A first interrupt ends the work and keeps what is finished, in records, table and MLflow; a second one ends the
-    process. RequestError when the records have no place.
+    earlier is given for a command that is resumed: command then has the cases that are left, and what is said at the
+    end, and the exit code, are of all of them. A first interrupt ends the work and keeps what is finished, in records,
+    table and MLflow; a second one ends the process. RequestError when the records have no place.
     """
+    try:
+        return run_within(command, console, tools, earlier).exit_code
+    except KeyboardInterrupt as again:
+        sys.stdout.flush()
+        # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
+        os._exit(exit_code_of(again))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: its exit code, the folder of its records, the records, and what interrupted it."""
+
+    exit_code: int
+    folder: Path
+    records: tuple[Record, ...]
+    interrupt: KeyboardInterrupt | None
+
+
+def run_within(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> Ended:
+    """Run all jobs of a command within a process that goes on, such as a notebook's.
+
+    Like run_command, but a second interrupt is raised. RequestError when the records have no place.
+    """
+    if earlier is not None:
+        return _ended(_Session(command, earlier.store, console, tools or Tools(), earlier), console)
     try:
         store = Store.create(command.jobs[0].request.records, command.label)
     except StoreError as error:
         raise RequestError(f"{error} (records)") from error
-    session = _Session(command, store, console, tools or Tools())
+    with held_if_possible(store.folder):
+        return _ended(_Session(command, store, console, tools or Tools(), None), console)
+
+
+def _ended(session: _Session, console: Console) -> Ended:
+    """Run a session to its end. Raises KeyboardInterrupt, with the session abandoned, for a second interrupt."""
     interrupt: KeyboardInterrupt | None = None
     try:
         try:
@@ -73,25 +110,34 @@ def run_command(command: Command, console: Console, tools: Tools | None = None) 
             if not is_first(first):
                 raise
             interrupt = first
-            console.say("symlab: interrupted; finishing what is done (once more to quit at once)")
+            console.warn("symlab: interrupted; finishing what is done (once more to quit at once)")
         return session.conclude(interrupt)
     except KeyboardInterrupt as again:
         session.abandon(again)
-        sys.stdout.flush()
-        # Threads of ranks may be stuck; an ordinary exit would wait for those that are no daemons.
-        os._exit(exit_code_of(again))
+        raise
+
+
+def exit_code_for(records: Sequence[Record]) -> int:
+    """The exit code of a command that ran all of its cases, from how they ended."""
+    statuses = {str(record.status) for record in records}
+    return EXIT_PASSED if statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses else EXIT_FAILED
 
 
 class _Session:
     """The state of a running command. job.Keeper for each of its jobs."""
 
-    def __init__(self, command: Command, store: Store, console: Console, tools: Tools) -> None:
+    def __init__(
+        self, command: Command, store: Store, console: Console, tools: Tools, earlier: Earlier | None = None
+    ) -> None:
         self._command = command
+        self._earlier = earlier
+        self._job_count = len(earlier.document.jobs) if earlier else len(command.jobs)
+        self._case_count = len(earlier.document.cases) if earlier else command.case_count
         self._store = store
         self._console = console
         self._tools = tools
         self._surroundings = Surroundings(tools.capture, store)
-        self._records: list[Record] = []
+        self._records: list[Record] = earlier.records if earlier else []
         self._unsent: list[Path] = []
         self._job = command.jobs[0]
         self._world: World | None = None
@@ -99,6 +145,7 @@ class _Session:
         self._failed_starts = 0
         self._start_failure: WorldFailure | None = None
         self._mirror: Mirror | None = None
+        self._untracked = ""
         self._stopped = ""
         self._manifest: CommandDocument | None = None
 
@@ -109,7 +156,8 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             return
-        self._console.begin(self._command.case_count)
+        jobs = self._command.jobs
+        self._console.begin((case for job in jobs for case in job.cases), self._asked(jobs[0]).jobs or 1)
         self._surroundings.look()
         self._start_mirror()
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
@@ -124,6 +172,8 @@ class _Session:
             isolated = is_isolated(job.request)
             try:
                 self._write_configuration(job)
+                if self._earlier is not None:
+                    self._unsent += self._earlier.paths_of(job.composed.number)
                 run_job(self._runnable(job), self, self._tools.means)
             except StoreError as error:
                 self._stopped = str(error)
@@ -155,37 +205,36 @@ class _Session:
         return self._world
 
     def starting(self, case: Case) -> None:
-        self._console.starting(case)
+        self._console.starting(case, self._job.composed.number + 1)
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
         record = scrubbed_record(record)
         if executable is not None:
             self._store.write_ptx(executable.digest, executable.ptx)
-        number = f"{self._job.composed.number:02d}" if len(self._command.jobs) > 1 else ""
+        number = f"{self._job.composed.number:02d}" if self._job_count > 1 else ""
         with shielded():  # a record on disk, and in the table and in MLflow: all or none
             path = self._store.write(record, number)
             self._records.append(record)
             self._unsent.append(path)
         self._console.finished(record)
 
-    def conclude(self, interrupt: KeyboardInterrupt | None) -> int:
-        """Close everything, show what was done, and give the exit code."""
+    def conclude(self, interrupt: KeyboardInterrupt | None) -> Ended:
+        """Close everything, show what was done, and say how it ended."""
         self._close_world()
+        if self._earlier is not None:
+            self._records = self._earlier.whole(self._records)
         code = self._exit_code(interrupt)
         self._end_manifest(code, interrupt)
         self._send()
         self._report()
         self._finish_mirror()
-        return code
+        return Ended(code, self._store.folder, tuple(self._records), interrupt)
 
     def _exit_code(self, interrupt: KeyboardInterrupt | None) -> int:
         if interrupt is not None:
             return exit_code_of(interrupt)
-        statuses = {str(record.status) for record in self._records}
-        if self._stopped or not statuses <= {"PASSED", "REFUSED"} or "PASSED" not in statuses:
-            return EXIT_FAILED
-        return EXIT_PASSED
+        return EXIT_FAILED if self._stopped else exit_code_for(self._records)
 
     def abandon(self, interrupt: KeyboardInterrupt) -> None:
         """The quick way out: no table, no waiting, but no run left RUNNING."""
@@ -205,40 +254,52 @@ class _Session:
         asked = scrubbed_values(
             {
                 "command": self._store.folder.name,
-                "command_line": [*program(sys.argv[0]), *self._command.arguments],
+                "command_line": self._command_line(),
                 "experiment": job.composed.experiment,
                 "job": job.composed.number,
-                "jobs": len(self._command.jobs),
+                "jobs": self._job_count,
                 "overrides": list(job.composed.overrides),
                 "configuration": job.composed.configuration,
                 "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
                 **self._command.origin,
+                **({"resumed": self._earlier.number} if self._earlier else {}),
             }
         )
         return RecordedRequest.read(asked)
 
+    def _command_line(self) -> list[str]:
+        """How the command was started: of a resumed one, how it was the first time."""
+        if self._earlier is not None:
+            return list(self._earlier.document.command_line)
+        return command_line(sys.argv[0], self._command.arguments)
+
     def _write_configuration(self, job: PreparedJob) -> None:
-        name = f"{job.composed.number:02d}-configuration.yaml" if len(self._command.jobs) > 1 else "configuration.yaml"
+        name = f"{job.composed.number:02d}-configuration.yaml" if self._job_count > 1 else "configuration.yaml"
         self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job).configuration)), name)
 
     def _begin_manifest(self) -> None:
         """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
-        first = self._asked(self._command.jobs[0])
-        self._manifest = CommandDocument(
-            command=first.command,
-            command_line=first.command_line,
+        self._manifest = self._earlier.document if self._earlier else self._asked_document()
+        self._store.write_command_json(self._manifest)
+
+    def _asked_document(self) -> CommandDocument:
+        """What a new command is asked for."""
+        asked = [self._asked(job) for job in self._command.jobs]
+        return CommandDocument(
+            command=asked[0].command,
+            command_line=asked[0].command_line,
             working_folder=Path(scrubbed(str(Path.cwd()))).name,
             started=_now(),
             jobs=tuple(
                 AskedJob(
                     job.composed.number,
-                    self._asked(job).overrides,
+                    one.overrides,
                     tuple(case.id for case in job.cases),
+                    JobPlan(one.experiment, str(job.request.fabric.name), one.configuration or {}),
                 )
-                for job in self._command.jobs
+                for job, one in zip(self._command.jobs, asked, strict=True)
             ),
         )
-        self._store.write_command_json(self._manifest)
 
     def _end_manifest(self, exit_code: int, interrupt: KeyboardInterrupt | None) -> None:
         """Write down how it ended. Where that fails, what is there says that the command did not get so far."""
@@ -258,22 +319,40 @@ class _Session:
             self._store.seal()
         except StoreError as error:
             if not self._stopped:
-                self._console.say(f"symlab: warning: {error}")
+                self._console.warn(f"symlab: warning: {error}")
 
     def _start_mirror(self) -> None:
         track = self._command.jobs[0].request.track
         if track.name == TrackName.none:
             return
         from runner.track.background import Mirror
+        from runner.track.problems import problem_of
 
-        self._mirror = Mirror(track, self._asked(self._command.jobs[0]), self._store.folder, self._tools.connect)
+        self._untracked = problem_of(track.uri)
+        if self._untracked:
+            warning = self._not_sent(self._untracked)
+            print(f"symlab: warning: {warning}; the work goes on without MLflow", file=sys.stderr, flush=True)
+            return
+        earlier = self._earlier.paths if self._earlier else None
+        request = self._asked(self._command.jobs[0])
+        self._mirror = Mirror(track, request, self._store.folder, self._tools.connect, earlier)
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         if self._mirror is not None and unsent:
             self._mirror.send(unsent)
 
+    def _not_sent(self, problem: str) -> str:
+        """What to say if records are not sent to MLflow, and how to send them later."""
+        uri = without_secrets(self._command.jobs[0].request.track.uri)
+        return (
+            f"{problem}; the records are kept in {self._folder}; send them later with: "
+            f"symlab track {shlex.quote(self._folder)} --uri {shlex.quote(uri)}"
+        )
+
     def _finish_mirror(self) -> None:
+        if self._untracked:
+            self._console.warn(f"symlab: warning: {self._not_sent(self._untracked)}")
         if self._mirror is None:
             return
         uri = without_secrets(self._command.jobs[0].request.track.uri)
@@ -282,30 +361,27 @@ class _Session:
             self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
 
         if problem := self._mirror.finish(waiting):
-            self._console.say(
-                f"symlab: warning: {problem}; the results are in {self._folder}; "
-                f"send them later with: python -m runner.track {self._folder} --uri {uri}"
-            )
+            self._console.warn(f"symlab: warning: {self._not_sent(problem)}")
         else:
             for remark in self._mirror.remarks:
-                self._console.say(f"symlab: warning: not attached in MLflow: {remark}")
+                self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
             self._console.say(f"dashboard: {open_command(uri)}")
 
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""
-        if self._records:
+        if self._records and not self._console.is_quiet:
             from reports.numerics.study import console_report
 
-            self._console.say(console_report(self._records))
-        self._console.say(summary(self._records, self._command.case_count))
-        failed = failures(self._records)
+            self._console.say(console_report(self._records, self._folder, TOLD_BELOW))
+        self._console.announce(summary(self._records, self._case_count))
+        failed = failures(self._records, self._folder)
         if failed:
-            self._console.say("\n".join(["failed:", *failed]))
+            self._console.warn("\n".join(["failed:", *failed]))
         if self._records and all(str(record.status) == "REFUSED" for record in self._records):
-            self._console.say("symlab: every case was refused: nothing ran")
+            self._console.warn("symlab: every case was refused: nothing ran")
         if self._stopped:
-            self._console.say(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
-        self._console.say(f"records: {self._folder}")
+            self._console.warn(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
+        self._console.announce(f"records: {self._folder}")
 
     @property
     def _folder(self) -> str:

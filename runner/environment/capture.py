@@ -1,6 +1,6 @@
-"""Where a run took place: everything that a reader of its records would ask for, as far as it can be had here.
+"""Where a run took place: what a reader of its records may need, as far as it is available here.
 
-Read, never guessed: what could not be had is listed under "not_captured" with the reason, so that a gap can't be
+Read, never guessed: "not_captured" lists what was unavailable and why, so that a gap can't be
 taken for a fact. Of the process environment only variables of an allow-list are kept, and of those no value that
 looks like a secret; the rest is only counted. Names of people and of home folders stay out, but for the user's login
 name.

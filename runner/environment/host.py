@@ -1,6 +1,6 @@
 """The machine that a command runs on, as the kernel tells of it: cores, memory, limits, and how busy it is.
 
-What can't be had is named with the reason in `missing`; nothing here raises.
+`missing` lists what is unavailable and why; nothing here raises.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def host(missing: dict[str, str]) -> dict[str, Any]:
 
 
 def load() -> list[float] | None:
-    """The mean numbers of processes that ran or waited to, over the last 1, 5 and 15 minutes; None where nobody counts.
+    """Mean numbers of processes that ran or waited, over 1, 5 and 15 minutes; None if the system does not report them.
 
     On a machine that is one's own it is about what one's own command needs.
     """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reports.record.record import RecordedEnvironment
 from runner.environment.gpus import rank_facts
-from runner.records.store import Store, StoreError
+from runner.records.store import StoreError
 from runner.request.validate import CONF
 
 if TYPE_CHECKING:
@@ -19,10 +19,18 @@ ASKING_S = 30.0
 """How long the ranks of a new world may take to say what they have."""
 
 
-class Surroundings:
-    """What surrounds one command. No result is lost for its sake: what can't be had is a reason in the records."""
+class DifferenceStore(Protocol):
+    """Where the difference of the sources from their commit is kept: runner.records.store.Store."""
 
-    def __init__(self, capture: Callable[[Path], dict[str, Any]], store: Store) -> None:
+    def write_difference(self, text: str) -> dict[str, Any]:
+        """Keep the text, and return what a record says of it. Raises StoreError if it can't be kept."""
+        ...
+
+
+class Surroundings:
+    """The environment of one command. It never costs a result: what is unavailable becomes a reason in the records."""
+
+    def __init__(self, capture: Callable[[Path], dict[str, Any]], store: DifferenceStore) -> None:
         self._capture = capture
         self._store = store
         self._found: dict[str, Any] = {}

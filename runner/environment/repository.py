@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_NAMES = 50
-"""So many changed, and so many untracked files are named."""
+"""Maximum number of changed and of untracked files to list."""
 
 GIT_PATIENCE_S = 5
 
@@ -55,7 +55,7 @@ def git(root: Path, missing: dict[str, str]) -> dict[str, Any] | None:
 def source_digests(root: Path) -> dict[str, str]:
     """A digest over names and contents of the configurations, and of each package's modules; "" of what is not there.
 
-    With it, whoever has other sources knows it without git, and whether configurations can be composed again.
+    It tells other sources apart without git, and says whether configurations can be composed again.
     """
     return {name: _digest(root / name, "" if name == "conf" else ".py") for name in DIGESTED}
 

@@ -1,18 +1,21 @@
 """command.json in a records folder: what a command was asked to do and, once it has ended, how.
 
-Written before the first case runs and again at the end. Where the end is missing, the command was killed (or still
-runs): then, too, what was asked for is known, and nobody can take the records that are there for all of them.
+Written before the first case runs and again at the end. Without an end the command was killed, or still runs: what was
+asked for is known all the same, and a reader can tell how many records are missing. It holds what every job was
+composed to, so that a command that was cut short can be resumed (runner/command/resume.py): the first job's
+configuration in full, and of each other job only the values that differ.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reports.record.codec import parsed, plain
 from reports.record.record import Record
 
 COMMAND_JSON = "command.json"
@@ -22,13 +25,48 @@ MANIFEST_SCHEMA = 1
 COMPLETE, INTERRUPTED, STOPPED, KILLED = "complete", "interrupted", "stopped", "killed"
 
 
+_DIFFERS = "differs"
+"""Key of a job: what differs from the first job's plan, by dotted path."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What a job was composed to: its experiment's name ("" without), the fabric that it was decided to run on, its
+    configuration without secrets."""
+
+    experiment: str
+    fabric: str
+    configuration: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class AskedJob:
-    """A job as it was asked for: its number, its overrides, the ids of its cases in their order."""
+    """A job as it was asked for: its number, its overrides, the ids of its cases in their order.
+
+    plan is None if command.json was written by a version that did not keep it.
+    """
 
     number: int
     overrides: tuple[str, ...]
     cases: tuple[str, ...]
+    plan: JobPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """One resumption of a command that was cut short.
+
+    at is ISO 8601 in UTC. after is the outcome that the command had. commit is that of the sources which went on (""
+    if git does not say); changed lists in words what of the code was no longer as before. cases_left is the number of
+    cases that it had to run; set_aside are names of files that it no longer counts as records.
+    """
+
+    at: str
+    after: str
+    commit: str
+    changed: tuple[str, ...]
+    cases_left: int
+    set_aside: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +88,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class CommandDocument:
-    """A command. started is ISO 8601 in UTC; working_folder is a name without a path. end: None without one."""
+    """A command. started is ISO 8601 in UTC; working_folder is a name without a path. end: None without one.
+
+    resumed lists its resumptions, the first one first.
+    """
 
     command: str
     command_line: tuple[str, ...]
@@ -58,6 +99,7 @@ class CommandDocument:
     started: str
     jobs: tuple[AskedJob, ...]
     end: End | None = None
+    resumed: tuple[Resumption, ...] = ()
 
     @property
     def cases(self) -> tuple[tuple[int, str], ...]:
@@ -98,13 +140,79 @@ class CommandDocument:
         counts = dict(Counter(str(record.status) for record in records))
         return replace(self, end=End(ended, exit_code, outcome, why, counts, missing, tuple(load)))
 
+    def in_order(self, records: Iterable[Record]) -> list[Record]:
+        """These records in the order in which their cases were asked for."""
+        places = {case: place for place, case in enumerate(self.cases)}
+        return sorted(records, key=lambda record: places.get((record.request.job, record.id), len(places)))
+
+    def resuming(self, resumption: Resumption) -> CommandDocument:
+        """The same without its end, and with one more resumption."""
+        return replace(self, end=None, resumed=(*self.resumed, resumption))
+
     def to_json(self) -> str:
-        document = asdict(self)
-        end = document.pop("end")
+        """The document as JSON. A job is one line: a sweep has thousands of them."""
+        document: dict[str, Any] = {
+            "schema": MANIFEST_SCHEMA,
+            "command": self.command,
+            "command_line": self.command_line,
+            "working_folder": self.working_folder,
+            "started": self.started,
+        }
+        first = self.jobs[0].plan if self.jobs else None
+        if first is not None:
+            document["plan"] = _document(first)
+        document["jobs"] = _JOBS
         document["cases_requested"] = len(self.cases)
+        if self.resumed:
+            document["resumed"] = [asdict(one) for one in self.resumed]
         if self.end is not None:
-            document |= end | {"cases_not_run": [{"job": job, "case": case} for job, case in self.end.cases_not_run]}
-        return json.dumps({"schema": MANIFEST_SCHEMA, **document}, indent=2, ensure_ascii=False) + "\n"
+            missing = [{"job": job, "case": case} for job, case in self.end.cases_not_run]
+            document |= asdict(self.end) | {"cases_not_run": missing}
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        jobs = ",\n".join(f"    {json.dumps(_job(job, first), ensure_ascii=False)}" for job in self.jobs)
+        return text.replace(json.dumps(_JOBS), f"[\n{jobs}\n  ]" if jobs else "[]", 1)
+
+
+_JOBS = "\0jobs"
+"""Stands for the list of jobs while the rest of the document is laid out. No name and no path has a NUL."""
+
+
+def _job(job: AskedJob, first: JobPlan | None) -> dict[str, Any]:
+    """A job as JSON: with what differs from the first job's plan, if both have one."""
+    found: dict[str, Any] = {"number": job.number, "overrides": job.overrides, "cases": job.cases}
+    if job.plan is not None and first is not None:
+        found[_DIFFERS] = dict(differing_values(_document(first), _document(job.plan)))
+    return found
+
+
+def _document(plan: JobPlan) -> dict[str, Any]:
+    return {"experiment": plan.experiment, "fabric": plan.fabric, "configuration": plan.configuration}
+
+
+def differing_values(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of other that first does not have, by dotted path. Keys of both are the same, as a schema has them;
+    where those of a section are not, the section is one value."""
+    for key, value in other.items():
+        if key in first and first[key] == value:
+            continue
+        both = isinstance(value, Mapping) and isinstance(first.get(key), Mapping)
+        if both and set(value) == set(first[key]):
+            yield from differing_values(first[key], value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _plan(first: Mapping[str, Any], differs: Mapping[str, Any]) -> JobPlan:
+    """A job's plan from the first job's and what differs from that."""
+    document = dict(first)
+    for path, value in differs.items():
+        *sections, key = path.split(".")
+        section = document
+        for name in sections:
+            section[name] = dict(section[name])  # only what differs is copied: a sweep has thousands of jobs
+            section = section[name]
+        section[key] = value
+    return JobPlan(str(document["experiment"]), str(document["fabric"]), dict(document["configuration"]))
 
 
 def command_document_of(folder: Path) -> CommandDocument | None:
@@ -117,20 +225,47 @@ def command_document_of(folder: Path) -> CommandDocument | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
     try:
-        document = json.loads(text)
+        document = plain(parsed(text), COMMAND_JSON)
         if document["schema"] > MANIFEST_SCHEMA:
             raise ValueError(f"schema {document['schema']}, this program reads up to {MANIFEST_SCHEMA}")
         return _decoded(document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: not what a command leaves ({type(error).__name__}: {error})") from None
 
 
 def _decoded(document: dict[str, Any]) -> CommandDocument:
-    jobs = tuple(AskedJob(job["number"], tuple(job["overrides"]), tuple(job["cases"])) for job in document["jobs"])
+    first = document.get("plan")
+    jobs = tuple(
+        AskedJob(
+            job["number"],
+            tuple(job["overrides"]),
+            tuple(job["cases"]),
+            None if first is None else _plan(first, job[_DIFFERS]),
+        )
+        for job in document["jobs"]
+    )
     end = None
     if "ended" in document:
         missing = tuple((case["job"], case["case"]) for case in document["cases_not_run"])
         rest = {key: document[key] for key in ("ended", "exit_code", "outcome", "why", "counts")}
         end = End(**rest, cases_not_run=missing, load=tuple(document.get("load", ())))
-    line, folder = tuple(document["command_line"]), document["working_folder"]
-    return CommandDocument(document["command"], line, folder, document["started"], jobs, end)
+    return CommandDocument(
+        command=document["command"],
+        command_line=tuple(document["command_line"]),
+        working_folder=document["working_folder"],
+        started=document["started"],
+        jobs=jobs,
+        end=end,
+        resumed=tuple(_resumption(one) for one in document.get("resumed", ())),
+    )
+
+
+def _resumption(one: Mapping[str, Any]) -> Resumption:
+    return Resumption(
+        at=one["at"],
+        after=one["after"],
+        commit=one["commit"],
+        changed=tuple(one["changed"]),
+        cases_left=one["cases_left"],
+        set_aside=tuple(one["set_aside"]),
+    )

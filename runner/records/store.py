@@ -23,6 +23,7 @@ from reports.record.bundle import NOT_RECORDS
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
 from runner.records.command_json import COMMAND_JSON, CommandDocument
+from runner.records.lock import LOCK_NAME
 from runner.records.scrub import scrubbed, scrubbed_record
 
 DIFFERENCE_NAME = "source.diff"
@@ -69,7 +70,7 @@ class Store:
     def write(self, record: Record, job: str = "") -> Path:
         """Keep a record, without secrets, as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3:
         nothing is replaced."""
-        stem = re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{record.id}" if job else record.id)
+        stem = file_stem(job, record.id)
         path = self.folder / f"{stem}.json"
         count = 1
         while path.exists():
@@ -97,27 +98,57 @@ class Store:
     def write_difference(self, text: str) -> dict[str, Any]:
         """Keep how the sources differ from their commit, without secrets and home folders. Gives what a record says.
 
-        Beyond MAX_DIFFERENCE_BYTES it is cut at a line's end, and a last line says so.
+        Beyond MAX_DIFFERENCE_BYTES it is cut at a line's end, and a last line says so. Another difference that is there
+        already, of a command that is resumed, is left: this one is source.2.diff, source.3.diff.
         """
         data = scrubbed(text).encode()
         kept = data if len(data) <= MAX_DIFFERENCE_BYTES else data[: data.rfind(b"\n", 0, MAX_DIFFERENCE_BYTES) + 1]
         left_out = len(data) - len(kept)
         if left_out:
             kept += f"# cut here: {left_out} more bytes were not kept\n".encode()
-        self._write(self.folder / DIFFERENCE_NAME, kept.decode(), f"the difference {DIFFERENCE_NAME}")
+        path = self.folder / DIFFERENCE_NAME
+        count = 1
+        while path.exists() and path.read_bytes() != kept:
+            count += 1
+            path = self.folder / f"source.{count}.diff"
+        self._write(path, kept.decode(), f"the difference {path.name}")
         digest = f"sha256:{hashlib.sha256(kept).hexdigest()}"
-        return {"file": DIFFERENCE_NAME, "digest": digest, "bytes": len(kept), "left_out_bytes": left_out}
+        return {"file": path.name, "digest": digest, "bytes": len(kept), "left_out_bytes": left_out}
 
     def write_ptx(self, digest: str, text: str) -> Path:
-        """Keep a kernel's PTX under its digest ("sha256:<hex>"). What is there already is the same text, and is
-        left."""
+        """Keep a kernel's PTX under its digest ("sha256:<hex>"). The same text that is there already is left; a damaged
+        file is replaced."""
         name = digest.removeprefix("sha256:")
         if hashlib.sha256(text.encode()).hexdigest() != name:
             raise ValueError(f"PTX: the text is not what its digest {digest} says")
         path = self.folder / "ptx" / f"{name}.ptx"
-        if not path.exists():
+        if not path.exists() or path.read_bytes() != text.encode():
             self._write(path, text, f"the PTX {digest}")
         return path
+
+    def set_aside(self, name: str) -> None:
+        """Rename a file to <name>.set_aside, so that it no longer counts as a record. An earlier one with that name is
+        left: this is <name>.2.set_aside, <name>.3.set_aside."""
+        path = self.folder / f"{name}.set_aside"
+        count = 1
+        while path.exists():
+            count += 1
+            path = self.folder / f"{name}.{count}.set_aside"
+        try:
+            os.rename(self.folder / name, path)
+        except OSError as error:
+            raise StoreError(_sentence(name, self.folder, error)) from error
+
+    def reopen(self) -> None:
+        """Prepare the folder of a command that was cut short for more records: remove its manifest, which no longer
+        holds, and files that a killed process had not finished writing."""
+        try:
+            (self.folder / MANIFEST).unlink(missing_ok=True)
+            for path in [*self.folder.glob(".*.tmp"), *self.folder.glob("ptx/.*.tmp")]:
+                if path.name != LOCK_NAME:
+                    path.unlink()
+        except OSError as error:
+            raise StoreError(_sentence("records", self.folder, error)) from error
 
     def seal(self) -> Path:
         """Write the folder's manifest: the digest of every file that is in it now. The last thing that is written."""
@@ -133,13 +164,22 @@ class Store:
         """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
         try:
             path.parent.mkdir(exist_ok=True)
-            with replacing(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
+            # A name that is not UTF-8 has surrogates, which become escapes: in JSON they mean the same.
+            with (
+                replacing(path) as beside,
+                open(beside, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+            ):
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             _flush_folder(path.parent)
         except OSError as error:
             raise StoreError(_sentence(what, path.parent, error)) from error
+
+
+def file_stem(job: str, case: str) -> str:
+    """The name of a case's record without its suffix; job is "" in a command of one job."""
+    return re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{case}" if job else case)
 
 
 def record_paths(places: list[Path]) -> list[Path]:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.record import FabricInfo, Record
 from reports.table.compare import accumulator, is_baseline
 from runner.command.plan import Command, PreparedJob, prepare
 from runner.request.compose import ComposedJob
+from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
 from runner.request.sizes import format_bytes
 from runner.request.validate import validate
@@ -204,13 +205,11 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
     }
     config = _configuration({**(first.request.configuration or {}), **pinned})
-    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    assert isinstance(container, dict)
     job = ComposedJob(
         number=number,
         overrides=first.request.overrides,
         experiment=first.request.experiment,
-        configuration={str(key): value for key, value in container.items()},
+        configuration=plain_configuration(config),
         request=validate(config),
     )
     return prepare((), [job], machine=wishes.machine)
@@ -225,14 +224,12 @@ def _is_kernel(record: Record, algorithm: str) -> bool:
 def _configuration(values: dict[str, Any]) -> DictConfig:
     """A whole configuration: values, and the schema's for what is not among them. RequestError for unknown keys."""
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Schema), values)
+        return merged(values)
     except OmegaConfBaseException as error:
         raise RequestError(
             f"the record's configuration is not one of this version: {first_line(error)} ({error.full_key}), "
             "replay it with the version that made it: the record's environment names its commit"
         ) from None
-    assert isinstance(merged, DictConfig)
-    return merged
 
 
 def _the_same(cases: Sequence[Case], wanted: Sequence[Record]) -> tuple[tuple[Case, ...], list[tuple[str, str]]]:

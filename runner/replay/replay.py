@@ -1,4 +1,4 @@
-"""python -m runner replay: run what records hold again, in new worlds, and say whether it came out the same.
+"""symlab replay: run what records hold again, in new worlds, and say whether it came out the same.
 
 Everything is taken from the records. What differs here is said before anything runs; then each launch is a command of
 its own, with a new world and a folder of records of its own; and a comparison of all that is the verdict. It is kept
@@ -7,7 +7,6 @@ beside those folders, as JSON and as a report.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -18,10 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.table.text import counted
 from runner.command.console import Console
-from runner.request.options import Parser
-from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName
 
 if TYPE_CHECKING:
     from reports.record.record import Record
@@ -30,92 +26,54 @@ if TYPE_CHECKING:
     from runner.replay.as_here import Compiler
     from runner.replay.rebuild import Rebuilt
 
-MAX_LAUNCHES = 100
 
-DESCRIPTION = """\
-Run what records hold again, from the records alone, in new worlds; then say whether data and speed came out the same.
-"""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a replay is asked for.
 
-EPILOG = """\
-Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
-verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side, else it is INSIDE or OUTSIDE the band.
-What can't be compared is named with the reason. Records of GPUs are run again in the simulator where there is no GPU.
+    what: a file, a folder or a bundle of records, or the id of an MLflow run at mlflow_uri. launches: new worlds. band:
+    the share within which two speeds are the same. fabric: "auto" is the recorded one. up_to_bytes: the largest size
+    of GPUs' records that the simulator runs. records: the folder for new ones. track_uri: where the new runs are
+    logged, "" for nowhere.
+    """
 
-exit codes: 0 came out the same; 1 it did not; 2 the request is wrong, or nothing could be compared; 130 Ctrl-C
-"""
+    what: str
+    launches: int
+    band: float
+    fabric: str
+    up_to_bytes: int
+    records: Path
+    mlflow_uri: str
+    track_uri: str
 
 
 class _Quiet(Console):
     """Of a launch: its progress and what goes wrong. Its tables are for the verdict."""
 
     def say(self, text: str) -> None:
-        if text.startswith(("[", "symlab: ", "failed:")):
+        if text.startswith("["):
             super().say(text)
 
+    def announce(self, text: str) -> None:
+        pass
 
-def replay(arguments: Sequence[str], tools: Tools | None = None) -> int:
-    """Do what the arguments behind "replay" ask for. Gives the exit code, see EPILOG. RequestError for wrong ones."""
-    options = _options(arguments)
-    if options.help:
-        print(options.help, end="")
-        return 0
-    before = _records(options.what, options.mlflow)
+
+def replay(wanted: Wanted, tools: Tools | None = None) -> int:
+    """Run recorded cases again, and compare. Returns the exit code: 0 the same, 1 not, 2 nothing could be compared.
+
+    RequestError for a wrong request.
+    """
+    before = _records(wanted.what, wanted.mlflow_uri)
     from runner.replay.rebuild import Wishes, rebuilt
 
     wishes = Wishes(
-        records=str(options.records),
-        track_uri=options.track or "",
-        fabric=options.fabric,
-        up_to_bytes=options.up_to,
+        records=str(wanted.records),
+        track_uri=wanted.track_uri,
+        fabric=wanted.fabric,
+        up_to_bytes=wanted.up_to_bytes,
     )
     again = rebuilt(before, wishes)
-    return _Replay(options, before, again, tools).run()
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="python -m runner replay",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-    )
-    parser.add_argument("what", nargs="?", metavar="RECORDS", help="a file, a folder or a bundle; or an MLflow run")
-    parser.add_argument("--launches", type=_launches, default=1, metavar="N", help="new worlds (%(default)s)")
-    parser.add_argument("--band", type=_band, default="2%", metavar="PERCENT", help="what counts as SAME (%(default)s)")
-    parser.add_argument("--fabric", choices=tuple(map(str, FabricName)), default="auto", help="(as recorded)")
-    parser.add_argument("--up-to", type=_size, default="1M", metavar="SIZE", help="of GPUs' records in the simulator")
-    parser.add_argument("--records", type=Path, default=Path("records"), metavar="DIR", help="new ones (%(default)s)")
-    parser.add_argument("--mlflow", default="sqlite:///mlflow.db", metavar="URI", help="where the run is (%(default)s)")
-    parser.add_argument("--track", metavar="URI", help="log the new runs to MLflow there, too (they are not)")
-    parser.add_argument("-h", "--help", action="store_true", help="this")
-    options = parser.parse_args(list(arguments))
-    options.help = parser.format_help() if options.help else ""
-    if not options.what and not options.help:
-        raise RequestError("nothing to replay (RECORDS), give a record file, a folder, a bundle or an MLflow run's id")
-    return options
-
-
-def _launches(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_LAUNCHES:
-        raise argparse.ArgumentTypeError(f"{text} is no number of worlds, give 1 to {MAX_LAUNCHES}")
-    return int(text)
-
-
-def _band(text: str) -> float:
-    from reports.audit.statistics import parse_band
-
-    try:
-        return parse_band(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text, "--up-to")
-    except RequestError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return _Replay(wanted, before, again, tools).run()
 
 
 def _records(what: str, uri: str) -> list[Record]:
@@ -137,15 +95,13 @@ def _records(what: str, uri: str) -> list[Record]:
 class _Replay:
     """One replay under way."""
 
-    def __init__(
-        self, options: argparse.Namespace, before: Sequence[Record], again: Rebuilt, tools: Tools | None
-    ) -> None:
-        self._options = options
+    def __init__(self, wanted: Wanted, before: Sequence[Record], again: Rebuilt, tools: Tools | None) -> None:
+        self._wanted = wanted
         self._before = before
         self._again = again
         self._tools = tools
         self._console = Console()
-        self._damage = _damage(options.what)
+        self._damage = _damage(wanted.what)
 
     def run(self) -> int:
         """Say what differs, run all launches, compare. Gives the exit code."""
@@ -162,16 +118,16 @@ class _Replay:
             self._console.say(f"not as it was left: {line}")
         self._say_differences()
         try:
-            store = Store.create(self._options.records, f"replay-{command.label}")
+            store = Store.create(self._wanted.records, f"replay-{command.label}")
         except StoreError as error:
             raise RequestError(f"{error} (--records)") from error
         origin = {"replays": {"commands": commands, "records": digest(self._before)}}
         after: list[Record] = []
-        for number in range(1, self._options.launches + 1):
+        for number in range(1, self._wanted.launches + 1):
             code, records = self._launch(number, store, origin)
             after += records
             if code >= 128:
-                self._console.say(f"symlab: interrupted in launch {number} of {self._options.launches}: no verdict")
+                self._console.warn(f"symlab: interrupted in launch {number} of {self._wanted.launches}: no verdict")
                 store.seal()
                 return code
         return self._verdict(store, after)
@@ -179,7 +135,7 @@ class _Replay:
     def _headline(self, commands: Sequence[str]) -> str:
         count = sum(len(job.cases) for job in self._again.command.jobs)
         worlds = counted(len(commands), "recorded world")
-        return f"symlab replay: {counted(count, 'case')} of {worlds}, in {counted(self._options.launches, 'new world')}"
+        return f"symlab replay: {counted(count, 'case')} of {worlds}, in {counted(self._wanted.launches, 'new world')}"
 
     def _say_left_out(self) -> None:
         reasons: dict[str, list[str]] = {}
@@ -202,7 +158,7 @@ class _Replay:
         here = as_here(there, self._again.command, tools.capture, _compiler(tools))
         found = differences(there, here)
         self._console.say(
-            sheet.text([sheet_of(found, ("recorded", "here"))], ())
+            sheet.text([sheet_of(found, ("recorded", "here"))], (), sheet.room_here())
             if found
             else "nothing that was recorded differs here"
         )
@@ -213,13 +169,13 @@ class _Replay:
         from reports.record.bundle import read
         from runner.command.session import run_command
 
-        self._console.say(f"launch {number} of {self._options.launches}")
+        self._console.say(f"launch {number} of {self._wanted.launches}")
         there = set(store.folder.iterdir())
         jobs = tuple(
             dataclasses.replace(job, request=dataclasses.replace(job.request, records=store.folder))
             for job in self._again.command.jobs
         )
-        arguments = ("replay", self._options.what, "--launches", str(self._options.launches))
+        arguments = ("replay", self._wanted.what, "--launches", str(self._wanted.launches))
         command = dataclasses.replace(self._again.command, arguments=arguments, jobs=jobs, origin=origin)
         code = run_command(command, _Quiet(), self._tools)
         wanted = {record.id for record in self._again.records}
@@ -236,13 +192,14 @@ class _Replay:
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
 
-        found = compare(self._again.records, after, self._options.band, self._again.left_out)
+        found = compare(self._again.records, after, self._wanted.band, self._again.left_out)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
-        store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._options.what}", found))
+        store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._wanted.what}", found))
         store.seal()
         # What differs was said before.
-        self._console.say(sheet.text([one for one in found.sheets if one.heading != HEADING], found.captions))
+        sheets = [one for one in found.sheets if one.heading != HEADING]
+        self._console.say(sheet.text(sheets, found.captions, sheet.room_here()))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
         if self._damage:
             self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")

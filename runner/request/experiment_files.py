@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
+import re
+from pathlib import Path
+
 import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from runner.request.explain import reworded
 from runner.request_error import RequestError, first_line
 
 PACKAGE = "# @package _global_"
@@ -25,20 +32,38 @@ class ConfigurationFiles(FileConfigSource):
         except yaml.YAMLError as error:
             raise RequestError(_syntax(name, error)) from error
         except UnicodeDecodeError as error:
-            raise RequestError(f"{name} is no UTF-8 text ({error.reason}), write it in UTF-8") from error
-        except (OSError, ValueError) as error:
-            raise RequestError(f"can't read {name}: {first_line(error)}, write it as key: value") from error
+            raise RequestError(f"{name} is not UTF-8 text ({error.reason}), write it in UTF-8") from error
+        except (OSError, ValueError, OmegaConfBaseException) as error:
+            said = reworded(first_line(error), "")
+            raise RequestError(f"can't read {name}: {said} ({name}), write it as key: value") from error
+        self._refuse_mark(name)
         if not isinstance(result.config, DictConfig):
             raise RequestError(f"{name} is a list, write it as key: value")
         if name.startswith("exp/") and result.header.get("package") != "_global_":
             raise RequestError(f"{name} lacks '{PACKAGE}' on its first line (exp), add it")
+        if "hydra" in result.config and not isinstance(result.config._get_node("hydra"), DictConfig):
+            raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
         _write_out_sizes(result.config)
         return result
 
+    def _refuse_mark(self, name: str) -> None:
+        """RequestError for a file that begins with a byte order mark, which hides its first line."""
+        with open(Path(self.path) / name, "rb") as file:
+            if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+                raise RequestError(f"{name} begins with a byte order mark (BOM), save it as UTF-8 without one")
 
-def read_with_care() -> None:
-    """Have the Hydra that was just initialized read its files through ConfigurationFiles."""
-    repository = GlobalHydra.instance().config_loader().repository  # type: ignore[attr-defined]
+
+def read_with_care(config_dir: Path | None = None) -> None:
+    """Have the Hydra that was just initialized read its files through ConfigurationFiles, and search config_dir, too.
+
+    config_dir comes after conf/ and before the schema, as with Hydra's own --config-dir.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    if config_dir is not None:
+        loader.get_search_path().prepend("command-line", f"file://{config_dir.resolve()}", SearchPathQuery("schema"))
+    repository = loader.repository  # type: ignore[attr-defined]
+    if config_dir is not None:
+        repository.initialize_sources(loader.get_search_path())
     # By scheme: Hydra's plugin loader has imported its own copy of the class.
     repository.sources[:] = [
         ConfigurationFiles(source.provider, source.path) if source.scheme() == "file" else source
@@ -54,6 +79,19 @@ def _write_out_sizes(config: DictConfig) -> None:
         config["sizes"] = {"list": value}
 
 
+_YAML_HINTS = (
+    ("<stream end>|end of stream", "close what is open: a bracket, a brace, a quote"),
+    (r"'\\t'", "indent with spaces"),
+    ("duplicate key", "give each key once"),
+    ("mapping values are not allowed", "indent keys of one section alike, and put a value with a colon in quotes"),
+    ("another document", "keep one document in a file"),
+    ("undefined alias|cannot start any token|escape character", "put the value in quotes"),
+    ("constructor for the tag", "leave out the tag"),
+    ("special characters", "write it as plain text"),
+)
+"""What is right, by what YAML says is wrong."""
+
+
 def _syntax(name: str, error: yaml.YAMLError) -> str:
     """ "exp/mine.yaml:2: expected ',' or ']', but got ..": where YAML noticed, and what."""
     problem = getattr(error, "problem", None) or first_line(error)
@@ -62,4 +100,5 @@ def _syntax(name: str, error: yaml.YAMLError) -> str:
         # Something was opened and not closed: people have to look at its beginning, not at the end of the file.
         mark = getattr(error, "context_mark", None) or mark
     place = f"{name}:{mark.line + 1}" if mark is not None else name
-    return f"{place}: {problem} (YAML), write it as key: value"
+    hint = next((hint for pattern, hint in _YAML_HINTS if re.search(pattern, problem)), "write it as key: value")
+    return f"{place}: {problem.removeprefix('but ')} (YAML), {hint}"

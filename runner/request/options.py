@@ -1,38 +1,49 @@
-"""The options of the command line, beside its overrides."""
+"""The options of `symlab run`, beside its overrides; and how a command was started, as records say it."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
-
-from runner.request_error import RequestError
+from typing import Literal
 
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+CFG_PARTS = ("job", "hydra", "all")
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises RequestError, which is one line, for a wrong command line. For all commands of the runner."""
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a command line of `symlab run` asks for, its flags as Hydra means them.
 
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message} (command line), see {self.prog} --help")
+    cfg, info and plan show something instead of running; package and resolve say how cfg shows it.
+    """
+
+    overrides: tuple[str, ...] = ()
+    multirun: bool = False
+    config_dir: Path | None = None
+    cfg: Literal["job", "hydra", "all"] | None = None
+    package: str | None = None
+    resolve: bool = False
+    info: str | None = None
+    help: bool = False
+    version: bool = False
+    quiet: bool = False
+    plan: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether cases are to run; otherwise something is only shown."""
+        return not (self.cfg or self.info or self.help or self.version or self.plan)
 
 
-def parse_options(given: list[str]) -> argparse.Namespace:
-    """Options by name, and the overrides. RequestError for an option that does not exist."""
-    parser = Parser(prog="symlab", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    parser.add_argument("-m", "--multirun", action="store_true")
-    parser.add_argument("-cd", "--config-dir")
-    parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
-    parser.add_argument("-p", "--package")
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO_TOPICS)
-    return parser.parse_intermixed_args(given)
+def command_line(first_argument: str, arguments: Sequence[str]) -> list[str]:
+    """Return the whole command line of this process: from sys.argv[0], and the arguments of its verb.
 
-
-def program(first_argument: str) -> list[str]:
-    """How this process was started, from sys.argv[0]: by the console script, or as a module."""
-    return ["python", "-m", "runner"] if Path(first_argument).parts[-2:] == ("runner", "__main__.py") else ["symlab"]
+    They begin with the verb itself where it is another one than run.
+    """
+    started = tuple(Path(first_argument).parts[-2:])
+    given = list(arguments)
+    if started == ("runner", "__main__.py"):
+        return ["python", "-m", "runner", *given]
+    program = ["python", "-m", "symlab"] if started == ("symlab", "__main__.py") else ["symlab"]
+    return [*program, *given] if given[:1] in (["replay"], ["resume"]) else [*program, "run", *given]

@@ -35,6 +35,20 @@ class Limit(StrEnum):
     none = "none"
 
 
+class PlacementChoice(StrEnum):
+    """Where a job's cases have their outputs."""
+
+    out_of_place = Placement.out_of_place.value
+    in_place = Placement.in_place.value
+    both = "both"
+    """Each case out of place and in place, as nccl-tests runs them."""
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Return the placements of the cases, in the order in which they run."""
+        return tuple(Placement) if self is PlacementChoice.both else (Placement(self.value),)
+
+
 class Isolation(StrEnum):
     """What a job shares its world with."""
 
@@ -109,7 +123,7 @@ class Schema:
     reduction: str = "auto"
     world_size: int = 2
     sizes: SizesSchema = field(default_factory=SizesSchema)
-    placement: Placement = Placement.out_of_place
+    placement: PlacementChoice = PlacementChoice.out_of_place
     root: int = 0
     offset: int = 0
     inputs: Inputs = Inputs.normal

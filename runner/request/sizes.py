@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ USUAL = {"min": "1K", "max": "64K"}
 """What sizes.min and sizes.max stand for when they are "auto"."""
 
 _BYTES = re.compile(r"(\d+)([KMG]?)(?:I?B)?", re.IGNORECASE)
+_OTHER_UNIT = re.compile(r"\d+([A-Za-z]+)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -25,9 +27,16 @@ def parse_bytes(value: object, key: str, least: int = 1) -> int:
             raise RequestError(f"{value} bytes ({key}), {hint}")
         return value
     match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None and isinstance(value, str) and (unit := _OTHER_UNIT.fullmatch(value.strip())):
+        raise RequestError(f"'{value}' has the unknown unit '{unit[1]}' ({key}), give K, M or G: powers of 1024")
     if match is None or int(match[1]) < least:
-        raise RequestError(f"'{value}' is no size ({key}), {hint}")
+        raise RequestError(f"{written(value)} is not a size ({key}), {hint}")
     return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def written(value: object) -> str:
+    """How a value looks in a configuration: null and true as such, all else in quotes."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else f"'{value}'"
 
 
 def format_bytes(size_bytes: int) -> str:

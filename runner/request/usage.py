@@ -1,113 +1,187 @@
-"""What --help says: the usage, the named experiments, the ops and their algorithms, the keys, examples, exit codes."""
+"""What `symlab run --help` says: the experiments, the ops and their algorithms, the keys with their defaults, the
+options, examples, exit codes.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
-from enum import StrEnum
+import typing
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from kernels.baselines import names_for
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import FLOATS, INTEGERS
-from kernels.spec import Placement
-from reports.record.timing import L2State, Window
-from runner.request.compose import experiments
-from runner.request.schema import Isolation, Limit, TimingMode, TrackName
-from runner.world.fabrics import FabricName
-from simulator.options import MultimemModel, Schedule
+from kernels.tuning import MAX_WORLD_SIZE
+from runner.request.experiments import experiments
+from runner.request.schema import SECTIONS
+from runner.request.sizes import USUAL
 
-_WIDTH = 120
+WIDTH = 100
+_KEYS_WIDTH = 30
 
 _HEAD = """\
-symlab: collectives over symmetric memory, described in YAML, run on GPUs or in the simulator, checked against torch
+usage: symlab run [options] [key=value ...]
 
-usage: symlab [options] [key=value ...]          (or: python -m runner ...)
+Collectives over symmetric memory, described in YAML, run on GPUs or in the simulator, checked
+against torch. Each argument key=value changes a value of the experiment; +exp=NAME chooses one.
 """
 
-
-def _others(words: type[StrEnum]) -> str:
-    """All but the first of a key's words, which it has by default."""
-    return ", ".join(list(words)[1:])
-
-
-_KEYS = f"""\
-keys (conf/config.yaml has the values they start from; symlab --cfg job shows the result; auto: what suits the op):
-  op=all_reduce                   what to compute
-  algorithms=[one_shot,two_shot]  names from above; auto, or all: also those whose needs the fabric doesn't have
-  baselines=auto                  all on GPUs, none simulated; or none, or names from above
-  dtype=auto                      {", ".join(FLOATS)},
-                                  {", ".join(INTEGERS)}; moving data: uint8, too;
-                                  dtype=bfloat16/native is short for dtype and accumulator
-  accumulator=auto                of sums: native, the dtype itself; float32 for 16 and 8 bits; float16 for 8 bits;
-                                  auto: float32 where that can be, else native
-  reduction=auto                  sum, min, max, avg; of integers and, or, xor; auto: sum, or none where data only moves
-  world_size=8                    ranks, 1 to 72
-  sizes.min=1K sizes.max=1M sizes.factor=4     bytes, as in nccl-tests; or a list: sizes=[0,6,1K]
-  placement=out_of_place          or {_others(Placement)}
-  root=0                          the rank that gives (broadcast) or gets (reduce)
-  offset=0                        elements after a 16-byte boundary at which both buffers begin
-  inputs=normal                   or exact: every sum is exact, so all bits must agree; or edge: NaN, infinities, zeros,
-                                  subnormals, the largest values, integers that wrap around
-  seed=0   check=true   launches=2   deadline_s=120 (a case)   isolation=none   or {_others(Isolation)}: a new world a job
-  timing.mode=graph               or {_others(TimingMode)} (GPUs only)      timing.window=kernel   or {_others(Window)}
-  timing.l2=rotate                or {_others(L2State)}                          timing.limit=measured  or {_others(Limit)}
-  timing.warmup=3 timing.samples=50 timing.calls=null              calls a sample; null: as many as suit the size
-  fabric=auto                     {_others(FabricName)}; auto takes nvshmem where it can
-  fabric.multimem=exact           or {_others(MultimemModel)}       fabric.multicast=true     fabric.arch=sm_90a   or sm_100a, ..
-  fabric.schedule=fair            or {_others(Schedule)}, with fabric.seed=0             fabric.heap_bytes=null (256M; GPUs 8G)
-  track=mlflow                    {_others(TrackName)}; track.uri=sqlite:///mlflow.db track.experiment=symlab
-  records=records                 the folder for records      cache_dir=...  for compiled kernels
-"""  # noqa: E501
+_MEANINGS: dict[str, str] = {
+    "op": "what to compute, see above",
+    "algorithms": "names from above: [one_shot,two_shot]; auto: all that the fabric can run; all: the others, too, "
+    "each refused with the reason",
+    "baselines": "names from above: [nccl]; none; auto: all on GPUs, none simulated",
+    "dtype": f"{', '.join(FLOATS)}, {', '.join(INTEGERS)}; where data only moves uint8, too. dtype=bfloat16/native "
+    "gives dtype and accumulator",
+    "accumulator": "of sums: native, the dtype itself; float32 for 32, 16 and 8 bits; float16 for 8 bits; auto: "
+    "float32 where that exists, otherwise native",
+    "reduction": "sum, min, max, avg; of integers and, or, xor, too; auto: sum, or none where data only moves",
+    "world_size": f"number of ranks, 1 to {MAX_WORLD_SIZE}",
+    "sizes.min": f"bytes as nccl-tests counts them: min, min x factor, .. up to max; auto: {USUAL['min']}",
+    "sizes.max": f"auto: {USUAL['max']}",
+    "sizes.factor": "",
+    "sizes.list": "in place of min, max and factor: sizes=[0,8,1K]",
+    "placement": "whether the output is where the input is; both: each case in both",
+    "root": "the rank that gives (broadcast) or gets (reduce)",
+    "offset": "number of elements after a 16-byte boundary at which both buffers begin",
+    "inputs": "exact: every sum is exact, so all bits must agree; edge: NaN, infinities, zeros, subnormals, the "
+    "largest values, integers that wrap around",
+    "seed": "of the inputs",
+    "check": "compare every output with the reference",
+    "launches": "number of checked launches of a case",
+    "deadline_s": "maximum seconds for a case",
+    "records": "the folder for records",
+    "cache_dir": "the folder for compiled kernels",
+    "isolation": "whether each job has a new world",
+    "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",
+    "timing.window": "what is in the time of a call: the kernel alone, or barriers over all ranks, too",
+    "timing.l2": "rotate: calls go through several buffers in turn; hot: one buffer, left in the L2 cache",
+    "timing.warmup": "number of samples that do not count",
+    "timing.samples": "number of samples that count",
+    "timing.calls": "number of calls in a sample; null: what suits the size",
+    "timing.limit": "whether the links' own limit is measured beside",
+    "fabric": "auto: nvshmem where that is possible, otherwise the simulator",
+    "fabric.heap_bytes": "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU",
+    "fabric.arch": "the simulator's; also sm_100a, ..",
+    "fabric.multicast": "the simulator's: whether it has multicast",
+    "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
+    "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed",
+    "fabric.seed": "the simulator's: which random order",
+    "fabric.step_budget": "the simulator's: maximum number of steps of a launch; null: no maximum",
+    "track": "where records are mirrored to",
+    "track.uri": "MLflow's tracking URI",
+    "track.experiment": "MLflow's experiment",
+}
+"""What each key means, in the order of --help; "" if its name says it."""
 
 _TAIL = """\
 options:
-  -m, --multirun      sweep: key=1,2,4 or 'key=range(1,5)', in every combination; an experiment may bring its own
-                      sweep, and +exp=a,b runs each with its own
-  --config-dir DIR    configurations from DIR (laid out as conf/) instead of conf/
-  --cfg job|hydra|all [--package KEY] [--resolve]   show the configuration instead of running it
-  --info [TOPIC]      Hydra's view: searchpath, defaults, defaults-tree, config, plugins
-  -h, --help          this      --version
+  -m, --multirun          sweep: key=1,2,4 or 'key=range(1,5)', in every combination; +exp=a,b runs
+                          each experiment with its own sweep
+  -cd, --config-dir DIR   take configurations from DIR (laid out as conf/), too
+  --plan                  show the cases, what would be refused and why, the memory and the
+                          time, and run nothing
+  -c, --cfg PART          show the configuration in place of running it: job, hydra or all;
+      -p, --package KEY   only that part of it, and --resolve: with interpolations resolved
+  -i, --info [TOPIC]      what Hydra composes from: all, config, defaults, defaults-tree, plugins,
+                          searchpath
+  -q, --quiet             say only errors, warnings, and the last lines: the summary and where the
+                          records are
+  -h, --help              this text
+  --version               the versions of symlab and Hydra
 
-your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1; the first comment after it is
-  its line in the list above.
+your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1. The first
+  comment after that line is its line in the list above.
 
-examples:
-  symlab +exp=allreduce_bf16
-  symlab world_size=4 dtype=float16 sizes=[6,1K,1M] inputs=exact
-  symlab op=broadcast algorithms=all root=1 dtype=uint8 sizes=[1K,4K]
-  symlab op=reduce_scatter dtype=int32 reduction=max inputs=edge
-  symlab +exp=allreduce_bf16 fabric=nvshmem world_size=8 baselines=[nccl] timing.samples=200
-  symlab -m +exp=allreduce_bf16 world_size=2,4,8 accumulator=native,float32
-  symlab fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
-  python -m kernels                            the matrix: what each algorithm takes, and where it is proven
-  python -m runner replay records/<folder>     run records again in new worlds, and say whether it came out the same
-  python -m runner.track records/<folder>      send records to MLflow later
+examples (in zsh put quotes around an argument with brackets):
+  symlab run +exp=allreduce_bf16
+  symlab run world_size=4 dtype=float16 sizes=[8,1K,1M] inputs=exact
+  symlab run op=broadcast algorithms=all root=1 dtype=uint8 sizes=[1K,4K]
+  symlab run op=reduce_scatter dtype=int32 reduction=max inputs=edge
+  symlab run +exp=allreduce_bf16 fabric=nvshmem world_size=8 baselines=[nccl] timing.samples=200
+  symlab run -m +exp=allreduce_bf16 world_size=2,4,8 accumulator=native,float32
+  symlab run fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
 
-exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the fabric can't do them);
-  1 a case was wrong or failed, every case was refused, or records could not be stored; 2 the request was wrong,
-  nothing ran; 130 Ctrl-C, 143 SIGTERM, 129 a closed terminal: finished records are kept.
+exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the
+  fabric can't do them); 1 a case was wrong or failed, every case was refused, or records could not
+  be stored; 2 the request was wrong, nothing ran; 130 Ctrl-C, 143 SIGTERM, 129 a closed terminal:
+  finished records are kept.
 """
 
 
 def usage(config_dir: Path | None = None) -> str:
-    """The help text, with the experiments that are there now and the algorithms of the catalogue."""
+    """The help text, with the experiments that are there now and the algorithms of the catalogue.
+
+    config_dir: a folder of configurations beside conf/.
+    """
+    parts = (_HEAD, _experiments(config_dir), _algorithms(), _keys(), _TAIL)
+    return "\n".join(part for part in parts if part)
+
+
+def _experiments(config_dir: Path | None) -> str:
     named = experiments(config_dir)
-    width = max((len(name) for name in named), default=0)
-    lines = [f"  +exp={name:<{width}}  {text}" for name, text in named.items()]
-    body = "experiments:\n" + "\n".join(lines) + "\n" if lines else ""
-    return "\n".join(textwrap.dedent(part) for part in (_HEAD, body, _algorithms(), _KEYS, _TAIL) if part)
+    if not named:
+        return ""
+    width = max(map(len, named))
+    lines = [_hanging(f"  +exp={name:<{width}}  ", text) for name, text in named.items()]
+    return "\n".join(["experiments:", *lines]) + "\n"
 
 
 def _algorithms() -> str:
     """Each op with its algorithms and, on GPUs, its baselines."""
-    lines = ["ops and their algorithms, ours and libraries' on GPUs (python -m kernels says what each of ours takes):"]
+    lines = ["ops, our algorithms and, on GPUs, the libraries' (symlab kernels says what each of ours takes):"]
     width = max(len(collective.op) for collective in COLLECTIVES)
     for collective in COLLECTIVES:
         ours = ", ".join(spec.algorithm for spec in SPECS if spec.op == collective.op)
         theirs = ", ".join(names_for(collective.op))
-        indent = " " * (width + 4)
-        parts = [f"{ours};" if theirs else ours, *([f"baselines {theirs}"] if theirs else [])]
-        for number, part in enumerate(parts):
-            first = f"  {collective.op:<{width}}  " if number == 0 else indent
-            lines += textwrap.wrap(part, _WIDTH, initial_indent=first, subsequent_indent=indent)
+        lines.append(_hanging(f"  {collective.op:<{width}}  ", f"{ours};" if theirs else ours))
+        if theirs:
+            lines.append(_hanging(" " * (width + 4), f"baselines {theirs}"))
     return "\n".join(lines) + "\n"
+
+
+def _keys() -> str:
+    """Each key with its default, its words and its meaning."""
+    lines = ["keys, with their defaults (symlab run --cfg job shows a whole configuration):"]
+    defaults = dict(_defaults())
+    for name, meaning in _MEANINGS.items():
+        default, words = defaults[name]
+        others = [word for word in words if word != default]
+        parts = [part for part in (f"or {', '.join(others)}" if others else "", meaning) if part]
+        lines.append(_hanging(f"  {f'{name}={default}':<{_KEYS_WIDTH}}  ", "; ".join(parts)))
+    return "\n".join(lines) + "\n"
+
+
+def _defaults() -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """Each key of the schema with its default and the words that it takes, if it takes only these."""
+    for section, schema in SECTIONS.items():
+        kinds = typing.get_type_hints(schema)
+        for member in dataclasses.fields(schema):
+            if member.name in SECTIONS:
+                continue
+            kind = kinds[member.name]
+            words = [str(word) for word in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
+            name = f"{section}.{member.name}" if section else member.name
+            yield (section if name in ("fabric.name", "track.name") else name), (_written(member.default), words)
+
+
+def _written(value: Any) -> str:
+    """A value as the command line has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _hanging(first: str, text: str) -> str:
+    """The text behind its first column, further lines below each other."""
+    indent = " " * len(first)
+    if not text:
+        return first.rstrip()
+    if not first.endswith("  "):
+        return "\n".join([first, _hanging(indent, text)])
+    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)

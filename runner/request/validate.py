@@ -19,16 +19,15 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernels.spec import Inputs, Placement
+from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
-from runner.request.schema import SECTIONS, Isolation, Limit, TimingMode, TrackName
-from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of
+from runner.request.experiments import CONF as CONF
+from runner.request.explain import reworded
+from runner.request.schema import SECTIONS, Isolation, Limit, PlacementChoice, TimingMode, TrackName
+from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
 from simulator.options import MultimemModel, Schedule
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
-"""Where the configuration lies: beside the packages, whatever the working folder is."""
 
 MAX_WORLD_SIZE = 72
 MAX_OFFSET = 1 << 20
@@ -77,7 +76,7 @@ class _Job:
     reduction: str
     world_size: int
     sizes_bytes: tuple[int, ...]
-    placement: Placement
+    placement: PlacementChoice
     root: int
     offset: int
     inputs: Inputs
@@ -140,7 +139,8 @@ def validate(config: DictConfig) -> Request:
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from None
+        key = str(error.full_key)
+        raise RequestError(f"{reworded(first_line(error), key)} ({key}), give a value") from None
     assert isinstance(plain, dict)
     values: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "hydra"}
     dtype, accumulator = _types(values)
@@ -154,7 +154,7 @@ def validate(config: DictConfig) -> Request:
         world_size=_world_size(values["world_size"]),
         sizes_bytes=sizes_of(values["sizes"]),
         sizes_given=are_given(values["sizes"]),
-        placement=Placement(values["placement"]),
+        placement=PlacementChoice(values["placement"]),
         root=_at_least(values["root"], 0, "root"),
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
         inputs=Inputs(values["inputs"]),
@@ -249,7 +249,7 @@ def _names(value: object, key: str, right: str, least: int = 0) -> tuple[str, ..
     """Return a name, or a list of different names, as a tuple. Raises RequestError, which says what would be right."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or len(names) < least or not all(isinstance(name, str) and name for name in names):
-        raise RequestError(f"no list of {key}: {value} ({key}), give {right}")
+        raise RequestError(f"{written(value)} is not a list of {key} ({key}), give {right}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RequestError(f"{twice[0]} is listed twice ({key}), name each {key.removesuffix('s')} once")
@@ -319,3 +319,14 @@ def check_uri(uri: str, key: str) -> None:
         )
     if scheme == "sqlite" and len(uri.partition(":///")[2]) == 0:
         raise RequestError(f"'{uri}' names no database file ({key}), give sqlite:///mlflow.db")
+
+
+def check_database_folder(uri: str, key: str) -> None:
+    """RequestError if the database of a tracking URI is a file in a folder that does not exist."""
+    from reports.tracked import database_path, resolved_uri
+
+    path = database_path(resolved_uri(uri))
+    if path is not None and not path.parent.is_dir():
+        raise RequestError(
+            f"there is no folder {path.parent} for the database ({key}={uri}), create the folder or name another"
+        )

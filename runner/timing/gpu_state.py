@@ -38,7 +38,7 @@ def read_clocks(device: torch.device) -> dict[str, Any]:
 
 
 def reason_names(bits: int) -> list[str]:
-    """The names of the throttle reasons in NVML's bits; bits that nobody knows by their number."""
+    """The names of the throttle reasons in NVML's bits; unknown bits by their number."""
     names = [name for bit, name in REASONS.items() if bits & bit]
     unknown = bits & ~sum(REASONS)
     return [*names, f"{unknown:#x}"] if unknown else names

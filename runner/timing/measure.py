@@ -71,9 +71,11 @@ class MeasurePlan:
     def __post_init__(self) -> None:
         if not self.contestants:
             raise ValueError("a plan to measure needs at least one contestant")
-        names = [contestant.case.name for contestant in self.contestants]
+        names = [f"{contestant.case.name} {contestant.case.placement}" for contestant in self.contestants]
         if len({contestant.case.size_bytes for contestant in self.contestants}) > 1 or len(set(names)) < len(names):
-            raise ValueError(f"what is measured together has one size and different names: {', '.join(names)}")
+            raise ValueError(
+                f"what is measured together has one size and different names or placements: {', '.join(names)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
     """Measure all contestants of a plan on this rank. All ranks call it with the same plan.
 
     Raises ValueError on a simulated fabric, which has no clock of real hardware; Deadlock when a kernel gave up a
-    wait; and what the fabric and the libraries raise. stopwatch stands in for the device's own in tests.
+    wait; and what the fabric and the libraries raise. stopwatch replaces the device's own in tests.
     """
     if stopwatch is None:
         if fabric.traits.simulated:
@@ -351,7 +353,7 @@ class _Measuring:
                 measurement.problem = measurement.problem or f"rank {rank}: {problem}"
 
     def _calls(self, measurement: Measurement, calls: int) -> Callable[[], None]:
-        """What queues so many calls, slots in turn, with the barriers of the window."""
+        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
         window = self._plan.timing.window
         entry, exit_ = window != Window.kernel, window == Window.both_barriers
 
@@ -425,8 +427,8 @@ def combine(
     names = [contestant.case.algorithm for contestant in plan.contestants]
     devices = tuple({"before": one.device_before, "after": one.device_after} for one in ranks)
     found = []
-    for index, name in enumerate(names):
-        others = tuple(one for one in names if one != name)
+    for index in range(len(names)):
+        others = tuple(dict.fromkeys(names[:index] + names[index + 1 :]))
         timed = _timed(plan, index, [one.contestants[index] for one in ranks])
         if timed.timing is not None:
             timing = replace(
@@ -450,7 +452,7 @@ def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedRes
             return TimedResult(wrong=check)
     problem = next((row.problem for row in rows if row.problem), "")
     if problem or len(rounds) < 2:
-        return TimedResult(problem=problem or "nobody looked at its results after timing")
+        return TimedResult(problem=problem or "its results were not checked after timing")
     timing = Timing(
         mode=str(plan.timing.mode),
         window=str(plan.timing.window),

@@ -1,8 +1,16 @@
-"""python -m runner.track: send records to MLflow after the fact."""
+"""python -m runner.track: the same as symlab track."""
 
-import sys
+from __future__ import annotations
 
-from runner.track.send import main
+from collections.abc import Sequence
+
+from symlab.command import carry_out, leave
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line. Returns the exit code."""
+    return carry_out("runner.track.commands:track", "python -m runner.track", arguments)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

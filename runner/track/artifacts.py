@@ -23,7 +23,7 @@ REPORT_NAME, TABLE_NAME = "report.html", "table.md"
 CONFIGURATION_FOLDER, FIGURES_FOLDER = "configuration", "figures"
 
 _MOST_PICTURES, _MOST_SECTIONS = 40, 6
-"""Axes of a report, and rows of a picture: no more while a user waits. `python -m reports html` draws more."""
+"""Axes of a report, and rows of a picture: no more while a user waits. `symlab html` draws more."""
 
 
 def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:

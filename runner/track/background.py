@@ -24,9 +24,8 @@ from reports.record.record import RecordedRequest, load
 from reports.second_process import module_command
 from runner.records.scrub import without_secrets
 from runner.request.validate import TrackRequest
-from runner.request_error import first_line
-from runner.track.database import DatabaseError
 from runner.track.names import Kept
+from runner.track.problems import told
 from runner.track.send import CommandRun
 
 
@@ -52,8 +51,13 @@ class Mirror:
         request: RecordedRequest,
         folder: Path,
         connect: Callable[[], Connection] | None = None,
+        earlier: Sequence[Path] | None = None,
     ) -> None:
-        """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records."""
+        """Begin: in the background MLflow is imported and the parent run opened. folder: the command's records.
+
+        earlier is given for a command that is resumed: the records that it has. Its runs go on, and those of the
+        records that MLflow lacks are sent.
+        """
         self._uri = without_secrets(track.uri)
         self._messages, self._answers, self._wait = (connect or in_process)()
         self.remarks: tuple[str, ...] = ()
@@ -64,7 +68,8 @@ class Mirror:
             "request": request.document(),
             "folder": str(folder),
         }
-        self._tell({"open": opening})
+        resumed = {} if earlier is None else {"earlier": [str(path) for path in earlier]}
+        self._tell({"open": opening, **resumed})
 
     def send(self, paths: Sequence[Path]) -> None:
         """The records of a job, in their order. Returns at once."""
@@ -81,16 +86,16 @@ class Mirror:
             waiting()
         if not self._answered(patience_s):
             self.abandon()
-            return self._unreachable(f"no answer within {patience_s:.0f} s")
+            return f"MLflow at {self._uri} does not answer (within {patience_s:.0f} s)"
         answer = self._answers.readline()
         with contextlib.suppress(OSError):
             self._messages.close()
         self._wait(_PARTING_S)
         if not answer:
-            return self._unreachable("the process that sends to it ended without a word")
+            return f"MLflow at {self._uri} got no records: the process that sends them ended unexpectedly"
         said = json.loads(answer)
         self.remarks = tuple(map(str, said["remarks"]))
-        return self._unreachable(said["problem"]) if said["problem"] else str(said["damage"])
+        return str(said["problem"])
 
     def abandon(self, patience_s: float = 2.0) -> None:
         """Don't send what is left. The open runs end as KILLED; that is waited for no longer than patience_s."""
@@ -98,9 +103,6 @@ class Mirror:
             self._messages.close()
         if self._answered(patience_s):
             self._wait(_PARTING_S)
-
-    def _unreachable(self, problem: str) -> str:
-        return f"MLflow at {self._uri} is not reachable: {problem}"
 
     def _answered(self, patience_s: float) -> bool:
         ready, _, _ = select.select([self._answers], [], [], patience_s)
@@ -134,35 +136,42 @@ def in_process() -> Connection:
 
 
 def follow(messages: IO[str], answers: IO[str]) -> None:
-    """Do what the messages say until they end; answer once: {"problem": .., "damage": (the database's) ..}, or ""s,
-    "remarks": [what is missing of the report]}."""
+    """Do what the messages say until they end; answer once: {"problem": a clause or "", "remarks": [what is missing of
+    the report]}."""
     run: CommandRun | None = None
-    kept: list[Kept] = []
+    kept: dict[Path, Kept] = {}
     remarks: list[str] = []
-    problem, damage, ending = "", "", "KILLED"
+    uri, problem, ending = "", "", "KILLED"
     try:
         for line in _drained(messages):
             message = json.loads(line)
             if "open" in message:
                 opening = message["open"]
+                uri = str(opening["uri"])
                 run = CommandRun(**opening | {"request": RecordedRequest.read(opening["request"])})
+                if "earlier" in message:
+                    some = _loaded(message["earlier"])
+                    kept |= some
+                    run.resume(list(some.values()))
             elif "send" in message and run is not None:
-                some = [Kept(Path(path), load(path)) for path in message["send"]]
-                kept += some
-                run.send(some)
+                some = _loaded(message["send"])
+                kept |= some
+                run.send(list(some.values()))
             elif "finish" in message and run is not None:
-                remarks = run.finish(kept)
+                remarks = run.finish(list(kept.values()))
                 break
-    except DatabaseError as error:
-        damage = str(error)
     except Exception as error:
-        problem, ending = first_line(error), "FAILED"
+        problem, ending = told(error, uri), "FAILED"
     finally:
         if run is not None:
             run.close(ending)
     with contextlib.suppress(OSError, ValueError):
-        answers.write(json.dumps({"problem": problem, "damage": damage, "remarks": remarks}) + "\n")
+        answers.write(json.dumps({"problem": problem, "remarks": remarks}) + "\n")
         answers.flush()
+
+
+def _loaded(paths: Sequence[str]) -> dict[Path, Kept]:
+    return {Path(path): Kept(Path(path), load(path)) for path in paths}
 
 
 def _drained(messages: IO[str]) -> Iterator[str]:

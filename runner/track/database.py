@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +23,9 @@ def make_ready(path: Path, make: Callable[[Path], None]) -> None:
     """Make sure that a complete database is at path; if there is none, make(beside) creates one that takes the name.
 
     Processes and threads that want the same database wait meanwhile. Raises DatabaseError for a damaged or incomplete
-    database; OSError, or what make raises, if none can be created: then no file is left behind.
+    database, and where none can be; OSError, or what make raises, if none can be created: then no file is left behind.
     """
+    check_database(path)
     if _is_missing(path):
         lock = path.with_name(f".{path.name}.lock")
         with FileLock(lock):
@@ -33,6 +35,27 @@ def make_ready(path: Path, make: Callable[[Path], None]) -> None:
             finally:
                 # While the lock is held: a waiter that then locks the removed file notices, and tries the new one.
                 lock.unlink(missing_ok=True)
+    _check_tables(path)
+
+
+def check_database(path: Path) -> None:
+    """See whether a database can be at path, which need not be there yet. Raises DatabaseError if not."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        name = str(path.parent).encode(errors="replace").decode()
+        raise DatabaseError(f"MLflow can't keep a database in {name}, whose name is not UTF-8") from None
+    if not path.parent.is_dir():
+        raise DatabaseError(f"there is no folder {path.parent} for MLflow's database")
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder, not MLflow's database")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise DatabaseError(f"MLflow's database {path} can't be written: no permission")
+    if not _is_missing(path):
+        _check_tables(path)
+
+
+def _check_tables(path: Path) -> None:
     if problem := _problem(path):
         raise DatabaseError(f"{path.name} is damaged or half-made ({problem}): move it away ({path})")
 

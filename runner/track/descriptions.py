@@ -13,7 +13,7 @@ from reports.numerics.study import Series
 from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import device_text
-from reports.table.text import reason_of, size_text
+from reports.table.text import counted, reason_of, size_text
 from reports.tracked import COMMAND_TAG, SERIES_TAG
 from runner.track.artifacts import REPORT_NAME, TABLE_NAME
 
@@ -89,7 +89,7 @@ def _what(record: Record) -> str:
     parts = [case.name, case.dtype]
     if case.reduction not in (None, "none"):
         parts.append(f"{case.reduction} with accumulator {case.accumulator}")
-    return f"{' '.join(parts[:2])}{''.join(f', {part}' for part in parts[2:])}, {case.world_size} ranks"
+    return f"{' '.join(parts[:2])}{''.join(f', {part}' for part in parts[2:])}, {counted(case.world_size, 'rank')}"
 
 
 def _where(records: Sequence[Record]) -> str:

@@ -36,19 +36,32 @@ class Kept:
 
 
 def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
-    """The records by series, "<job>/<op>/<algorithm>", in the order in which they appear."""
+    """The records by series, "<job>/<op>/<algorithm>", in the order in which they appear. Of a job in both placements
+    what ran in place is a series of its own: "<job>/<op>/<algorithm>/in_place"."""
     series: dict[str, list[Kept]] = {}
     for one in kept:
         case = one.record.case
-        series.setdefault(f"{one.record.request.job}/{case.name}", []).append(one)
+        second = "/in_place" if is_second(one.record) else ""
+        series.setdefault(f"{one.record.request.job}/{case.name}{second}", []).append(one)
     return series
+
+
+def in_both(record: Record) -> bool:
+    """Whether the record's job was asked for in both placements."""
+    return (record.request.configuration or {}).get("placement") == "both"
+
+
+def is_second(record: Record) -> bool:
+    """Whether a record is one in place of a job that was asked for in both placements."""
+    return in_both(record) and record.case.placement == "in_place"
 
 
 def missing_of(kept: Sequence[Kept], missing: Iterable[tuple[int, str]]) -> int:
     """How many of the missing cases, as pairs of job and id, belong to the series that these records are of."""
     record = kept[0].record
     job, beginning = record.request.job, f"{record.case.op}-{record.case.algorithm}-"
-    return sum(number == job and case.startswith(beginning) for number, case in missing)
+    part = f"-{record.case.placement}-" if in_both(record) else "-"
+    return sum(number == job and case.startswith(beginning) and part in case for number, case in missing)
 
 
 def ptx_paths(kept: Sequence[Kept]) -> list[Path]:
@@ -148,7 +161,8 @@ def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
     if case.reduction != "none":
         name += f"/{case.accumulator}"
         name += "" if case.reduction == "sum" else f" {case.reduction}"
-    return " ".join([f"{name} n{case.world_size}", *distinction])
+    placed = ["in place"] if is_second(record) else []
+    return " ".join([f"{name} n{case.world_size}", *placed, *distinction])
 
 
 def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:

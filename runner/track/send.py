@@ -1,7 +1,7 @@
 """Mirrors records to MLflow: a parent run a command, a child run a series (one algorithm of one job), step = bytes.
 
 Everything comes from records, so that what could not be sent while the command ran is sent later, by the same code:
-`python -m runner.track records/<folder>`. Only this file imports mlflow, which costs seconds: always inside a function.
+`symlab track records/<folder>`. Only this file imports mlflow, which costs seconds: always inside a function.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from reports import tracked
 from reports.numerics.study import Series, studied
-from reports.record.record import RecordedRequest
+from reports.record.record import Record, RecordedRequest
+from reports.table.text import counted
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import command_document_of
-from runner.records.scrub import without_secrets
-from runner.request.options import Parser
 from runner.request.validate import check_uri
-from runner.request_error import RequestError, first_line
+from runner.request_error import RequestError
 from runner.track import artifacts
 from runner.track.by_command import by_command
 from runner.track.dashboard import open_command
@@ -49,11 +49,15 @@ from runner.track.names import (
     study_metrics,
     study_parameters,
 )
+from runner.track.problems import check_place, told
 from runner.track.views import experiment_tags
 
 COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
 LAYOUT = "2"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
+
+ARTIFACTS = "mlartifacts"
+"""The folder of artifacts beside a database in a file."""
 
 _METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
 _CHILDREN = 50_000
@@ -65,7 +69,7 @@ Point = tuple[str, float, int, int]
 
 
 class TrackingError(RuntimeError):
-    """MLflow could not be reached or would not take something; one line."""
+    """MLflow does not take a command's records; a clause that says why."""
 
 
 class CommandRun:
@@ -79,7 +83,7 @@ class CommandRun:
         folder holds the records, and says what was asked for; started is for where it does not say it.
         """
         self._folder = Path(folder)
-        manifest = command_document_of(self._folder)
+        manifest = self._asked = command_document_of(self._folder)
         self._overrides = {job.number: job.overrides for job in manifest.jobs} if manifest is not None else {}
         self._client = _client(uri)
         self._open: list[str] = []
@@ -88,12 +92,15 @@ class CommandRun:
         self._line = " ".join(request.command_line)
         found = self._search(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''", 1)
         self._tags = dict(found[0].data.tags) if found else {}
+        self._counts = dict(found[0].data.metrics) if found else {}
         self._children: dict[str, str] = {}
+        self._parameters: dict[str, set[str]] = {}
         self._places: dict[str, str] = {}
         if found:
             self.run_id = str(found[0].info.run_id)
             children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
             self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
+            self._parameters = {str(one.info.run_id): set(one.data.params) for one in children}
         else:
             self.run_id = self._create_parent(request, manifest.started if manifest is not None else started)
 
@@ -102,6 +109,18 @@ class CommandRun:
         if self._tags.get(LAYOUT_TAG) != LAYOUT:
             return False
         return self._tags.get(COMPLETE_TAG) == "true" or self._tags.get(SENT_TAG) == _digest(kept)
+
+    def resume(self, kept: Sequence[Kept]) -> None:
+        """Let the parent run go on (RUNNING) for a command that is resumed. kept are the records that it has: they are
+        sent unless all of them are there."""
+        is_there = self.has(kept)
+        self._client.update_run(self.run_id, status="RUNNING")
+        if self.run_id not in self._open:
+            self._open.append(self.run_id)
+        # Until all is there, and if the end never comes, it is not complete.
+        self._log(self.run_id, (), {}, {"status": INCOMPLETE, COMPLETE_TAG: "false"})
+        if kept and not is_there:
+            self.send(kept)
 
     def _create_parent(self, request: RecordedRequest, started: str) -> str:
         name = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
@@ -120,13 +139,21 @@ class CommandRun:
         """Send all series among these records, each as an ended child run; what is there already is not doubled."""
         if self._tags.pop(SENT_TAG, ""):
             self._client.set_tag(self.run_id, SENT_TAG, "")  # the bundle that is there lacks what is sent now
-        manifest = command_document_of(self._folder)
-        missing = manifest.not_run(one.record for one in kept) if manifest is not None else ()
+        missing = self._missing(kept)
         for one in kept:
             request = one.record.request
             self._overrides.setdefault(request.job, request.overrides)
         for name, members in series_of(kept).items():
             self._send_series(name, members, missing_of(members, missing))
+
+    def _missing(self, kept: Sequence[Kept]) -> list[tuple[int, str]]:
+        """The cases of these records' jobs that none of these records is of."""
+        if self._asked is None:
+            return []
+        present = {(one.record.request.job, one.record.id) for one in kept}
+        jobs = {job for job, _ in present}
+        asked = ((job.number, case) for job in self._asked.jobs if job.number in jobs for case in job.cases)
+        return [one for one in asked if one not in present]
 
     def finish(self, kept: Sequence[Kept]) -> list[str]:
         """Complete the parent: its outcome, the curves of studies, the report and what goes with it; then end it.
@@ -141,7 +168,7 @@ class CommandRun:
             times += [manifest.started] if manifest.end is None else [manifest.end.ended]
         ended_ms = max(map(_milliseconds, times))
         for curve in studied(records):
-            self._send_curve(curve, min((record.started for record in records), key=_milliseconds), ended_ms)
+            self._send_curve(curve, records, ended_ms)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
             self._send_files(self.run_id, folder)
@@ -156,7 +183,11 @@ class CommandRun:
         }
         if manifest is not None:
             tags["outcome"] = manifest.outcome
-        metrics = [(key, float(value), ended_ms, 0) for key, value in command_metrics(records, missing).items()]
+        metrics = [
+            (key, float(value), ended_ms, 0)
+            for key, value in command_metrics(records, missing).items()
+            if self._counts.get(key) != value  # of a command that was sent before, only what is new
+        ]
         self._log(self.run_id, metrics, {}, tags)
         self._end(self.run_id, run_status(records, missing), ended_ms)
         return problems
@@ -192,11 +223,19 @@ class CommandRun:
             self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 
-    def _send_curve(self, curve: Series, started: str, ended_ms: int) -> None:
-        """A curve of a study, from several jobs, as an ended child run: metrics with step = world size."""
-        metrics = [(key, value, ended_ms, step) for key, value, step in study_metrics(curve)]
+    def _send_curve(self, curve: Series, records: Sequence[Record], ended_ms: int) -> None:
+        """A curve of a study, from several jobs, as an ended child run: metrics with step = world size.
+
+        A point's time is that of its last record: sent again, it is the same point, and not doubled.
+        """
+        ended: dict[int, int] = {}
+        for record in records:
+            case = record.case
+            ended[case.world_size] = max(ended.get(case.world_size, 0), _milliseconds(record.ended))
+        metrics = [(key, value, ended[step], step) for key, value, step in study_metrics(curve)]
         tags = {"status": "STUDY", **study_colour(curve), NOTE_TAG: curve_note(curve, self._report)}
         name = f"study {curve.name}"
+        started = min((record.started for record in records), key=_milliseconds)
         run_id = self._child(f"{tracked.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
         self._end(run_id, "FINISHED", ended_ms)
 
@@ -215,7 +254,10 @@ class CommandRun:
             own = {COMMAND_TAG: self._command, SERIES_TAG: series, PARENT_TAG: self.run_id}
             run_id = self._children[series] = self._create(name, own | tags, started)
             tags = {}
-        self._log(run_id, metrics, parameters, tags)
+        # MLflow refuses another value of a parameter that is there.
+        there = self._parameters.setdefault(run_id, set())
+        self._log(run_id, metrics, {key: one for key, one in parameters.items() if key not in there}, tags)
+        there |= set(parameters)
         return run_id
 
     def _search(self, filter_string: str, most: int) -> list[Any]:
@@ -269,23 +311,17 @@ def _milliseconds(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
-def prepare(uri: str) -> None:
-    """Import MLflow, quietly; before, see whether a server answers. TrackingError if not."""
-    try:
-        tracked.prepare(uri)
-    except ValueError as error:
-        raise TrackingError(str(error)) from error
-
-
 def _client(uri: str) -> Any:
-    prepare(uri)
+    check_place(uri)
+    tracked.prepare(uri)
     from mlflow import MlflowClient
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     def make(path: Path) -> None:
-        # The first question makes the tables and MLflow's default experiment.
-        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
+        # Makes the tables and MLflow's default experiment, whose artifacts would be in the working folder otherwise.
+        SqlAlchemyStore(resolved_uri("sqlite:///" + quote(str(path))), (path.parent / ARTIFACTS).as_uri())
 
-    path = database_path(resolved_uri(uri))
+    path = database_path(uri)
     if path is not None:
         make_ready(path, make)
     return MlflowClient(tracking_uri=resolved_uri(uri))
@@ -296,14 +332,14 @@ def _experiment(client: Any, uri: str, name: str) -> str:
     Its views and its description are there afterwards."""
     found = client.get_experiment_by_name(name)
     if found is None:
-        path = database_path(resolved_uri(uri))
-        beside = (path.parent / "mlartifacts").as_uri() if path is not None else None
+        path = database_path(uri)
+        beside = (path.parent / ARTIFACTS).as_uri() if path is not None else None
         # Another command may be quicker.
         with contextlib.suppress(Exception):
             client.create_experiment(name, artifact_location=beside)
         found = client.get_experiment_by_name(name)
         if found is None:
-            raise TrackingError(f"the experiment {name} can't be made")
+            raise RuntimeError(f"the experiment {name} can't be made")
     for key, value in experiment_tags(found.tags, time.time_ns() // 1_000_000).items():
         client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)
@@ -324,37 +360,25 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             return f"already sent, as run {run.run_id}: nothing done"
         run.send(kept)
         problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
-        return f"{len(kept)} records sent as run {run.run_id}{''.join(problems)}"
+        return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
     except Exception as error:
-        raise error if isinstance(error, TrackingError) else TrackingError(first_line(error)) from error
+        raise TrackingError(told(error, uri)) from error
     finally:
         if run is not None:
             run.close("FAILED")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """python -m runner.track: send records to MLflow after the fact. Gives the exit code, see --help."""
-    parser = Parser(
-        prog="python -m runner.track",
-        description="Send records to MLflow that were not sent when they were made. Sending twice does nothing.",
-        epilog="exit codes: 0 sent, or there already; 1 not all of them could be sent; 2 the request is wrong",
-    )
-    parser.add_argument(
-        "records", nargs="+", type=Path, metavar="RECORDS", help="record files, bundles, or folders of them"
-    )
-    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="tracking URI (default: %(default)s)")
-    parser.add_argument("--experiment", default="symlab", metavar="NAME", help="MLflow experiment (%(default)s)")
-    try:
-        options = parser.parse_args(arguments)
-        check_uri(options.uri, "--uri")
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            commands, problems = by_command(options.records, Path(folder))
-            if not commands:
-                raise RequestError(problems[0])
-            return _send_all(commands, problems, options.uri, options.experiment)
-    except ValueError as error:
-        print(f"symlab: error: {error}", file=sys.stderr)
-        return 2
+def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
+    """Send records to MLflow that were not sent when they were made: files, bundles, or folders of them.
+
+    Returns the exit code: 0 sent, or there already; 1 not all of them could be sent. ValueError for a wrong request.
+    """
+    check_uri(uri, "--uri")
+    with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+        commands, problems = by_command(places, Path(folder))
+        if not commands:
+            raise RequestError(problems[0])
+        return _send_all(commands, problems, uri, experiment)
 
 
 def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:
@@ -365,7 +389,7 @@ def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str
         try:
             print(f"{command}: {send_folder(kept, uri, experiment)}")
         except TrackingError as error:
-            print(f"symlab: error: MLflow at {without_secrets(uri)} does not take {command}: {error}", file=sys.stderr)
+            print(f"symlab: error: {command} is not sent: {error}", file=sys.stderr)
             return 1
     print(f"open it with: {open_command(uri)}")
     return 1 if problems else 0

@@ -50,7 +50,7 @@ class FabricRequest:
 
     @property
     def simulated(self) -> bool:
-        """Whether it is the simulator; "auto", as long as nobody has decided, counts as it."""
+        """Whether it is the simulator; "auto" counts as the simulator until it is resolved."""
         return self.name != FabricName.nvshmem
 
     @property
@@ -133,8 +133,8 @@ def resolve(
     if outer is not None:
         if world_size != outer.world_size:
             raise RequestError(
-                f"world_size is {world_size}, but {outer.launcher} started {outer.world_size} ranks (world_size), "
-                f"give {outer.world_size}"
+                f"world_size is {world_size}, but {outer.launcher} started {counted(outer.world_size, 'rank')} "
+                f"(world_size), give {outer.world_size}"
             )
     elif world_size > found.gpu_count:
         are = f"{counted(found.gpu_count, 'GPU')} {'is' if found.gpu_count == 1 else 'are'} here"
@@ -146,7 +146,7 @@ def resolve(
         )
     gpus = counted(found.gpu_count, "GPU")
     why = f"{gpus} and the gpu extra found" if fabric.name == FabricName.auto else "asked for"
-    joined = f"; {outer.launcher} started {outer.world_size} ranks" if outer is not None else ""
+    joined = f"; {outer.launcher} started {counted(outer.world_size, 'rank')}" if outer is not None else ""
     return replace(fabric, name=FabricName.nvshmem), why + joined
 
 

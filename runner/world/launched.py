@@ -49,7 +49,7 @@ END = "end"
 
 
 class _RankThread:
-    """One rank: opens its fabric and runs programs, all in one thread; whoever has it gives orders, takes answers."""
+    """One rank: opens its fabric and runs programs, all in one thread; its owner gives orders and takes answers."""
 
     def __init__(self, outer: Outer) -> None:
         self._outer = outer
@@ -254,7 +254,7 @@ def follow(outer: Outer) -> int:
     The main thread alone decides: it ends even where a program hangs in the other.
     """
     if threading.current_thread() is threading.main_thread():
-        # Rank 0 decides what a Ctrl-C means; whoever ends this process for good need not wait.
+        # Rank 0 decides what a Ctrl-C means; a signal that ends this process need not wait.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Neither the launcher nor rank 0 may be there any more: that is for them to tell.

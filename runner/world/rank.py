@@ -235,7 +235,7 @@ def main(descriptor: int, parent: int) -> None:
         code = _Rank(Channel(socket.socket(fileno=descriptor))).serve()
     except BaseException:
         traceback.print_exc()
-    # At once: the fabric is closed, or the world is going to be ended, and there is nobody to wait for.
+    # At once: the fabric is closed, or the world is about to end: nothing is left to wait for.
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -40,6 +40,7 @@ class SimulatedMachine(Protocol):
     def counters(self) -> dict[str, Any]: ...
     def live_regions(self, rank: int) -> tuple[Region, ...]: ...
     def abort(self, error: BaseException) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -87,6 +88,7 @@ class ThreadWorld:
 
     def close(self) -> None:
         self._healthy = False
+        self._machine.close()
 
     def run(
         self, program: Callable[[Fabric, Argument], Result], argument: Argument, deadline_s: float | None

@@ -40,6 +40,17 @@ class WorldFailure(RuntimeError):
     status is a record's: "FAILED", "DEADLOCK" or "TIMEOUT". rank is where it began; None if all ended with the same.
     message is one line for people, which names that rank. errors holds what each rank ended with; __cause__ is the one
     it began with.
+
+    >>> import symlab
+    >>> def program(rank, argument):
+    ...     if rank.rank == 1:
+    ...         raise ValueError("no data")
+    ...     rank.barrier()
+    >>> with symlab.world(ranks=2) as world:
+    ...     world.run(program)
+    Traceback (most recent call last):
+    ...
+    runner.world.world.WorldFailure: rank 1: no data
     """
 
     def __init__(

@@ -281,7 +281,7 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
 
 
 def _low_bits(count: Any, kind: str) -> Any:
-    """So many ones at the bottom: all from the width on. NumPy's shifts by the width give 0."""
+    """Return a mask of the lowest count bits, all from the width on. NumPy's shifts by the width give 0."""
     bits = np.dtype(kind).itemsize * 8
     return ~np.left_shift(np.array(~0 & ((1 << bits) - 1), kind), np.minimum(count, bits).astype(kind))
 

@@ -95,12 +95,6 @@ def _word_of(instruction: Instruction) -> str:
     return next(word for word in instruction.qualifiers if word in _FORMS)
 
 
-def _flushed(values: Lanes) -> Lanes:
-    """Subnormals of float32 as zeros of their sign."""
-    bits = values.view(np.uint32)
-    return np.where(bits & np.uint32(0x7F800000), bits, bits & np.uint32(0x80000000)).view(np.float32)
-
-
 def _of_floats(word: str, name: str, in_global: bool) -> Any:
     """How old and new value of a float type are combined."""
     if name in _HALVES:
@@ -110,7 +104,7 @@ def _of_floats(word: str, name: str, in_global: bool) -> Any:
         return lambda old, new: numbers.pick_bits(old, new, INFINITY[element], word == "max", propagate=False)
     add = add_once(name)
     if name == "f32" and in_global:
-        return lambda old, new: _flushed(add(_flushed(old), _flushed(new)))
+        return lambda old, new: numbers.flush_f32(add(numbers.flush_f32(old), numbers.flush_f32(new)))
     return add
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from simulator.isa.arithmetic import COMPARE
 from simulator.isa.floats import compare_tests, flush_half
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation, value_builder
-from simulator.number import rounding
+from simulator.number import numbers
 from simulator.ptx.ir import CARRY, Immediate, Instruction, Negated, Operand, Pair, Register
 
 _WIDTHS = {"b32": "u4", "b64": "u8"}
@@ -346,7 +346,7 @@ def _register_comparisons() -> None:
         if name == "f32":
             for combine in ("", "and", "or", "xor"):
                 dot = f".{combine}" if combine else ""
-                build = combined_comparison(function, kind, combine, rounding.flush_f32)
+                build = combined_comparison(function, kind, combine, numbers.flush_f32)
                 operation(f"setp.{word}{dot}.ftz.f32")(build)
 
 

@@ -37,7 +37,7 @@ def _narrow(name: str, direction: str, flush: bool, last: str) -> Callable[[Lane
             return numbers.canonical_f64(rounding.saturate(exact) if last == ".sat" else np.array(exact))
         if name == "f32":
             out = rounding.to_f32(exact, direction)
-            out = rounding.flush_f32(out) if flush else out
+            out = numbers.flush_f32(out) if flush else out
             return rounding.saturate(out) if last == ".sat" else out
         to_half = rounding.to_bf16 if name == "bf16" else rounding.to_f16
         return shape_half(to_half(exact, direction), name == "bf16", False, last)

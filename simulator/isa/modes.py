@@ -41,7 +41,7 @@ def _add(key: str, build: Any) -> None:
 
 def _f32(odd: Callable[..., Any], direction: str, flush: bool, saturate: bool) -> Callable[..., Lanes]:
     def function(*lanes: Lanes) -> Lanes:
-        given = [rounding.flush_f32(one) if flush else one for one in lanes]
+        given = [numbers.flush_f32(one) if flush else one for one in lanes]
         if direction == "rm" and odd in _SUMS:  # a zero sum of numbers that are not both +0 is -0
             given = [-given[0], *given[1:-1], -given[-1]]
             exact = -odd(*given)
@@ -49,7 +49,7 @@ def _f32(odd: Callable[..., Any], direction: str, flush: bool, saturate: bool) -
             exact = odd(*given)
         out = rounding.to_f32(exact, direction)
         if flush:
-            out = rounding.flush_f32(out)
+            out = numbers.flush_f32(out)
         return rounding.saturate(out) if saturate else out
 
     return function
@@ -89,12 +89,12 @@ _NEAREST_F64: dict[str, Callable[..., Lanes]] = {
 
 def _register_flushed() -> None:
     for word, function in (("neg", np.negative), ("abs", np.absolute)):
-        _add(f"{word}.ftz.f32", value_builder(lambda a, f=function: f(rounding.flush_f32(a)), ("f4",)))
+        _add(f"{word}.ftz.f32", value_builder(lambda a, f=function: f(numbers.flush_f32(a)), ("f4",)))
     for word, larger in (("min", False), ("max", True)):
         for nan in ("", ".NaN"):
 
             def pick(a: Lanes, b: Lanes, larger: bool = larger, nan: str = nan) -> Lanes:
-                return numbers.pick_floats(rounding.flush_f32(a), rounding.flush_f32(b), larger, bool(nan))
+                return numbers.pick_floats(numbers.flush_f32(a), numbers.flush_f32(b), larger, bool(nan))
 
             _add(f"{word}.ftz{nan}.f32", value_builder(pick, ("f4", "f4")))
 
@@ -208,9 +208,9 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 def _approximate(function: Callable[..., Any], flush: bool) -> Any:
     def run(*lanes: Lanes) -> Lanes:
-        given = [rounding.flush_f32(one) if flush else one for one in lanes]
+        given = [numbers.flush_f32(one) if flush else one for one in lanes]
         out = numbers.canonical_f32(np.asarray(function(*(one.astype(np.float64) for one in given))).astype(np.float32))
-        return rounding.flush_f32(out) if flush else out
+        return numbers.flush_f32(out) if flush else out
 
     return run
 
@@ -252,7 +252,7 @@ def _half_function(function: Callable[[Any], Any], brain: bool, flush: bool, pac
 
     def run(a: Lanes) -> Lanes:
         wide = widen(a)
-        exact = function((rounding.flush_f32(wide) if flush else wide).astype(np.float64))
+        exact = function((numbers.flush_f32(wide) if flush else wide).astype(np.float64))
         if flush:
             exact = np.where(np.abs(exact) < smallest, 0.0, exact)
         return narrow(exact, "rn")

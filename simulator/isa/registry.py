@@ -44,7 +44,7 @@ DTYPES = {
 
 
 class UnknownInstruction(DeviceFault):
-    """An instruction that nobody wrote for the simulator."""
+    """An instruction that the simulator does not support."""
 
 
 class Binder(Protocol):

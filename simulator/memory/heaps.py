@@ -75,6 +75,11 @@ class Heaps:
         self.spans: list[list[tuple[int, int]]] = [[] for _ in range(world_size)]
         self.version = 0
 
+    def release(self) -> None:
+        """Give all memory back. Nothing can be read or written afterwards; arrays lent to the host keep theirs."""
+        self.memory = self.written = np.empty(0, np.uint8)
+        self.granules = np.empty(0, np.int32)
+
     def allocate(
         self, rank: int, size_bytes: int, alignment_bytes: int, name: str, symmetric: bool = True
     ) -> Allocation:

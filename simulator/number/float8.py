@@ -23,7 +23,7 @@ NAN8 = np.uint8(0x7F)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Float8:
-    """A format. Codes beyond infinity (sign aside) are NaN. exact_f32: of so many values float32 holds every sum."""
+    """A format. Codes beyond infinity (sign aside) are NaN. exact_f32: number of values whose sums float32 holds."""
 
     name: str
     infinity: int
@@ -95,7 +95,7 @@ def _narrowing(values: Floats, positive: Doubles) -> Codes:
     """The code of each value: of the finite ones the nearest, at a middle the even one."""
     middles = (positive[:-1] + positive[1:]) / 2
     size = np.abs(values).astype(np.float64)
-    below = np.searchsorted(middles, size)  # so many middles are smaller
+    below = np.searchsorted(middles, size)  # the number of smaller middles
     tie = np.append(middles, np.inf)[below] == size
     code = np.where(tie & np.isfinite(size), below + below % 2, below).astype(np.uint8)
     code |= np.signbit(values).astype(np.uint8) << np.uint8(7)

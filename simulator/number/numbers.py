@@ -21,6 +21,7 @@ Lanes = npt.NDArray[Any]
 
 NAN16 = np.uint16(0x7FFF)
 NAN32 = np.uint32(0x7FFFFFFF)
+TINY32 = np.finfo(np.float32).smallest_normal
 NAN64 = np.uint64(0x7FFFFFFFFFFFFFFF)
 _HALVES = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
 
@@ -30,6 +31,11 @@ def canonical_f32(values: Floats) -> Floats:
     if math.isnan(np.add.reduce(values, axis=None)):
         values.view(np.uint32)[np.isnan(values)] = NAN32
     return values
+
+
+def flush_f32(values: Floats) -> Floats:
+    """Return the array with every subnormal replaced by the zero of its sign."""
+    return np.where(np.abs(values) < TINY32, np.copysign(np.float32(0), values), values)
 
 
 def canonical_f64(values: Doubles) -> Doubles:

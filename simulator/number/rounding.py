@@ -31,13 +31,6 @@ from simulator.number.numbers import (
 DIRECTIONS = ("rn", "rz", "rm", "rp")
 
 
-def flush_f32(values: Floats) -> Floats:
-    """Subnormals as zeros of their sign."""
-    bits = values.view(np.uint32)
-    out: Floats = np.where(bits & np.uint32(0x7F800000), bits, bits & np.uint32(0x80000000)).view(np.float32)
-    return out
-
-
 def saturate(values: Lanes) -> Lanes:
     """Into [0, 1]; NaN and -0 become +0."""
     out: Lanes = np.where(values > 0, np.minimum(values, values.dtype.type(1)), values.dtype.type(0))

@@ -109,7 +109,7 @@ class _Running:
         return phases
 
     def meet(self, lanes: Group, width: int) -> None:
-        """Lanes go on from barriers of so many lanes of a block each."""
+        """Lanes leave barriers; each barrier has the given number of lanes of a block."""
         at = slice(lanes.start, lanes.stop) if isinstance(lanes, range) else lanes
         now = self.states[at]
         first = int(now[0])
@@ -267,7 +267,7 @@ class Counters(Listener):
 
 
 def _add(counts: Counts, kinds: tuple[str, str], own: Own, lanes: int, width_bytes: int) -> None:
-    """Count an access of so many lanes; kinds and own as in Counters._count."""
+    """Count an access by the given number of lanes; kinds and own as in Counters._count."""
     mine = (lanes if own else 0) if isinstance(own, bool) else int(np.count_nonzero(own))
     for kind, number in zip(kinds, (mine, lanes - mine), strict=True):
         if number:

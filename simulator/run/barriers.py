@@ -63,7 +63,7 @@ class Barrier:
         return all(end % self.block % self._width == 0 for end in (group.start, group.stop))
 
     def leave(self, group: Group) -> list[tuple[int, Group]]:
-        """Lanes return for good: nobody waits for them any longer."""
+        """Lanes return for good: no barrier waits for them any longer."""
         self.alive -= np.bincount(self.units_of(group), minlength=len(self.alive))
         return self._release() if self.waiting else []
 

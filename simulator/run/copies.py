@@ -34,7 +34,7 @@ from simulator.run.mbarriers import MAX_COUNT, MBarrier, MisusedBarrier
 Bytes = npt.NDArray[np.uint8]
 
 LAG_STEPS = 16
-"""In fair order, steps from issue to read and from read to write: so many that some other block runs in between."""
+"""Steps from issue to read and from read to write, in fair order: enough for another block to run in between."""
 
 
 class Owner(Protocol):
@@ -262,7 +262,7 @@ class Copies:
     # mbarriers; all raise LaneFault (of lane 0)
 
     def init(self, key: int, count: int) -> None:
-        """Make an mbarrier whose phases expect so many arrivals."""
+        """Make an mbarrier; each of its phases expects the given number of arrivals."""
         if not 1 <= count <= MAX_COUNT:
             raise LaneFault(0, f"an mbarrier for {count} arrivals; it takes 1 to {MAX_COUNT:,}")
         if key in self.mbarriers:

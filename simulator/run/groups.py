@@ -11,7 +11,7 @@ from simulator.observe.lanes import Group, Ids, ids_of
 
 
 def split(group: Group, masks: list[npt.NDArray[Any]]) -> tuple[Group | None, Group | None]:
-    """The lanes where the mask holds, and the others; None for nobody."""
+    """Return the lanes where the mask holds, and the others; None in place of no lanes."""
     mask = masks[0] if len(masks) == 1 else np.concatenate(masks)
     hits = int(np.count_nonzero(mask))
     if hits == len(mask):

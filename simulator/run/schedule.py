@@ -20,9 +20,9 @@ from simulator.run.groups import compact
 from simulator.run.machine import Batch
 
 OLDEST_EVERY = 16
-"""Every so many steps the block that has waited longest runs, instead of the first in the program: no group starves."""
+"""Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
 WAKE_EVERY = 64
-"""Spins are looked at again when nothing else can run, and at least every so many steps."""
+"""Maximum number of steps between looks at spins; they are also looked at when nothing else can run."""
 REPORTED_THREADS = 8
 STEP_NS = 1000
 """How far a step moves the clocks that kernels can read. It makes waits with a time limit end, and measures nothing."""

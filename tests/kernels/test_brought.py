@@ -178,7 +178,7 @@ def test_a_body_must_stand_in_a_file() -> None:
     scope: dict[str, object] = {"__name__": "nowhere"}
     exec("def body(frame): pass", scope)
     tuning = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a test"),))
-    with pytest.raises(ValueError, match=r"^all_reduce/typed_in: its body stands in no file: give a function of"):
+    with pytest.raises(ValueError, match=r"^all_reduce/typed_in: its body is not in a file: give a function of"):
         spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)  # type: ignore[arg-type]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 import shutil
@@ -116,7 +117,9 @@ def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
     assert len(list(cache.iterdir())) == 1
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "garbage", "shape", "digest"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "flip", "garbage", "shape", "digest", "deep", "deep part", "huge", "types", "parts"]
+)
 def test_a_corrupt_entry_is_replaced_with_a_warning(
     warm: Path, case: Case, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
@@ -128,6 +131,11 @@ def test_a_corrupt_entry_is_replaced_with_a_warning(
         "garbage": "\ufffd\x00",
         "shape": '["list"]',
         "digest": good.replace('"digest": "sha256:', '"digest": "sha256:0', 1),
+        "deep": "[" * 100_000,
+        "deep part": '{"executable": {"ptx": ' + "[" * 900 + "]" * 900 + '}, "checksum": ""}',
+        "huge": "1" + "0" * 5000,
+        "types": '{"executable": 1e400, "checksum": 10}',
+        "parts": json.dumps({**json.loads(good), "executable": {"ptx": 1}}),
     }[damage]
     assert bad != good
     path.write_text(bad)
@@ -139,6 +147,34 @@ def test_a_corrupt_entry_is_replaced_with_a_warning(
     assert "\n" not in warnings[0]
     assert path.read_text() == good
     assert found.digest.startswith("sha256:")
+
+
+def test_an_entry_under_the_name_of_another_is_not_taken(
+    warm: Path, case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    (ours,) = warm.iterdir()
+    other = replace(case, reduction="max")
+    wanted = executable(one_shot.SPEC, other, "sm_90a", warm)
+    (theirs,) = set(warm.iterdir()) - {ours}
+    assert wanted.digest != executable(one_shot.SPEC, case, "sm_90a", warm).digest
+    shutil.copy(ours, theirs)
+    found = executable(one_shot.SPEC, other, "sm_90a", warm)
+    assert found == wanted
+    (message,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert str(theirs) in message
+    assert "another kernel, variant or version" in message
+    assert executable(one_shot.SPEC, other, "sm_90a", warm) == wanted
+    assert len(caplog.records) == 1
+
+
+def test_a_command_warns_once_of_a_cache_that_it_can_not_write(
+    case: Case, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("in the way")
+    for reduction in ("sum", "max", "min"):
+        executable(one_shot.SPEC, replace(case, reduction=reduction, accumulator="native"), "sm_90a", folder)
+    assert len(caplog.records) == 1
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -41,7 +42,7 @@ def test_a_fit_case_is_not_refused(case_of: Callable[..., Case]) -> None:
         ("accumulator", {"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "native, float32"]),
         ("accumulator", {"reduction": "max"}, ["max adds nothing", "give native"]),
         ("reduction", {"reduction": "xor"}, ["no reduction 'xor'", "sum, min, max, avg"]),
-        ("placement", {"placement": "in_place"}, ["placement 'in_place'", "it has out_of_place"]),
+        ("placement", {"placement": "in_place"}, ["placement 'in_place'", "it supports out_of_place"]),
         ("world_size", {"world_size": 0}, ["1 to 72 ranks", "not on 0"]),
         ("world_size", {"world_size": 73}, ["1 to 72 ranks", "not on 73"]),
         ("world_size", {"world_size": 4}, ["wants 4 ranks", "has 8"]),
@@ -92,6 +93,22 @@ def test_a_message_too_large_is_refused(case_of: Callable[..., Case]) -> None:
     reason = refuses(ll.SPEC, case_of("ll", size_bytes=most + 2), TRAITS)
     limit = f"up to {most} bytes, not {most + 2}"
     assert reason == f"all_reduce/ll is for small messages: {limit}; take all_reduce/two_shot"
+
+
+@pytest.mark.parametrize("spec", catalogue.SPECS, ids=lambda spec: spec.name)
+def test_what_a_refusal_of_a_size_advises_exists_and_takes_it(spec: KernelSpec, fit_case: Callable[..., Case]) -> None:
+    """Of every kernel of the catalogue, as if it were for small messages; a brought one may be of any op."""
+    most = spec.max_size_bytes if spec.max_size_bytes is not None else 0
+    case = fit_case(spec, world_size=8)
+    case = replace(case, size_bytes=most + 8 * 16 * case.itemsize)
+    refusal = refuses_for(replace(spec, max_size_bytes=most), catalogue.collective(spec.op), case, TRAITS)
+    assert refusal is not None
+    assert (refusal.key, f"up to {most} bytes, not {case.size_bytes}" in refusal.hint) == ("sizes", True)
+    named = re.findall(r"\w+/\w+", refusal.hint)
+    assert bool(named) == (spec.max_size_bytes is not None)
+    for name in named:
+        other = catalogue.find(name)
+        assert refuses(other, replace(case, algorithm=other.algorithm), TRAITS) is None
 
 
 @pytest.mark.parametrize(("root", "fit"), [(0, True), (7, True), (8, False), (-1, False)])

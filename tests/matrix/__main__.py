@@ -30,7 +30,17 @@ SHOWN = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Gives the exit code: 0 all passed or were refused, 1 some were wrong or failed."""
+    """Return the exit code: 0 if all passed or were refused, 1 if some were wrong or failed, 2 for a wrong request."""
+    options = _parser().parse_args(arguments)
+    try:
+        rows, expected = _rows(options), _expected(options.compare)
+        return _report(rows, options, expected)
+    except ValueError as error:
+        print(f"tests.matrix: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--sample", action="store_true", help="every pair of the axes' values instead of all rows")
     parser.add_argument("--few", action="store_true", help="three rows a cell and world size")
@@ -41,13 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--digests", type=Path, help="write the outputs' digests to this file")
     parser.add_argument("--compare", type=Path, help="hold the outputs to the digests in this file")
     parser.add_argument("--proof", type=Path, help="write a proof for kernels/proven/ to this file")
-    options = parser.parse_args(arguments)
-    rows = _rows(options)
+    return parser
+
+
+def _report(rows: list[Row], options: argparse.Namespace, expected: dict[str, str] | None) -> int:
+    """Run the rows, show and keep what was asked for, and return the exit code."""
     console = Console(stderr=True)
     began = time.monotonic()
     outcomes = list(_watched(_run(rows, options), len(rows), console))
-    if options.compare:
-        outcomes = compared(outcomes, json.loads(options.compare.read_text()))
+    if expected is not None:
+        outcomes = compared(outcomes, expected)
     if options.digests:
         options.digests.write_text(json.dumps({one.id: one.digest for one in outcomes if one.digest}))
     _show(outcomes, time.monotonic() - began)
@@ -61,15 +74,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if bad else 0
 
 
+def _expected(path: Path | None) -> dict[str, str] | None:
+    """Return the digests that outputs are held to. Raises ValueError naming a file that holds none."""
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} can't be read (--compare): {error}") from None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise ValueError(f"{path} holds no digests (--compare): give a file that --digests wrote")
+    return found
+
+
 def _rows(options: argparse.Namespace) -> list[Row]:
+    """Return the rows that the options ask for. Raises ValueError, before anything is compiled, for none at all."""
+    for path in (options.digests, options.proof):
+        if path is not None and path.is_dir():
+            raise ValueError(f"{path} can't be written: it is a folder")
+    if options.jobs < 1:
+        raise ValueError(f"{options.jobs} processes (--jobs): give 1 or more")
+    sizes = tuple(options.world_size or WORLD_SIZES)
+    if min(sizes) < 1:
+        raise ValueError(f"{min(sizes)} ranks (--world-size): give 1 or more")
     specs = tuple(catalogue.find(name) for name in options.kernel) if options.kernel else catalogue.SPECS
     if options.gpus:
+        from tests.matrix.gpus import world_sizes
+
         specs = tuple(spec for spec in specs if not spec.needs_multicast)
-    sizes = tuple(options.world_size) if options.world_size else WORLD_SIZES
+        sizes = world_sizes(options.world_size or ())
     if options.sample:
         names = {spec.name for spec in specs}
-        return [row for row in sample() if row.name in names and row.world_size in sizes]
-    return all_rows(specs, sizes, few=options.few)
+        rows = [row for row in sample() if row.name in names and row.world_size in sizes]
+    else:
+        rows = all_rows(specs, sizes, few=options.few)
+    if not rows:
+        raise ValueError(
+            f"no row of the matrix has these kernels and {', '.join(map(str, sizes))} ranks (--world-size)"
+        )
+    return rows
 
 
 def _run(rows: list[Row], options: argparse.Namespace) -> Iterator[list[Outcome]]:

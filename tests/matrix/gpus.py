@@ -11,7 +11,7 @@ from kernels import catalogue
 from kernels.compile import executable
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
-from tests.matrix.cells import Row, case_of, refusal
+from tests.matrix.cells import WORLD_SIZES, Row, case_of, refusal
 from tests.matrix.running import HEAP_BYTES, Outcome, run_rows
 
 ARCH = "sm_90a"
@@ -32,6 +32,20 @@ def on_gpus(rows: Sequence[Row], processes: int) -> Iterator[list[Outcome]]:
                     yield list(run_rows(mine[start : start + TOGETHER], worlds, cache_dir))
             finally:
                 worlds.close()
+
+
+def world_sizes(asked: Sequence[int]) -> tuple[int, ...]:
+    """Return the world sizes to run: those that were asked for, or those of the matrix that this machine has GPUs for.
+
+    Raises ValueError if there is no GPU, or there are fewer than a world that was asked for has ranks.
+    """
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < max(asked, default=1):
+        wanted = f"{max(asked)} ranks need as many GPUs" if asked else "the matrix needs one or more"
+        raise ValueError(f"this machine has {count} GPUs, {wanted} (--gpus): leave --gpus out for the simulator")
+    return tuple(asked) or tuple(size for size in WORLD_SIZES if size <= count)
 
 
 def machine() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.matrix.cells import (
     refusal,
     sample,
 )
+from tests.matrix.gpus import world_sizes
 from tests.matrix.running import Outcome
 
 REDUCED = 66
@@ -151,6 +153,49 @@ def test_a_proof_counts_what_passed() -> None:
     assert (tally.passed, tally.refused, tally.world_sizes) == (1, 1, (2,))
     assert tally.code == codes()["barrier/peers"].code
     assert list(made.specs) == ["barrier/peers"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kernel", "nope"], "unknown kernel 'nope': there is all_reduce/one_shot, "),
+        (["--kernel", "all_reduce/one_shott"], "did you mean all_reduce/one_shot"),
+        (["--gpus"], "this machine has 0 GPUs, the matrix needs one or more (--gpus)"),
+        (["--gpus", "--world-size", "4"], "this machine has 0 GPUs, 4 ranks need as many GPUs (--gpus)"),
+        (["--world-size", "0"], "0 ranks (--world-size): give 1 or more"),
+        (["--jobs", "0"], "0 processes (--jobs): give 1 or more"),
+        (["--sample", "--world-size", "71"], "no row of the matrix has these kernels and 71 ranks (--world-size)"),
+        (["--compare", "gone.json"], "gone.json can't be read (--compare)"),
+        (["--compare", "deep.json"], "deep.json can't be read (--compare)"),
+        (["--compare", "list.json"], "list.json holds no digests (--compare)"),
+        (["--proof", "folder"], "folder can't be written: it is a folder"),
+    ],
+)
+def test_a_wrong_request_is_one_line_before_anything_is_compiled(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("tests.matrix.__main__._run", lambda rows, options: pytest.fail("something ran"))
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "folder").mkdir()
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tests.matrix: error: ")
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_on_gpus_the_worlds_are_those_that_the_machine_has_gpus_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    assert world_sizes(()) == (1, 2, 3, 4)
+    assert world_sizes((2, 4)) == (2, 4)
 
 
 @pytest.mark.parametrize(("status", "code"), [("PASSED", 0), ("REFUSED", 1), ("WRONG", 1), ("FAILED", 1)])

@@ -155,6 +155,9 @@ class StandInWorld:
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return self.fabrics[rank].live_regions()
 
+    def close(self) -> None:
+        """Nothing to give back: it is a test's."""
+
     def abort(self, error: BaseException) -> None:
         lost(self.store, self.run_number, None, f"{type(error).__name__}: {error}")
 

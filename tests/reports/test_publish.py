@@ -14,11 +14,15 @@ import pytest
 from reports import publish
 from reports.__main__ import main
 from reports.record import bundle
+from reports.record.seal import seal
+from reports.table.compare import rows
 from tests.reports.synthetic import KIB, MIB, study
 
 ROOT = Path(__file__).parents[2]
 MACHINE = "invented-x4"
-README = f"# Title\n\n<!-- published: {MACHINE} -->\nold\n<!-- end -->\n\nMore.\n"
+README = f"# Title\n\n<!-- excerpt: {MACHINE} -->\nold\n<!-- end -->\n\nMore.\n"
+SECTIONS = README.replace("excerpt", "published")
+READMES = {"README.md": README, f"{publish.PLACE.as_posix()}/README.md": SECTIONS}
 
 
 def test_what_is_committed_is_what_the_bundles_make() -> None:
@@ -32,7 +36,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = root / publish.PLACE / MACHINE
     folder.mkdir(parents=True)
     (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
-    (root / "README.md").write_text(README, encoding="utf-8")
+    for name, text in READMES.items():
+        (root / name).write_text(text, encoding="utf-8")
     for dtype in ("bfloat16", "float32"):
         for world_size in (2, 4):
             records = study(("one_shot", "nccl"), (KIB, MIB), worlds=2, dtype=dtype, world_size=world_size)
@@ -56,7 +61,8 @@ def test_table_figure_and_readme_are_made(project: Path) -> None:
     assert bundle.digest(shown.records) in (folder / "figure.svg").read_text(encoding="utf-8")
     table = (folder / "table.md").read_text(encoding="utf-8")
     assert table.count("| size |") == 4
-    readme = (project / "README.md").read_text(encoding="utf-8")
+    place = project / publish.PLACE
+    readme = (place / "README.md").read_text(encoding="utf-8")
     assert readme.startswith(f"# Title\n\n<!-- published: {MACHINE} -->\n")
     assert readme.endswith("<!-- end -->\n\nMore.\n")
     assert "old" not in readme
@@ -65,9 +71,59 @@ def test_table_figure_and_readme_are_made(project: Path) -> None:
     included = [line for line in readme.splitlines() if line.startswith("| 1")]
     assert len(included) == 2
     assert all(line in table for line in included)
-    for link in (f"({publish.PLACE}/{MACHINE}/{name})" for name in ("figure.svg", "table.md", "README.md")):
+    for link in (f"({MACHINE}/{name})" for name in ("figure.svg", "table.md", "README.md")):
         assert link in readme
-        assert (project / link.strip("()")).is_file()
+        assert (place / link.strip("()")).is_file()
+
+
+def test_the_projects_readme_has_the_first_the_middle_and_the_last_size(project: Path) -> None:
+    folder = project / publish.PLACE / MACHINE
+    sizes = [KIB << shift for shift in range(7)]
+    for path in folder.glob(f"*{bundle.SUFFIX}"):
+        path.unlink()
+    contestants = ("one_shot", "two_shot", "nccl", "nvshmem")
+    bundle.write(study(contestants, sizes, worlds=2, dtype="bfloat16", world_size=4), folder / "all.jsonl.xz")
+    publish.refresh(project)
+    readme = (project / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith(f"# Title\n\n<!-- excerpt: {MACHINE} -->\n")
+    assert readme.endswith("<!-- end -->\n\nMore.\n")
+    assert f"({publish.PLACE}/{MACHINE}/figure.svg)" in readme
+    lines = [line.split(" | ") for line in readme.splitlines() if re.match(r"\| \d", line)]
+    assert [line[0] for line in lines] == ["| 1 KiB", "| 8 KiB", "| 64 KiB"]
+    whole = {row.algorithm: row for row in rows(publish.featured(bundle.read([folder]))) if row.size_bytes == KIB}
+    ours, library = whole["one_shot"].figure("median_us"), whole["nccl"].figure("median_us")
+    assert ours is not None
+    assert library is not None
+    assert lines[0][1:5:2] == ["one_shot", "nccl"]
+    assert [float(cell.split(" ")[0]) for cell in lines[0][2:6:2]] == [round(ours, 2), round(library, 2)]
+    assert lines[0][5] == f"{ours / library:.2f} |"
+    assert "2 worlds" in readme
+
+
+def test_the_projects_readme_says_what_its_three_rows_compare() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (excerpt,) = re.findall(r"<!-- excerpt: h200-x4 -->(.*?)<!-- end -->", readme, re.DOTALL)
+    assert excerpt.count("| size |") == 1
+    assert len(re.findall(r"^\| \d", excerpt, re.MULTILINE)) == 3
+    for words in ("NVSHMEM_DISABLE_NVLS=1", "NCCL_NVLS_ENABLE=0", "in place: nccl", "libraries: NCCL", "NVIDIA H200"):
+        assert words in excerpt
+
+
+def test_without_libraries_the_excerpt_has_ours_alone(project: Path) -> None:
+    folder = project / publish.PLACE / MACHINE
+    for path in folder.glob(f"*{bundle.SUFFIX}"):
+        path.unlink()
+    bundle.write(study(("one_shot",), (KIB,), worlds=1, dtype="bfloat16"), folder / "all.jsonl.xz")
+    publish.refresh(project)
+    (line,) = re.findall(r"^\| 1 KiB .*$", (project / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert line.endswith("| - | - | - |")
+
+
+def test_a_readme_without_a_place_for_it_is_left_alone(project: Path) -> None:
+    (project / "README.md").write_text("# Title\n", encoding="utf-8")
+    publish.refresh(project, is_check=True)
+    publish.refresh(project)
+    assert (project / "README.md").read_text(encoding="utf-8") == "# Title\n"
 
 
 def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,11 +135,12 @@ def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == "published machines: 1, files written: 0\n"
 
 
-@pytest.mark.parametrize("name", ["README.md", f"reports/published/{MACHINE}/table.md"])
+@pytest.mark.parametrize("name", [*READMES, f"reports/published/{MACHINE}/table.md"])
 def test_a_changed_figure_is_noticed_and_mended(project: Path, name: str) -> None:
     path = project / name
     right = path.read_text(encoding="utf-8")
-    path.write_text(right.replace("| 1 KiB | **", "| 1 KiB | **0"), encoding="utf-8")
+    path.write_text(right.replace("| 1 KiB | ", "| 1 KiB | 0"), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != right
     with pytest.raises(ValueError, match=f"not as the bundles have it: {name}; run python -m reports published"):
         publish.refresh(project, is_check=True)
     publish.refresh(project)
@@ -110,7 +167,7 @@ def test_a_second_figure_is_refused(project: Path) -> None:
 
 
 COMMANDS = re.findall(
-    r"^    python -m reports (figure reports/published/h200-x4\S* .*?-o \S+)",
+    r"^    symlab (figure reports/published/h200-x4\S* .*?-o \S+)",
     (ROOT / publish.PLACE / "README.md").read_text(encoding="utf-8"),
     re.MULTILINE,
 )
@@ -131,7 +188,7 @@ def test_other_figures_are_drawn_on_demand(line: str, tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_place_or_without_its_commands_is_said(project: Path) -> None:
-    (project / "README.md").write_text("# Title\n", encoding="utf-8")
+    (project / publish.PLACE / "README.md").write_text("# Title\n", encoding="utf-8")
     with pytest.raises(ValueError, match=rf"no place for {MACHINE}; add the lines '<!-- published: {MACHINE} -->'"):
         publish.refresh(project, is_check=True)
     (project / publish.PLACE / MACHINE / "README.md").unlink()
@@ -139,13 +196,18 @@ def test_a_machine_without_a_place_or_without_its_commands_is_said(project: Path
         publish.refresh(project)
 
 
-def test_without_bundles_there_is_nothing_and_its_place_is_empty(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text(README, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"README\.md"):
+def test_without_bundles_there_is_nothing_and_its_places_are_empty(tmp_path: Path) -> None:
+    (tmp_path / publish.PLACE).mkdir(parents=True)
+    for name, text in READMES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    seal(tmp_path / publish.PLACE)
+    with pytest.raises(ValueError, match=r"README\.md.*README\.md"):
         publish.refresh(tmp_path, is_check=True)
     publish.refresh(tmp_path)
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README.replace("old\n", "")
-    (tmp_path / "README.md").write_text("no place\n", encoding="utf-8")
+    for name, text in READMES.items():
+        assert (tmp_path / name).read_text(encoding="utf-8") == text.replace("old\n", "")
+        (tmp_path / name).write_text("no place\n", encoding="utf-8")
+    publish.refresh(tmp_path)
     publish.refresh(tmp_path, is_check=True)
 
 
@@ -161,7 +223,7 @@ def test_a_folder_that_is_no_project_is_not_in_order(
 
 def test_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["published", "--root", str(project), "--check"]) == 0
-    (project / "README.md").write_text(README, encoding="utf-8")
+    (project / "README.md").write_text(README, encoding="utf-8")  # its figures are old
     assert main(["published", "--root", str(project), "--check"]) == 2
     assert "README.md" in capsys.readouterr().err
     assert main(["published", "--root", str(project)]) == 0

@@ -17,7 +17,7 @@ from reports.record.bundle import line_of, merged
 from reports.record.record import Record
 from reports.table.table import plain
 from reports.tracked import fetch
-from runner.track.send import main as send
+from runner.track.__main__ import main as send
 from tests.reports.synthetic import KIB, record, refused
 
 EXPERIMENT = "read back"

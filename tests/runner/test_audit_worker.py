@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from kernels.catalogue import find
-from kernels.code import code_digest
-from kernels.compile import executable
 from reports.record.bundle import read
 from reports.record.codec import encoded
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 from runner import audit_worker
-from runner.audit_worker import cases, configurations, inputs, jobs_of, sources
+from runner.audit_worker import cases, configurations, inputs, jobs_of
 from runner.case.inputs import digest_of, make_input
 from runner.case.recorded import case_of
 from tests.reports.synthetic import with_case, with_environment, with_request
@@ -89,6 +86,18 @@ def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> Non
         assert different[2].endswith(f"{records[2].id} differs")
 
 
+def test_commit_and_sources_are_compared_among_the_records_of_one_process(made: Callable[..., list[Record]]) -> None:
+    """A resumed command may go on from another commit, and says so; within each part there is one."""
+    records = made("sizes=[8,16]", "seed=3")
+    later = [with_request(with_environment(one, git={"commit": "f" * 40}), resumed=1) for one in records[2:]]
+    assert composed_again([*records[:2], *later]) == {"verified": 1, "different": [], "not_comparable": []}
+    odd = with_environment(later[1], git={"commit": "e" * 40})
+    (different,) = composed_again([*records[:2], later[0], later[0], odd])["different"]
+    assert different[2] == f"the records of the job have not one commit or sources: {odd.id} differs"
+    (different,) = composed_again([*records[:2], with_configuration(later[0], seed=4)])["different"]
+    assert "not one request" in different[2]
+
+
 def test_where_things_are_kept_does_not_count(made: Callable[..., list[Record]]) -> None:
     records = [with_configuration(record, cache_dir="~/else", records="there") for record in made("sizes=[8]")]
     assert composed_again(records)["verified"] == 1
@@ -101,12 +110,21 @@ def test_what_can_not_be_composed_here_is_not_comparable(made: Callable[..., lis
     assert told[2].startswith("a replay: ")
     (told,) = composed_again([with_request(record, configuration=None) for record in records])["not_comparable"]
     assert told[2] == "the record holds no configuration"
-    for commit, reason in (("f" * 40, "is not to be had here"), ("--output=/tmp/x", "does not name its commit")):
+    for commit, reason in (("f" * 40, "is unavailable here"), ("--output=/tmp/x", "does not name its commit")):
         elsewhere = [with_environment(record, sources={}, git={"commit": commit}) for record in records]
         assert composed_again(elsewhere)["verified"] == 1, "it comes out the same all the same"
         (told,) = composed_again([with_configuration(record, seed=7) for record in elsewhere])["not_comparable"]
         assert reason in told[2]
         assert told[2].endswith("seed: recorded 7, composed 3")
+
+
+@pytest.mark.parametrize("option", [["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]])
+def test_experiments_of_another_folder_are_not_comparable(made: Callable[..., list[Record]], option: list[str]) -> None:
+    records = [with_request(record, overrides=["+exp=mine"]) for record in made("sizes=[8]", "seed=3")]
+    assert len(composed_again(records)["different"]) == 1
+    added = [with_request(record, command_line=["symlab", *option, "+exp=mine"]) for record in records]
+    (told,) = composed_again(added)["not_comparable"]
+    assert told[2] == "the files of its --config-dir are not recorded"
 
 
 def test_the_commits_own_configurations_are_asked(made: Callable[..., list[Record]], tmp_path: Path) -> None:
@@ -193,49 +211,6 @@ def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) ->
     strange = with_case(strange, inputs="strange")
     (told,) = inputs([strange], 1 << 20, silent)["not_comparable"]
     assert "strange" in told[1]
-
-
-def with_kernel(record: Record, **changes: Any) -> Record:
-    assert record.kernel is not None
-    return dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **changes))
-
-
-def named(**names: list[Any]) -> dict[str, list[Any]]:
-    parts = ("same", "same_code", "changed", "older", "gone", "not_comparable")
-    return {part: names.get(part, []) for part in parts}
-
-
-def test_kernels_whose_sources_moved_are_compared_by_code(made: Callable[..., list[Record]], tmp_path: Path) -> None:
-    one, two = made("sizes=[8]")
-    name, other = "all_reduce/one_shot", "all_reduce/two_shot"
-    case = case_of(one.case)
-    cache = tmp_path / "cache"
-    code = code_digest(executable(find(name), case, "sm_90a", cache).ptx)
-
-    def found(*records: Record) -> dict[str, list[Any]]:
-        return sources(records, cache, silent)
-
-    assert found(one, two) == named(same=[name, other]), "equal sources: nothing is compiled"
-    assert len(list(cache.iterdir())) == 1
-    moved = with_kernel(one, source_digest="sha256:0", code_digest=code)
-    assert found(moved, two) == named(same=[other], same_code=[name])
-    assert found(with_kernel(moved, code_digest="sha256:1"), two) == named(same=[other], changed=[name])
-    assert found(moved, with_kernel(moved, code_digest="sha256:1")) == named(changed=[name])
-    assert found(moved, with_kernel(moved, code_digest=None)) == named(older=[name])
-    assert moved.kernel is not None
-    assert moved.fabric is not None
-    kernel, fabric = (dataclasses.replace(one, arch="sm_80") for one in (moved.kernel, moved.fabric))
-    ((strange, reason),) = found(dataclasses.replace(moved, kernel=kernel, fabric=fabric))["not_comparable"]
-    assert strange == name
-    assert "not built for 'sm_80'" in reason
-
-
-def test_kernels_that_are_gone_are_named(made: Callable[..., list[Record]], tmp_path: Path) -> None:
-    one, two = made("sizes=[8]")
-    assert one.kernel is not None
-    gone = with_case(dataclasses.replace(two, kernel=None), algorithm="three_shot")
-    gone = dataclasses.replace(gone, kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot"))
-    assert sources([gone], tmp_path, silent) == named(gone=["all_reduce/three_shot"])
 
 
 def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[..., list[Record]]) -> None:

@@ -266,3 +266,23 @@ def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch: pytest.
         assert [batch() for batch in batches] == [None]
     finally:
         gc.enable()
+
+
+def test_a_closed_world_gives_its_memory_back_and_says_so() -> None:
+    """Also while somebody holds one of its fabrics; what a host was lent stays readable."""
+    world = SimulatedWorld(1, SimulatorOptions(heap_bytes=1 << 16))
+    fabric = world.fabric(0)
+    region = fabric.allocate(16, 16, "data")
+    kept = fabric.allocate(16, 16, "kept")
+    lent = fabric.view(kept)
+    lent[:] = 7
+    memory = weakref.ref(world.space.written)
+    world.close()
+    gc.collect()
+    assert memory() is None
+    assert lent.tolist() == [7] * 16
+    for call in (fabric.barrier, lambda: fabric.read(region, 0, 16), fabric.synchronize):
+        with pytest.raises(PeerLost, match="the world was closed"):
+            call()
+    fabric.drop(region)
+    world.close()

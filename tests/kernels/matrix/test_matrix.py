@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels import __main__ as command
+from kernels import __main__ as door
+from kernels import commands as command
 from kernels.catalogue import OPS, SPECS, collective, find
 from kernels.compile import source_digest
 from kernels.matrix.codes import Code, codes
@@ -215,11 +216,11 @@ def test_json_has_every_combination() -> None:
 
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
 def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--format", form]) == 0
+    assert door.main(["--format", form]) == 0
     printed = capsys.readouterr().out
     found, proven = rows(proofs(), known=codes()), proofs()
     assert printed == {"table": text, "markdown": markdown}.get(form, lambda rows, _: json_text(rows))(found, proven)
-    assert command.main(["--format", form, "--op", OPS[0]]) == 0
+    assert door.main(["--format", form, "--op", OPS[0]]) == 0
     assert len(capsys.readouterr().out) < len(printed)
 
 
@@ -227,8 +228,8 @@ def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "message"),
     [
         (["--op", "allreduce"], "unknown op 'allreduce': did you mean all_reduce"),
-        (["--format", "yaml"], "invalid choice: 'yaml'"),
-        (["more"], "unrecognized arguments: more"),
+        (["--format", "yaml"], "'yaml' is not one of 'table', 'markdown', 'json' (see python -m kernels --help)"),
+        (["more"], "unexpected extra argument (more)"),
         (["--readme", "--op", "barrier"], "--readme takes the whole matrix"),
         (["--verify", "--format", "json"], "--verify takes the whole matrix"),
         (["--codes", "--verify"], "exclude each other"),
@@ -237,7 +238,7 @@ def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) ->
 def test_a_wrong_request_is_one_line_and_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(arguments) == 2
+    assert door.main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("symlab: error: ")
@@ -249,6 +250,7 @@ def test_the_readme_has_the_matrix_as_it_is_now() -> None:
     readme = command.README.read_text(encoding="utf-8")
     assert readme == command.included(readme), "python -m kernels --readme"
     assert "| all_reduce | one_shot |" in readme
+    assert command.README.relative_to(PLACE.parent.parent).as_posix() == "kernels/README.md"
 
 
 def test_a_readme_that_is_not_up_to_date_is_put_right(
@@ -257,13 +259,13 @@ def test_a_readme_that_is_not_up_to_date_is_put_right(
     readme = tmp_path / "README.md"
     monkeypatch.setattr(command, "README", readme)
     readme.write_text("before\n<!-- matrix -->\nold\n<!-- end -->\nafter\n")
-    assert command.main(["--readme"]) == 0
+    assert door.main(["--readme"]) == 0
     lines = readme.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("before", "after")
     assert "old" not in lines
     assert any("| one_shot |" in line for line in lines)
     readme.write_text("no place\n")
-    assert command.main(["--readme"]) == 2
+    assert door.main(["--readme"]) == 2
     assert "no place for the matrix" in capsys.readouterr().err
 
 
@@ -274,14 +276,14 @@ def test_codes_are_written_verified_and_found_to_differ(
     monkeypatch.setattr("kernels.matrix.codes.PLACE", place)
     both = (find("barrier/peers"), find("barrier/multimem"))
     cache = ["--cache", str(tmp_path / "cache")]
-    assert command.main(["--codes", *cache], both) == 0
+    assert door.main(["--codes", *cache], both) == 0
     assert json.loads(place.read_text())["barrier/peers"] == dataclasses.asdict(codes()["barrier/peers"])
-    assert command.main(["--verify", *cache], both) == 0
+    assert door.main(["--verify", *cache], both) == 0
     assert "all 2 kernels have the code of codes.json" in capsys.readouterr().out
     found = json.loads(place.read_text())
     found["barrier/peers"] = found["barrier/multimem"]
     place.write_text(json.dumps(found))
-    assert command.main(["--verify", *cache], both) == 1
+    assert door.main(["--verify", *cache], both) == 1
     said = capsys.readouterr().out
     assert "barrier/peers: 2 variants, other code than in codes.json" in said
     assert "1 of 2 kernels differ from codes.json" in said
@@ -295,3 +297,18 @@ def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:
     root = PLACE.parent.parent
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stderr.split() == []
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_matrix_fits_a_terminal_and_loses_nothing(width: int) -> None:
+    found = rows(proofs())
+    narrow, wide = text(found, proofs(), width), text(found, proofs())
+    assert max(map(len, narrow.splitlines())) <= width < max(map(len, wide.splitlines()))
+    missing = {word for word in wide.split() if len(word) < width} - set(narrow.split())
+    assert missing == set()
+
+
+def test_the_command_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert door.main(["--op", "all_gather"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 40

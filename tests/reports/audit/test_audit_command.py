@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,15 @@ def test_two_places_are_compared(after: str, code: int, verdict: str, capsys: py
     assert capsys.readouterr().out.splitlines()[-1].startswith(verdict)
 
 
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_a_place_whose_name_is_not_utf_8_is_audited(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"odd\xff")
+    (place / "records").rename(place / name)
+    assert main(["audit", name, "--format", form, "-o", "odd.html"]) == 0
+    assert "odd\\xff" in capsys.readouterr().out.encode().decode().replace("\\\\", "\\").replace("\\udcff", "\\xff")
+    assert (place / "odd.html").is_file()
+
+
 def test_the_band_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--band", "20%"]) == 0
     assert "SAME" in capsys.readouterr().out.splitlines()[-1]
@@ -88,10 +98,11 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit"], "required: RECORDS"),
+        (["audit"], "missing argument 'RECORDS...' (see python -m reports audit --help)"),
         (["audit", "gone"], "gone: can't be read"),
         (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
+        (["audit", "records", "--inputs-up-to", "9" * 5000], "is not a size (--inputs-up-to)"),
         (["audit", "records", "--inputs-up-to", "much"], "'much' is not a size (--inputs-up-to)"),
         (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
         (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
@@ -111,7 +122,7 @@ def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys:
 
 @pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
 def test_sizes(text: str, size: int) -> None:
-    assert command._size(text) == size
+    assert command.size_of(text) == size
 
 
 def test_records_from_mlflow_have_no_manifest(

@@ -51,7 +51,7 @@ def test_other_bits_where_bits_are_promised_are_a_finding() -> None:
     (case,) = found.cases
     assert case.data.data is Data.DIFFERENT
     assert case.data.remark.startswith("rank 0: ")
-    assert case.data.remark.endswith("(4 of 4 ranks differ)")
+    assert case.data.remark.endswith("(different on 4 of 4 ranks)")
     assert found.exit_code == FINDING
     assert found.verdict.startswith("FINDING: data: 1 DIFFERENT; ")
 
@@ -65,7 +65,7 @@ def test_a_single_rank_and_a_single_launch_count() -> None:
     data, remark = data_of(one(), one(check=odd))
     assert data is Data.DIFFERENT
     assert remark.startswith("rank 2: ")
-    assert remark.endswith("(1 of 4 ranks differ)")
+    assert remark.endswith("(different on 1 of 4 ranks)")
 
 
 def test_other_bits_within_a_bound_are_within_the_bound() -> None:
@@ -249,13 +249,13 @@ def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named() -> None:
     extra, never = one(size_bytes=MIB), refused("one_shot", 2 * MIB)
     found = compare([one(), extra, never], [one(world=1)])
     assert found.exit_code == FINDING
-    assert found.verdict.endswith("; 1 cases that passed before are missing after; 1 other cases only before")
+    assert found.verdict.endswith("; missing after: 1 case that passed before; only before: 1 other case")
     text = sheet.text(found.sheets, found.captions)
     assert extra.id in text
     assert never.id in text
     new = compare([one()], [one(world=1), extra])
     assert new.exit_code == VERIFIED
-    assert new.verdict.endswith("; 1 cases only after")
+    assert new.verdict.endswith("; only after: 1 case")
     assert extra.id in sheet.text(new.sheets, new.captions)
 
 

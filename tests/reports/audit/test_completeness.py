@@ -20,7 +20,7 @@ from tests.reports.audit.invented_records import broken
 
 @pytest.mark.parametrize(
     ("part", "says"),
-    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not asked for")],
+    [("missing", "all_reduce-x of command0 is missing"), ("unexpected", "all_reduce-x of command0 was not requested")],
 )
 def test_16_cases_that_are_not_those_that_were_asked_for(part: str, says: str) -> None:
     audit = audited(cases={part: [["command0", 0, "all_reduce-x"]]})
@@ -29,7 +29,7 @@ def test_16_cases_that_are_not_those_that_were_asked_for(part: str, says: str) -
 
 def test_16_what_can_not_be_worked_out() -> None:
     audit = audited(cases={"not_comparable": [["command0", 0, "no configuration"]]})
-    assert "job 0 of command0: no configuration" in evidence(audit, 16, Outcome.NOT_COMPARABLE)
+    assert "job 1 of command0: no configuration" in evidence(audit, 16, Outcome.NOT_COMPARABLE)
 
 
 def test_16_a_record_that_was_taken_away(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
     (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
-    assert f"{other.id} of command2 was not asked for" in evidence(audited(place=place), 16, Outcome.FINDING)
+    assert f"{other.id} of command2 was not requested" in evidence(audited(place=place), 16, Outcome.FINDING)
 
 
 def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
@@ -106,14 +106,26 @@ def test_18_without_a_manifest(tmp_path: Path) -> None:
 
 
 def test_19_what_can_not_be_run_again() -> None:
-    assert "python -m runner replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
+    assert "symlab replay RECORDS: " in evidence(audited(), 19, Outcome.CAPTURED)
     audit = audited([with_request(record, configuration=None) for record in records()])
     assert "8 records without a configuration" in evidence(audit, 19, Outcome.NOT_CAPTURED)
 
 
 def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
     place = kept(tmp_path / "my records", records(1))
-    assert f"python -m runner replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
+    assert f"symlab replay '{place}': " in evidence(audited(place=place), 19, Outcome.CAPTURED)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"jobs": ' + "[" * 900 + "]" * 900 + "}", f'{{"counts": 1{"0" * 400}}}']
+)
+def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str) -> None:
+    place = kept(tmp_path / "records", records())
+    path = place / "command0" / "command.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"command0/command\.json: can't be read") as caught:
+        audited(place=place)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +230,9 @@ def test_an_exit_code_of_0_needs_cases_that_passed(tmp_path: Path) -> None:
 def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
     """In a bundle, too, where there is no command.json."""
     members = [with_request(record, jobs=3) for record in records(1)]
-    assert "2 of 3 jobs: job 1 of command0 has no record; job 2 of" in evidence(audited(members), 16, Outcome.FINDING)
+    assert "2 of 3 jobs: job 2 of command0 has no record; job 3 of" in evidence(audited(members), 16, Outcome.FINDING)
     nonsense = [with_request(record, jobs=10**12) for record in records(1)]
-    assert "100 of 1000000000000 jobs: job 1 of" in evidence(audited(nonsense), 16, Outcome.FINDING)
+    assert "100 of 1000000000000 jobs: job 2 of" in evidence(audited(nonsense), 16, Outcome.FINDING)
     silent = [with_request(record, jobs=None) for record in records()]
     assert "how many jobs there were" in evidence(audited(silent), 16, Outcome.NOT_CAPTURED)
 
@@ -229,4 +241,4 @@ def test_a_job_that_is_none_names_its_record(tmp_path: Path) -> None:
     place = kept(tmp_path, records(1))
     first, *others = read([place])
     audit = audited([with_request(first, job=7), *others], place)
-    assert f"{first.id}: job 7 is out of range, the command has 1" in evidence(audit, 16, Outcome.FINDING)
+    assert f"{first.id}: job 8 is out of range, the command has 1" in evidence(audit, 16, Outcome.FINDING)

@@ -189,6 +189,24 @@ def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     assert "not a report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
 
 
+def test_12_a_report_beside_a_folder_is_of_that_folder(tmp_path: Path) -> None:
+    """Where `reports html` puts it: `<folder>.html`."""
+    place = kept(tmp_path / "records", records(2))
+    path = place / "command0.html"
+    path.write_text(page(records(1)), encoding="utf-8")
+    good = "of 2 cases computed again, those embedded for programs; 0 differ"
+    assert f"command0.html: 76 figures {good}" in evidence(audited(place=place), 12, Outcome.VERIFIED)
+    assert good in evidence(audited(records(1), place=place / "command0"), 12, Outcome.VERIFIED)
+    path.write_text(page(records(2)), encoding="utf-8")
+    other = audited(records(1), place=place / "command0")
+    assert "a report of other records" in evidence(other, 12, Outcome.NOT_COMPARABLE)
+    for figures in ("[1]", "[" * 100_000, '{"a": 1}'):
+        path.write_text(re.sub(r'(id="figures">).*?(</script>)', rf"\g<1>{figures}\2", page(records(1)), flags=re.S))
+        assert "the report's figures" in evidence(
+            audited(records(1), place=place / "command0"), 12, Outcome.NOT_COMPARABLE
+        )
+
+
 def test_12_a_replays_report_is_of_more_than_these_records(tmp_path: Path) -> None:
     place = kept(tmp_path / "records", records(1))
     (place / "report.html").write_text(page(records(2)), encoding="utf-8")

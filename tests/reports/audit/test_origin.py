@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record.bundle import read
 from reports.record.record import Record, RecordedEnvironment
+from reports.record.seal import seal
 from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     PTX,
@@ -32,7 +34,7 @@ from tests.reports.audit.invented_records import digest
 
 def test_1_a_configuration_that_composes_differently() -> None:
     audit = audited(configurations={"different": [["command0", 0, "seed: recorded 1, composed 0"]]})
-    assert "job 0 of command0: seed: recorded 1, composed 0" in evidence(audit, 1, Outcome.FINDING)
+    assert "job 1 of command0: seed: recorded 1, composed 0" in evidence(audit, 1, Outcome.FINDING)
     other = audited(configurations={"not_comparable": [["command0", 0, "conf/ was another"]]})
     assert "conf/ was another" in evidence(other, 1, Outcome.NOT_COMPARABLE)
     assert Outcome.FINDING not in outcomes(other, 1)
@@ -63,6 +65,32 @@ def test_2_changes_to_the_commit(tmp_path: Path) -> None:
     assert "its digest is not the recorded one" in evidence(audited(place=place), 2, Outcome.FINDING)
     lost = audited(with_environment(records(), git=dirty(kept_diff=None)))
     assert "the changes themselves were not kept" in evidence(lost, 2, Outcome.NOT_CAPTURED)
+
+
+def test_2_untracked_files_are_named() -> None:
+    names = ["report.html", *(f"notes/{number}.txt" for number in range(50))]
+    git = ENVIRONMENT["git"] | {"dirty": True, "changed_files": 0, "untracked_files": 1234, "untracked": names[:50]}
+    audit = audited(with_environment(records(), git=git))
+    said = evidence(audit, 2, Outcome.NOT_CAPTURED)
+    assert "with 1,234 untracked files, whose contents were not kept: report.html, notes/0.txt" in said
+    assert said.endswith("notes/3.txt and 1,229 more")
+    assert "changed file" not in said
+    both = audited(with_environment(records(), git=dirty(untracked_files=1, untracked=["x.py"])))
+    assert "with 2 changed files, kept in changes.diff" in evidence(both, 2, Outcome.NOT_COMPARABLE)
+    assert "1 untracked file, whose contents were not kept: x.py" in evidence(both, 2, Outcome.NOT_CAPTURED)
+    unnamed = audited(with_environment(records(), git=dirty(untracked_files=2)))
+    assert evidence(unnamed, 2, Outcome.NOT_CAPTURED).endswith("2 untracked files, whose contents were not kept")
+
+
+@pytest.mark.parametrize("value", [5, "x", [1], [["x"]], {"a": 1}, True])
+def test_readings_and_lists_of_another_kind_end_no_audit(value: Any) -> None:
+    devices = tuple({"before": value, "after": {"uuid": value, "throttle": value}} for _ in range(4))
+    git = {"commit": value, "dirty": True, "changed_files": value, "untracked_files": value, "untracked": value}
+    strange = with_environment(records(), git=git, gpus=[{"uuid": value}])
+    members = [with_timing(one, devices=devices) if one.timing else one for one in strange]
+    audit = audited(members)
+    assert audit.verdict
+    assert audited(with_environment(records(), git={"commit": "0" * 40, "dirty": True})).verdict
 
 
 @pytest.mark.parametrize("git", [None, {"commit": ""}, {"commit": "0" * 40, "dirty": None}])
@@ -271,3 +299,54 @@ def test_4_and_5_worlds_that_name_nothing_are_not_the_same() -> None:
     assert "say what software they ran on" in evidence(audit, 4, Outcome.NOT_COMPARABLE)
     assert Outcome.VERIFIED not in outcomes(audit, 4)
     assert Outcome.VERIFIED not in outcomes(audit, 5)
+
+
+def resumed(place: Path, *entries: dict[str, Any]) -> Path:
+    """The set on disk with resumptions in the command.json of command0, sealed again."""
+    path = place / "command0" / "command.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"resumed": list(entries)}))
+    seal(path.parent)
+    return place
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    found = {"at": "2026-11-22T06:00:00.000+00:00", "after": "killed", "commit": "0" * 40, "cases_left": 1}
+    return {**found, "changed": [], "set_aside": [], **changes}
+
+
+def in_two_parts() -> list[Record]:
+    """The last record of command0 is of a resumption."""
+    members = records()
+    last = max(place for place, one in enumerate(members) if one.request.command == "command0")
+    members[last] = with_request(members[last], resumed=1)
+    return members
+
+
+def test_17_a_resumed_command_is_named(tmp_path: Path) -> None:
+    audit = audited(place=resumed(kept(tmp_path, in_two_parts()), entry(changed=["package torch: 2, was 1"])))
+    said = evidence(audit, 17, Outcome.VERIFIED)
+    assert "command0 was resumed, as its records say: 2026-11-22T06:00:00.000+00:00 after it was killed: 1 case" in said
+    assert "changed before: package torch: 2, was 1" in said
+    assert audit.exit_code == audited(place=kept(tmp_path / "whole")).exit_code == 0
+
+
+def test_17_nothing_is_said_of_a_command_that_was_not_resumed(tmp_path: Path) -> None:
+    assert "resumed" not in evidence(audited(place=kept(tmp_path)), 17, Outcome.VERIFIED)
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ([], "came with resumption 1, and command.json has 0"),
+        ([entry(commit="f" * 40)], "is of commit 000000000000, its resumption of another"),
+        ([{"at": 5}], "resumed of command0 is not what a command writes"),
+        (["no"], "resumed of command0 is not what a command writes"),
+    ],
+)
+def test_17_resumptions_that_contradict_the_records(entries: list[Any], says: str, tmp_path: Path) -> None:
+    audit = audited(place=resumed(kept(tmp_path, in_two_parts()), *entries))
+    assert says in evidence(audit, 17, Outcome.FINDING)
+
+
+def test_17_records_of_a_resumption_without_their_command_json() -> None:
+    assert "command0 was resumed: 1 record of it came later" in evidence(audited(in_two_parts()), 17, Outcome.CAPTURED)

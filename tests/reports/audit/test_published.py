@@ -26,8 +26,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = root / publish.PLACE / MACHINE
     folder.mkdir(parents=True)
     (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
-    (root / publish.PLACE / "README.md").write_text("# Published\n", encoding="utf-8")
-    (root / "README.md").write_text(f"# Title\n\n<!-- published: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8")
+    (root / publish.PLACE / "README.md").write_text(
+        f"# Published\n\n<!-- published: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8"
+    )
+    (root / "README.md").write_text(f"# Title\n\n<!-- excerpt: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8")
     bundle.write(records(), folder / "all_reduce.jsonl.xz")
     publish.refresh(root)
     return root
@@ -103,7 +105,20 @@ def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, caps
     seal(project / publish.PLACE)
     code, out = audited(project, capsys)
     assert code == 1
-    assert "12 derived figures: FINDING: 1 of 2 texts: reports/published/invented-x4/table.md is not what the" in out
+    assert "12 derived figures: FINDING: 1 of 3 texts: reports/published/invented-x4/table.md is not what the" in out
+
+
+@pytest.mark.parametrize(("name", "cell"), [("README.md", "10.1"), (f"{publish.PLACE.as_posix()}/README.md", "10.1")])
+def test_a_readme_with_other_figures_is_found(
+    name: str, cell: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / name
+    assert cell in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(cell, "9.1"), encoding="utf-8")
+    seal(project / publish.PLACE)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert f"12 derived figures: FINDING: 1 of 3 texts: {MACHINE} in {name} is not what the" in out
 
 
 def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +132,7 @@ def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, caps
 
 def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project / publish.PLACE / "README.md"
-    path.write_text("# Published, with more to say\n", encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8") + "\nMore to say.\n", encoding="utf-8")
     assert audited(project, capsys)[0] == 1
     assert main(["published", "--root", str(project)]) == 0
     assert f"reports/published/{MANIFEST}: written" in capsys.readouterr().out

@@ -206,7 +206,7 @@ def test_four_worlds_cannot_judge_a_sweep_and_it_says_what_could() -> None:
     assert [one.corrected for one in found] == pytest.approx([20 / math.comb(8, 4)] * 10)
     (advice,) = {one.advice for one in found}
     assert advice == (
-        "no verdict with so few worlds among so many cases; worlds spread by 1.2%; about 6 worlds a side would tell"
+        "too few worlds for a verdict on this many cases; worlds spread by 1.2%; about 6 worlds a side would tell"
     )
     near = [((10.0, 10.1, 10.2, 9.9), (10.3, 10.4, 10.2, 10.25))] * 10
     assert {one.speed for one in judge(near)} == {Speed.INCONCLUSIVE}

@@ -20,7 +20,7 @@ from reports.record.bundle import digest
 from reports.record.record import Check, LinkLimit
 from reports.table import spread
 from reports.table.compare import rows, split
-from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study
+from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study, with_case
 
 ROOT = Path(__file__).parents[3]
 RECORDS = study(("one_shot", "nccl"), (KIB, 64 * KIB, 4 * MIB))
@@ -38,6 +38,12 @@ def lines_of(axes: Any) -> list[Any]:
 
 def bands_of(axes: Any) -> list[Any]:
     return [one for one in axes.patches if one.get_alpha() == curves.BAND]
+
+
+@pytest.mark.parametrize("kind", ["curves", "distribution"])
+def test_one_size_is_enough_for_a_picture(kind: str, tmp_path: Path) -> None:
+    figures.draw(study(("one_shot", "nccl"), (KIB,)), tmp_path / "one.svg", kind)
+    assert "<svg" in (tmp_path / "one.svg").read_text()
 
 
 def test_the_same_records_are_the_same_svg_in_any_process() -> None:
@@ -259,3 +265,40 @@ def test_every_kind_of_picture_is_a_file(what: str, suffix: str, tmp_path: Path)
     assert path.stat().st_size > 5_000
     with pytest.raises(ValueError, match="nothing to draw"):
         figures.draw([refused()], path, what)
+
+
+def in_both_placements(sizes: tuple[int, ...] = (KIB, 64 * KIB)) -> list[Any]:
+    """two_shot out of place and in place, the second a tenth slower; NCCL, which is in place only, beside them."""
+    made = []
+    for size in sizes:
+        samples = [[10.0 + size / 1e4] * 3] * 4
+        slower = [[1.1 * one for one in row] for row in samples]
+        made += [record("two_shot", size, samples_us=samples)]
+        made += [with_case(record("two_shot", size, samples_us=slower), placement="in_place")]
+        made += [with_case(record("nccl", size), placement="in_place")]
+    return made
+
+
+def test_placements_are_curves_of_their_own() -> None:
+    (section,) = figures.drawable(in_both_placements())
+    found = {one.label: one for one in curves.curves(rows(section), "median_us")}
+    assert list(found) == ["two_shot (out of place)", "two_shot (in place)", "nccl"]
+    out, second, _ = found.values()
+    assert second.middle == pytest.approx([1.1 * value for value in out.middle])
+    assert [one.is_second for one in found.values()] == [False, True, False], "nccl has one placement only"
+    assert {one.sizes for one in found.values()} == {(KIB, 64 * KIB)}
+    styles = [style.line_style(one.algorithm, one.is_ours, one.is_second)["linestyle"] for one in found.values()]
+    assert len(set(map(str, styles))) == 3
+    figure, axes = drawn(in_both_placements((KIB, 64 * KIB, MIB)))
+    assert len(lines_of(axes[0])) == 3
+    (legend,) = figure.legends
+    assert {text.get_text() for text in legend.get_texts()} > {"two_shot (out of place)", "two_shot (in place)", "nccl"}
+
+
+def test_the_spread_of_placements_has_slots_of_their_own() -> None:
+    sections = figures.drawable(in_both_placements())
+    figure = distribution.figure(sections)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["two_shot (out of place)", "two_shot (in place)"]
+    names = [line.cells["algorithm"] for group in spread.sheet(sections[0]).groups for line in group]
+    assert names[:3] == ["two_shot (out of place)", "two_shot (in place)", "nccl"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reports.__main__ import main
-from reports.numerics import study
+from reports.numerics import accuracy, study
 from reports.record import bundle
 from reports.record.record import Check, FabricInfo, Record
 from reports.table import table
@@ -202,3 +202,50 @@ def test_an_empty_message_has_no_error_and_stops_nothing() -> None:
     assert study.series([empty]) == []
     assert study.series([empty, *RECORDS]) == study.series(RECORDS)
     assert not study.belongs(empty, study.series(RECORDS))
+
+
+def test_placements_are_curves_and_groups_of_their_own() -> None:
+    worse = [checked("two_shot", size, rms=9.0, case={"placement": "in_place"}) for size in WORLD_SIZES]
+    out, second = [one for one in study.series([*RECORDS, *worse]) if one.algorithm == "two_shot"]
+    assert (out.name + ", in place", out.picture[-1], second.picture[-1]) == (second.name, "normal inputs", "in place")
+    assert [point.rms_ulp_error for point in out.points] == [2.0] * 3
+    assert [point.rms_ulp_error for point in second.points] == [9.0] * 3
+    assert study.belongs(worse[0], [second])
+    assert not study.belongs(worse[0], [out])
+    headings = [sheet.heading for sheet in study.sheets_of([out, second])]
+    assert [", in place" in heading for heading in headings] == [False, False, True, True]
+    groups = accuracy.groups([*RECORDS[:1], *worse[:1]])
+    assert [group.heading.rpartition(", ")[2] for group in groups] == ["out of place", "in place"]
+    assert [len(accuracy.groups(some)) for some in (RECORDS[:1], worse[:1])] == [1, 1]
+
+
+def named(records: list[Record], experiment: str = "accumulator_study") -> list[Record]:
+    return [synthetic.with_request(one, experiment=experiment) for one in records]
+
+
+def test_a_study_of_too_few_world_sizes_says_why() -> None:
+    two = named([checked("two_shot", size) for size in (2, 8)])
+    assert study.console_report(two).splitlines()[-1] == (
+        "no study of accumulator_study: a curve takes 3 world sizes or more, and there are checked sums of floats on 2 "
+        "world sizes (2, 8)"
+    )
+    assert study.why_no_study(two[:1]).endswith("on 1 world size (2)")
+    assert study.console_report(two, "records/x").endswith("world sizes (2, 8); symlab study records/x takes two")
+    assert study.why_no_study(named([synthetic.refused()])).endswith("on no world size")
+    assert study.why_no_study(named(RECORDS)) == ""
+    assert "no study" not in study.console_report(named(two, "allreduce_bf16"))
+
+
+def test_a_long_study_is_summarised_and_its_command_named() -> None:
+    many = [
+        checked("two_shot", size, case={"dtype": dtype, "accumulator": accumulator, "reduction": reduction})
+        for size in WORLD_SIZES
+        for dtype in ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+        for accumulator in ("native", "float16", "float32")
+        for reduction in ("sum", "avg")
+    ]
+    assert len(study.console_report(many).splitlines()) > 60
+    short = study.console_report(many, "records/x y")
+    assert len(short.splitlines()) < 60
+    assert short.splitlines()[-1] == "the whole study: symlab study 'records/x y'"
+    assert study.console_report(RECORDS, "records/x") == study.console_report(RECORDS)

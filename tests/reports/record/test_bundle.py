@@ -96,6 +96,14 @@ def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
     for name in ("gone.json", "gone.jsonl.xz"):
         with pytest.raises(ValueError, match=rf"{name}: can't be read \(No such file or directory\)$"):
             bundle.read([tmp_path / name])
+    with pytest.raises(ValueError, match=r"xxx: can't be read \(File name too long\)$"):
+        bundle.read(["x" * 5000])
+    with pytest.raises(ValueError, match="'' is no place of records"):
+        bundle.read([""])
+    marked = tmp_path / "marked.json"
+    marked.write_text(record().to_json(), encoding="utf-8-sig")
+    with pytest.raises(ValueError, match=r"marked\.json: not JSON \(it begins with a byte order mark"):
+        bundle.read([marked])
     binary = tmp_path / "binary.json"
     binary.write_bytes(b"\xfd7zXZ")
     with pytest.raises(ValueError, match=r"binary\.json: can't be read as text, so it is no record$"):
@@ -107,6 +115,9 @@ def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
         bundle.write(RECORDS, tmp_path / "x.xz")
     with pytest.raises(ValueError, match=r"x\.jsonl\.xz: can't be written \(No such file"):
         bundle.write(RECORDS, tmp_path / "gone" / "x.jsonl.xz")
+    for write in (bundle.can_be_written, lambda path: bundle.write_file(path, b"")):
+        with pytest.raises(ValueError, match=r"can't be written \(File name too long\)"):
+            write(tmp_path / ("x" * 300))
 
 
 def test_a_record_that_changed_is_another_one() -> None:

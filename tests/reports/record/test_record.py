@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,115 @@ def test_values_of_a_wrong_type_are_named(changes: dict[str, Any], message: str)
     with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
         from_json(json.dumps(document), "x.json")
     assert "\n" not in str(caught.value)
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"duration_s": 10**400}, "record.duration_s: an integer of 1329 bits; records hold up to 64"),
+        ({"check": {"max_ulp_error": 1 << 64}}, "record.check.max_ulp_error: an integer of 65 bits"),
+        ({"check": {"max_absolute_error": 10**400}}, "record.check.max_absolute_error: an integer of 1329 bits"),
+        ({"case": {"size_bytes": 10**400}}, "case.size_bytes: an integer of 1329 bits"),
+        ({"request": {"configuration": {"a": [10**400]}}}, r"request.configuration.a\[0\]: an integer of 1329 bits"),
+        ({"environment": {"capture_s": 10**400}}, "environment.capture_s: an integer of 1329 bits"),
+        ({"counters": {"of": nested(900)}}, r"counters.of(\[0\])+.*: nested more than 100 deep"),
+        ({"environment": {"weather": nested(900)}}, r"environment.weather(\[0\])+.*: nested more than 100 deep"),
+        ({"duration_s": nested(900)}, "record.duration_s: .* is no float"),
+        ({"case": {"dtype": nested(900)}}, "case.dtype is .*; it is text"),
+        ({"kernel": nested(900)}, "record.kernel: .* is no KernelInfo"),
+        ({"reason": "half: \ud83d"}, "half of a character: a lone surrogate"),
+        ({"environment": {"host": {"\udcff": 1}}}, "half of a character: a lone surrogate"),
+        ({"id": "a\nb\x1b[2J"}, r"a\\nb\\x1b\[2J"),
+    ],
+)
+def test_absurd_values_are_named_in_one_line(changes: dict[str, Any], message: str) -> None:
+    document = json.loads(record().to_json())
+    for part, values in changes.items():
+        document[part] = document[part] | values if isinstance(values, dict) else values
+    with pytest.raises(ValueError, match=f"x.json: .*{message}") as caught:
+        from_json(json.dumps(document), "x.json")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"status":', '"status": "WRONG", "status":', 'not JSON .the key "status" is given twice'),
+        ('"root":', '"root": 1, "root":', 'not JSON .the key "root" is given twice'),
+        ('"duration_s": 0.25', '"duration_s": 1e999', "record.duration_s: Infinity is no float"),
+        ('"duration_s": 0.25', '"duration_s": NaN', "not JSON"),
+        ('"duration_s": 0.25', f'"duration_s": {"1" * 5000}', "not JSON"),
+        ('"duration_s": 0.25', f'"duration_s": {"[" * 100_000}', "not JSON .nested too deeply"),
+    ],
+)
+def test_absurd_texts_are_named_in_one_line(old: str, new: str, message: str) -> None:
+    text = dataclasses.replace(record(), duration_s=0.25).to_json()
+    assert text.count(old) == 1
+    with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
+        from_json(text.replace(old, new), "x.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_largest_values_that_are_taken_come_back() -> None:
+    document = json.loads(record().to_json())
+    document["counters"] = {"most": (1 << 64) - 1, "least": -(1 << 63), "deep": nested(98), "text": "\U0001f600"}
+    again = from_json(json.dumps(document))
+    assert again.counters == document["counters"]
+    assert from_json(again.to_json()) == again
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_mutated_records_nothing_but_a_value_error_comes(seed: int) -> None:
+    """Each mutation is refused in one line, or read and written again as the same record."""
+    rng = random.Random(seed)
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.json"))]
+    taken = 0
+    for _ in range(500):
+        text = json.dumps(_mutated(json.loads(rng.choice(texts)), rng))
+        read, message = _read(text)
+        assert read is not None or (message.startswith("x.json: ") and "\n" not in message)
+        if read is not None:
+            taken += 1
+            assert from_json(read.to_json()).to_json() == read.to_json()
+    assert taken > 20
+
+
+def _read(text: str) -> tuple[Record | None, str]:
+    """The record in a text, or the message that refuses it."""
+    try:
+        return from_json(text, "x.json"), ""
+    except ValueError as error:
+        return None, "" if isinstance(error, UnicodeError) else str(error)
+
+
+ABSURD = (
+    *(None, True, -1, 1 << 63, 1 << 64, 10**400, 1e308, math.inf, math.nan, "", "NaN", "x\ny", "\ud800", "\x00"),
+    *([], {}, [[1]], {"": {}}, nested(99), nested(101), nested(400), "0001-01-01T00:00:00+00:00"),
+)
+
+
+def _mutated(document: Any, rng: random.Random) -> Any:
+    """The document with one value, however deep, replaced, removed, or moved one deeper."""
+    holder, key = document, rng.choice(list(document))
+    while isinstance(holder[key], (dict, list)) and holder[key] and rng.random() < 0.7:
+        holder = holder[key]
+        key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
+    kind = rng.randrange(4)
+    if kind == 0:
+        del holder[key]
+    elif kind == 1:
+        holder[key] = [holder[key]]
+    else:
+        holder[key] = rng.choice(ABSURD)
+    return document
 
 
 @pytest.mark.parametrize("name", ["op", "algorithm", "reduction", "world_size", "seed"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -84,6 +85,13 @@ def test_without_a_manifest_or_a_folder_there_is_a_clear_line(tmp_path: Path) ->
             call(tmp_path)
     with pytest.raises(ValueError, match="no such folder"):
         sealed(tmp_path / "none")
+
+
+def test_a_pipe_is_named_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    for call in (seal, broken):
+        with pytest.raises(ValueError, match="pipe: a pipe, socket or device has no content"):
+            call(folder)
 
 
 def test_a_name_that_has_no_line_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, Status
+from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, RecordedRefusal, Status
 from reports.table.table import console_table, plain, sections, size_text
 from tests.reports.synthetic import of_case
 
@@ -81,15 +81,16 @@ def test_each_reason_is_said_once_and_whole_below_the_table() -> None:
     assert re.search(r"WRONG \[2\] +12 +nan +1 +bound +1\.235$", lines[4])
     assert "DEADLOCK [3]" in lines[5]
     assert "REFUSED [1]" in lines[6]
-    assert lines[8] == "[1] no multicast: [no switch]"
+    assert lines[8] == "[1] refused: one_shot, two_shot: no multicast: [no switch]"
     assert lines[9].startswith("[2] 12 of 8192 elements are wrong; first at rank 1")
+    assert lines[9].endswith("; method bound, bound E: at most 0.1, the worst element used 0.5 of its own")
     assert lines[10] == f"[3] {'x' * 500}"
 
 
 def test_unchecked_is_never_shown_as_verified() -> None:
     text = plain([record(check=None, reason=CHECK_WAS_OFF)])
     assert re.search(r"PASSED \(unchecked\) +- +- +- +- ", text)
-    assert "nobody looked at the result" in text
+    assert "its result was not checked" in text
     assert "[1]" not in text
 
 
@@ -111,9 +112,10 @@ def test_sections_name_what_differs_between_jobs_and_is_not_shown_anyway() -> No
 
 
 def test_placement_is_shown_where_it_differs() -> None:
-    assert "placement" not in plain([record(), record()])
+    assert " place " not in plain([record(), record()])
     text = plain([record(), record(placement="in_place")])
-    assert re.search(r"one_shot +in_place +1 KiB", text)
+    assert re.search(r"one_shot +out +1 KiB", text)
+    assert re.search(r"one_shot +in +1 KiB", text)
 
 
 def test_no_simulated_figure_looks_like_a_measurement() -> None:
@@ -144,17 +146,92 @@ def test_sizes(size_bytes: int, text: str) -> None:
     assert size_text(size_bytes) == text
 
 
-@pytest.mark.parametrize("columns", ["40", "120", "300"])
+@pytest.mark.parametrize("columns", ["120", "300"])
 def test_a_drawn_table_shows_the_same(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     records = [record(), record(**REFUSED), record(status=Status.WRONG, check=WRONG)]
     drawn = console_table(records, styled=True)
     assert "\x1b[" in drawn
-    bare = re.sub(r"\x1b\[[0-9;]*m", "", drawn)
+    bare = uncoloured(drawn)
     for word in ("one_shot", "1 KiB", "PASSED", "0.00781", "1.235", "12 of 8192", "simulated"):
         assert word in bare
+    assert "hidden" not in bare
+    monkeypatch.delenv("COLUMNS")
     assert console_table(records) == plain(records)  # pytest's output is no terminal
     assert "\x1b" not in plain(records)
+
+
+def uncoloured(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("styled", [False, True])
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_no_line_is_longer_than_the_terminals(columns: int, styled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    records = [record(), record("multimem_two_shot", 1 << 20, **REFUSED), record(status=Status.WRONG, check=WRONG)]
+    records += [
+        record("two_shot", placement="in_place"),
+        record("two_shot", status=Status.FAILED, check=None, reason="x" * 99),
+    ]
+    for is_wide in (False, True):
+        text = uncoloured(console_table(records, styled=styled, is_wide=is_wide))
+        assert max(map(len, text.splitlines())) <= columns
+        for word in ("one_shot", "multimem_two_shot", "1 KiB", "REFUSED [1]", "WRONG [2]", "FAILED [3]"):
+            assert word in text
+
+
+def test_a_narrow_table_names_the_columns_that_it_hides_and_what_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "48")
+    text = console_table([record()], styled=False)
+    assert text.splitlines()[2].split() == ["algorithm", "size", "status", "wrong", "max", "abs", "error"]
+    assert "hidden, as a line has 48 characters: max ulp," in text
+    needed = re.search(r"COLUMNS=(\d+) shows them", " ".join(text.split()))
+    assert needed is not None
+    monkeypatch.setenv("COLUMNS", needed[1])
+    assert "hidden" not in console_table([record()], styled=False)
+    monkeypatch.setenv("COLUMNS", str(int(needed[1]) - 10))  # one more than narrower gaps save
+    assert "hidden" in console_table([record()], styled=False)
+
+
+def test_what_fits_no_line_is_stacked_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = console_table(
+        [record("multimem_two_shot"), record("multimem_two_shot", placement="in_place", **REFUSED)], styled=False
+    )
+    assert "algorithm     multimem_two_shot\nplace         in\nsize          1 KiB\nstatus        REFUSED [1]\n" in text
+    assert text.count("PTX instr (M) ") == 1, "of what ran"
+    assert "hidden" not in text
+
+
+def test_refusals_for_one_key_are_one_note() -> None:
+    def refused(algorithm: str, size_bytes: int, key: str, reason: str, hint: str = "") -> Record:
+        said = f"{reason}: {hint}" if hint else reason
+        refusal = RecordedRefusal(key, reason, hint)
+        return record(algorithm, size_bytes, **REFUSED | {"reason": said, "refusal": refusal})
+
+    small = "all_reduce/ll is for small messages"
+    records = [
+        record("ll", 64),
+        *(refused("ll", size, "sizes", small, f"up to 64 bytes, not {size}; take two_shot") for size in (128, 256)),
+        *(refused("nccl", size, "sizes", f"{size} bytes are no whole number of elements") for size in (128, 256)),
+        refused("multimem", 64, "fabric.multicast", "no switch"),
+    ]
+    lines = plain(records).splitlines()
+    assert [line for line in lines if line.startswith("[")] == [
+        f"[1] refused for sizes: ll (128 B, 256 B): {small}: up to 64 bytes; take two_shot; "
+        "nccl: this size is no whole number of elements",
+        "[2] refused for fabric.multicast: multimem: no switch",
+    ]
+    assert sum("REFUSED [1]" in line for line in lines) == 4
+
+
+def test_what_is_told_elsewhere_is_referred_to_by_its_id() -> None:
+    wrong = [record(status=Status.WRONG, check=WRONG), record("two_shot", status=Status.WRONG, check=WRONG)]
+    text = console_table([*wrong, record(**REFUSED)], styled=False, elsewhere="see there")
+    assert "first at rank" not in text
+    assert f"[1] {wrong[0].id} and 1 case more: see there" in text
+    assert "no multicast: [no switch]" in text
 
 
 def test_an_empty_table_is_empty() -> None:

@@ -273,13 +273,21 @@ def test_csv_and_json_hold_raw_values_of_all_cases() -> None:
     assert (csv_text([]), json_text([])) == ("\n", "[]\n")
 
 
-def test_a_drawn_table_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 120])
+def test_a_table_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     records = [timed(name, 20.0, world=world) for name in ("one_shot", "nccl") for world in range(3)]
-    bare = re.sub(r"\x1b\[[0-9;]*m", "", console_table(records, styled=True))
-    assert "…" not in bare
-    for line in plain(records).splitlines():
-        assert " ".join(line.split()) in {" ".join(one.split()) for one in bare.splitlines()}
+    for styled in (False, True):
+        bare = re.sub(r"\x1b\[[0-9;]*m", "", console_table(records, styled=styled))
+        lines = bare.splitlines()
+        assert "…" not in bare
+        assert max(map(len, lines)) <= columns
+        figures = [line for line in lines if line.lstrip().startswith("1000000")]
+        assert ["one_shot" in figures[0], "nccl" in figures[1], len(figures)] == [True, True, 2]
+        said = " ".join(bare.split()).partition("hidden, as a line has")[2]
+        header = next(line for line in lines if "time (us)" in line)
+        for column in ("type", "redop", "p99", "busbw (GB/s)", "worlds"):
+            assert (column in header) != (column in said), column
 
 
 def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,3 +324,63 @@ def test_a_reason_that_names_the_cases_size_is_said_once() -> None:
     assert [line for line in lines if line.startswith("refused: ")] == [
         "refused: ll: all_reduce/ll is for small messages: up to 1024 bytes; take all_reduce/two_shot"
     ]
+
+
+def both(algorithm: str, out_us: float, in_us: float, size_bytes: int = MB, **changes: Any) -> list[Record]:
+    """An algorithm in both placements."""
+    made = [timed(algorithm, time_us, size_bytes, **changes) for time_us in (out_us, in_us)]
+    places = ("out_of_place", "in_place")
+    return [with_case(one, placement=place) for one, place in zip(made, places, strict=True)]
+
+
+def test_both_placements_stand_side_by_side_as_in_nccl_tests() -> None:
+    records = [*both("two_shot", 20.0, 25.0), timed("one_shot", 40.0), timed("torch/two_shot", 10.0)]
+    lines = plain(records).splitlines()
+    assert re.split(r"  +", lines[1].strip()) == [
+        *("size (B)", "count", "type", "redop", "algorithm"),
+        *("out time (us)", "out algbw (GB/s)", "out busbw (GB/s)", "out #wrong", "out link %"),
+        *("in time (us)", "in algbw (GB/s)", "in busbw (GB/s)", "in #wrong", "in link %", "ours/base"),
+    ]
+    assert lines[2].split()[4:] == [
+        *("two_shot", "20.00", "50.00", "75.00", "0", "18.8", "25.00", "40.00", "60.00", "0", "15.0", "2.00"),
+    ]
+    assert lines[3].split()[4:] == ["one_shot", "40.00", "25.00", "37.50", "0", "9.4", "-", "-", "-", "-", "-"]
+    assert lines[4].split()[4:10] == ["torch/two_shot", "-", "-", "-", "-", "-"]
+    assert lines[4].split()[10:12] == ["10.00", "*"]
+    assert "out, in: out of place and in place, as each contestant was called" in lines
+
+
+def test_a_placement_that_was_refused_or_wrong_says_so() -> None:
+    wrong = Check(
+        "bitwise", 64, 7, 1.0, 1, 0.1, True, 2, True, first_mismatch=Mismatch(0, 0, 1, 1.0, 2.0, "0x1", "0x2")
+    )
+    bad = timed("two_shot", 1.0, is_timed=False, status=Status.WRONG, check=wrong)
+    records = [timed("two_shot", 20.0), with_case(bad, placement="in_place"), timed("one_shot", 30.0)]
+    records.append(with_case(refused("one_shot", MB, reason="overwritten"), placement="in_place"))
+    lines = plain(records).splitlines()
+    assert cells("\n".join(lines), "two_shot")[5:11] == ["out", "PASSED,", "in", "WRONG", "[1]", "20.00"]
+    assert "7" in cells("\n".join(lines), "two_shot")
+    assert "refused: one_shot (in place): overwritten" in lines
+
+
+def test_worlds_of_both_placements_are_kept_apart() -> None:
+    records = [one for world in (0, 1) for one in both("two_shot", 20.0 + world, 30.0 + world, world=world)]
+    (line,) = [line for line in plain(records).splitlines() if " two_shot " in line]
+    assert "2: 20.00..21.00" in line
+    assert "2: 30.00..31.00" in line
+
+
+def test_wide_names_the_placement_of_an_algorithm_that_has_both() -> None:
+    lines = plain([*both("two_shot", 20.0, 25.0), timed("nccl", 30.0)], is_wide=True).splitlines()
+    assert re.split(r"  +", lines[1].strip()) == [
+        "size", "two_shot (out of place)", "two_shot (in place)", "nccl", "ours/base",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_paired_table_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = console_table([*both("multimem_two_shot", 20.0, 25.0), timed("nccl", 30.0)], styled=False)
+    assert max(map(len, text.splitlines())) <= columns
+    for word in ("multimem_two_shot", "20.00 *", "25.00", "30.00"):
+        assert word in text

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from kernels.baselines import names_for
-from kernels.catalogue import SPECS, find
+from kernels.catalogue import SPECS, collective, find
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from kernels.refusal import Refusal
-from kernels.spec import KernelSpec
-from memory.fabric import Executable, Fabric
+from kernels.spec import KernelSpec, refuses
+from memory.fabric import Executable, Fabric, Traits
 from memory.pool import SymmetricPool
 from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
+from runner.case.host_memory import check_host_memory
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting
 from runner.case.program import Plan
 from runner.request.compose import compose_jobs, hydra_over
@@ -354,3 +355,67 @@ def test_a_simulated_heap_has_its_own_limit() -> None:
     with pytest.raises(RequestError, match="a heap of 8G a rank .* give 4K to 4G"):
         check_against_catalogue(request("fabric.heap_bytes=8G"))
     check_against_catalogue(on_gpus("fabric.heap_bytes=64G"))
+
+
+def test_both_placements_are_cases_of_their_own_side_by_side() -> None:
+    wanted = request("placement=both", "algorithms=[one_shot,two_shot]", "sizes=[1K,4K]")
+    assert [(case.size_bytes, case.algorithm, case.placement) for case in cases_of(wanted)] == [
+        (size, name, place)
+        for size in (1024, 4096)
+        for name in ("one_shot", "two_shot")
+        for place in ("out_of_place", "in_place")
+    ]
+    assert len({case.id for case in cases_of(wanted)}) == 8
+
+
+def test_in_both_placements_a_baseline_runs_in_those_that_it_has() -> None:
+    cases = cases_of(on_gpus("placement=both", "algorithms=[two_shot]", "sizes=[1K]"))
+    assert [(case.algorithm, case.placement) for case in cases] == [
+        ("two_shot", "out_of_place"),
+        ("two_shot", "in_place"),
+        ("nccl", "in_place"),
+        ("torch/one_shot", "out_of_place"),
+        ("torch/two_shot", "in_place"),
+        ("torch/multimem", "in_place"),
+        ("nvshmem", "out_of_place"),
+        ("nvshmem", "in_place"),
+    ]
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_to_all", "send_recv", "barrier"])
+def test_both_placements_are_possible_for_every_op_and_those_that_lack_one_end_refused(op: str) -> None:
+    wanted = as_asked(f"op={op}", "placement=both", *(["sizes=[4K]"] if op != "barrier" else []))
+    check_against_catalogue(wanted)
+    check_host_memory(wanted, 1 << 40)
+    cases = cases_of(wanted)
+    assert {case.placement for case in cases} == {"out_of_place", "in_place"}
+    for case in cases:
+        spec = find(case.name)
+        traits = Traits("simulator", "sm_90a", case.world_size, 1 << 28, True, "", True)
+        refusal = refuses(spec, collective(op), case, traits)
+        assert (refusal is None) == (case.placement in spec.placements), case.id
+        assert refusal is None or refusal.key == "placement"
+
+
+def test_in_place_alone_is_an_error_for_an_op_that_has_no_such_form() -> None:
+    with pytest.raises(RequestError, match=r"all_to_all has no form in place \(placement\)"):
+        check_against_catalogue(as_asked("op=all_to_all", "placement=in_place", "sizes=[4K]"))
+
+
+def test_both_placements_that_are_timed_together_fit_the_heap() -> None:
+    asked = on_gpus("placement=both", "algorithms=[two_shot]", "sizes=[64M]", "baselines=[nvshmem]")
+    check_against_catalogue(asked)
+    payloads = 2 * (2 + 1) * (64 << 20)
+    assert payloads <= heap_bytes_to_measure(cases_of(asked)) < payloads * 1.2
+    with pytest.raises(RequestError, match="timing 64M takes"):
+        check_against_catalogue(
+            on_gpus("placement=both", "algorithms=[two_shot]", "sizes=[64M]", "fabric.heap_bytes=256M")
+        )
+
+
+def test_a_placement_that_a_kernel_lacks_takes_no_memory() -> None:
+    heap = "fabric.heap_bytes=1G"
+    asked = on_gpus("placement=both", "algorithms=[one_shot]", "sizes=[64M]", "baselines=none", heap)
+    both, alone = cases_of(asked), cases_of(asked)[:1]
+    assert len(both) == 2
+    assert heap_bytes_to_measure(both) == heap_bytes_to_measure(alone)

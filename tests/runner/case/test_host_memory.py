@@ -96,7 +96,7 @@ def test_a_sweep_is_refused_where_its_first_job_alone_would_fit(
     monkeypatch.setattr(plan, "available_bytes", lambda: alone + MIB)
     records = tmp_path / "records"
     assert main(["-m", *job, "seed=0,1,2", "fabric=simulator", "track=none", f"records={records}"]) == 2
-    assert "in job 1 of 3: " in capsys.readouterr().err
+    assert "in job 2 of 3: " in capsys.readouterr().err
     assert not records.exists()
 
 

@@ -18,10 +18,13 @@ from memory.counting import CountingFabric
 from memory.fabric import Executable, Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
+from runner.case import memory_needed
 from runner.case.binding import bind
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, step_bytes
 from runner.case.slots import KernelSlots, LibrarySlots
+from runner.command.plan import prepare
+from runner.request.compose import compose_jobs, hydra_over
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
@@ -167,3 +170,22 @@ print(code, *sorted({{"torch", "numpy", "cutlass", "mlflow"}} & set(sys.modules)
 def test_a_size_beyond_the_heap_is_refused_without_torch() -> None:
     """Importing it takes longer than all the rest of the refusal."""
     assert modules_after(["sizes=64G", "track=none"]) == "2"
+
+
+def test_jobs_that_differ_in_data_only_share_what_was_counted() -> None:
+    counts = []
+    for lines in (["seed=1"], ["seed=range(1,20)", "inputs=normal,edge"]):
+        with hydra_over():
+            jobs = compose_jobs(["sizes=[1K,4K]", "fabric=simulator", "track=none", *lines], True)
+        memory_needed._heap_bytes_needed.cache_clear()
+        command = prepare((), jobs, memory=lambda: 64 << 30)
+        counts.append(memory_needed._heap_bytes_needed.cache_info().misses)
+        assert len(command.jobs) == len(jobs)
+    assert counts == [16, 16]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_data_makes_no_difference_to_the_heap(spec: KernelSpec) -> None:
+    plain, other = case_of(spec), case_of(spec, seed=7, inputs="edge")
+    counted = memory_needed._heap_bytes_needed
+    assert counted(plain, spec, SIMULATED) == counted(other, spec, SIMULATED) == heap_bytes_needed(other, spec)

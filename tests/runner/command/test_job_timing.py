@@ -270,3 +270,15 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, request.timing)
     # 53 rounds of 4 calls of 15 us and 256 MiB at 200 GB/s, and 0.2 ms beside each
     assert deadline_s == pytest.approx(6 + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)
+
+
+def test_both_placements_of_a_size_are_timed_together_and_kept_apart() -> None:
+    shelf = done(Shelf(), Script(), "sizes=[8]", "placement=both")
+    assert shelf.measured == [(8, ("one_shot", "one_shot", "two_shot", "two_shot", "nccl"), None)]
+    assert [(one.case.algorithm, one.case.placement, str(one.status)) for one in shelf.records] == [
+        ("one_shot", "out_of_place", "PASSED"),
+        ("one_shot", "in_place", "PASSED"),  # the script refuses nothing
+        ("two_shot", "out_of_place", "PASSED"),
+        ("two_shot", "in_place", "PASSED"),
+        ("nccl", "in_place", "PASSED"),
+    ]

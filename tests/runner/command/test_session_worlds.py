@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runner.__main__ import headline
 from runner.command import plan, session
 from runner.command.session import MAX_FAILED_STARTS
+from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer

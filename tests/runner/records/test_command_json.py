@@ -6,10 +6,12 @@ import json
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reports.record.seal import MANIFEST, broken
 from runner.records.command_json import KILLED, CommandDocument, command_document_of
@@ -92,7 +94,54 @@ def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab: Symlab, mon
 
 def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
     assert command_document_of(tmp_path) is None
-    for text in ("{", "[]", '{"schema": 99}', '{"schema": 1}'):
+    deep, long = "[" * 100_000, f'{{"schema": 1, "jobs": [{10**400}]}}'
+    for text in (
+        "{",
+        "[]",
+        '{"schema": 99}',
+        '{"schema": 1}',
+        deep,
+        long,
+        f'{{"schema": 1, "x": {"[" * 900}{"]" * 900}}}',
+    ):
         (tmp_path / "command.json").write_text(text)
         with pytest.raises(ValueError, match="command.json: not what a command leaves"):
             command_document_of(tmp_path)
+
+
+def test_every_jobs_plan_comes_back(symlab: Symlab) -> None:
+    document, written = left_by(symlab("-m", "sizes=[8],[16,1K]", "fabric.seed=1,2", "dtype=float32,bfloat16/native"))
+    assert len(document.jobs) == 8
+    for job in document.jobs:
+        path = next((next(Path("records").iterdir())).glob(f"{job.number:02d}-configuration.yaml"))
+        assert job.plan is not None
+        assert job.plan.configuration == yaml.safe_load(path.read_text())
+        assert job.plan.fabric == "simulator"
+    assert written["jobs"][0]["differs"] == {}
+    assert written["jobs"][7]["differs"] == {
+        "configuration.dtype": "bfloat16/native",
+        "configuration.sizes.list": [16, "1K"],
+        "configuration.fabric.seed": 2,
+    }
+    assert CommandDocument(**{key: getattr(document, key) for key in document.__slots__}) == document
+
+
+def test_a_sweep_of_7200_jobs_is_written_in_a_small_file(symlab: Symlab, tmp_path: Path) -> None:
+    """What the plans add is less than what the indented ids of cases took; a configuration alone has 1.5 KB."""
+    document, _ = left_by(symlab("sizes=[1K,4K]"))
+    (job,) = document.jobs
+    assert job.plan is not None
+    jobs = []
+    for number in range(7200):
+        values = {"seed": number, "world_size": 2 + number % 7, "dtype": "bfloat16" if number % 2 else "float32"}
+        overrides = tuple(f"{key}={value}" for key, value in values.items())
+        plan = replace(job.plan, configuration={**job.plan.configuration, **values})
+        jobs.append(replace(job, number=number, overrides=overrides, plan=plan))
+    many = replace(document, jobs=tuple(jobs), end=None)
+    text = many.to_json()
+    without = replace(many, jobs=tuple(replace(one, plan=None) for one in jobs)).to_json()
+    assert len(text) - len(without) < 800_000
+    assert len(text) < 4_000_000
+    assert max(map(len, text.splitlines())) < 1000
+    (tmp_path / "command.json").write_text(text)
+    assert command_document_of(tmp_path) == many

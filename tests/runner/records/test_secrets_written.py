@@ -26,7 +26,7 @@ from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
 from runner.request.validate import CONF, ResolvedRequest
-from runner.track.send import main as send
+from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
 from tests.runner.conftest import Script, in_thread
 from tests.runner.environment.test_repository import git
@@ -222,7 +222,7 @@ def test_a_password_in_the_tracking_uri(place: Place, capsys: pytest.CaptureFixt
     tools = replace(Script().tools(), connect=in_thread)
     assert main(arguments, tools) == 0
     said = capsys.readouterr()
-    assert "is not reachable" in said.out
+    assert "is not reachable" in said.err
     assert IN_THE_URI not in said.out + said.err
     (folder,) = place.records.iterdir()
     assert [name for name, hits in found_in(folder).items() if IN_THE_URI in hits] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable
@@ -211,3 +212,32 @@ def test_a_folder_that_can_not_be_sealed_is_a_store_error(tmp_path: Path) -> Non
     (store.folder / "a\nb").touch()
     with pytest.raises(StoreError, match="manifest.sha256 can't be made"):
         store.seal()
+
+
+def test_a_damaged_kernel_is_written_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    text = "a kernel"
+    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    path = store.write_ptx(digest, text)
+    path.write_text("a ker")
+    store.write_ptx(digest, text)
+    assert path.read_text() == text
+
+
+def test_what_is_set_aside_is_no_record_and_is_not_lost(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for text in ("one", "two", "three"):
+        (tmp_path / "x.json").write_text(text)
+        store.set_aside("x.json")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "x.json.set_aside": "one",
+        "x.json.2.set_aside": "two",
+        "x.json.3.set_aside": "three",
+    }
+    with pytest.raises(StoreError, match=r"x\.json: can't be written"):
+        store.set_aside("x.json")
+
+
+def test_a_name_that_is_not_utf_8_can_be_written(tmp_path: Path) -> None:
+    path = Store(tmp_path).write_text("x.txt", json.dumps({"name": "u\udcffv"}, ensure_ascii=False))
+    assert json.loads(path.read_text(encoding="utf-8")) == {"name": "u\udcffv"}

@@ -48,6 +48,7 @@ def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
         ["op=barrier", "algorithms=auto"],
         ["fabric.multicast=false", "algorithms=all", "sizes=[64]"],
         ["dtype=int32", "reduction=max", "placement=in_place", "algorithms=[two_shot]"],
+        ["placement=both", "algorithms=[one_shot,two_shot]"],
         ["-m", "world_size=2,4", "dtype=float32,bfloat16/native", "sizes=[8]"],
         ["-m", "fabric.schedule=random", "fabric.seed=1,2", "sizes=[8]"],
     ],

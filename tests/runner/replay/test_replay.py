@@ -198,7 +198,7 @@ def test_an_interrupt_ends_without_a_verdict(
     script.outcomes = {"two_shot": KeyboardInterrupt()}
     done = replay(str(folder / "records"), "--launches", "3", tools=script.tools())
     assert done.code == 130
-    assert "symlab: interrupted in launch 1 of 3: no verdict" in done.out
+    assert "symlab: interrupted in launch 1 of 3: no verdict" in done.err
     assert done.folder is not None
     assert not (done.folder / "verdict.json").exists()
     assert broken(done.folder) == []
@@ -208,15 +208,15 @@ def test_an_interrupt_ends_without_a_verdict(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to replay (RECORDS), give a record file"),
+        ([], "missing argument 'RECORDS' (see python -m runner replay --help)"),
         (["nowhere"], "nowhere: no such file or folder, and no MLflow run's id (RECORDS)"),
         (["pyproject.toml"], "(RECORDS)"),
-        ([".", "--launches", "0"], "0 is no number of worlds, give 1 to 100"),
-        ([".", "--launches", "x"], "x is no number of worlds"),
+        ([".", "--launches", "0"], "'--launches': 0 is not in the range 1<=x<=100"),
+        ([".", "--launches", "x"], "'--launches': 'x' is not a valid integer range"),
         ([".", "--band", "-1%"], "band"),
         ([".", "--up-to", "much"], "--up-to"),
-        ([".", "--fabric", "tpu"], "invalid choice: 'tpu'"),
-        (["a", "b"], "unrecognized arguments: b"),
+        ([".", "--fabric", "tpu"], "'tpu' is not one of 'auto', 'simulator', 'nvshmem'"),
+        (["a", "b"], "unexpected extra argument (b)"),
         (["0" * 32, "--mlflow", "sqlite:////nowhere/x.db"], "/nowhere/x.db"),
     ],
 )
@@ -240,7 +240,7 @@ def test_wrong_requests_are_one_line(
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "--help"]) == 0
     said = capsys.readouterr().out
-    for part in ("--launches N", "--band", "exit codes: 0 came out the same"):
+    for part in ("--launches N", "--band", "Exit codes: 0 the results are the same"):
         assert part in said
 
 

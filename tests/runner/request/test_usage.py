@@ -3,45 +3,109 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 
 import pytest
+import yaml
+from omegaconf import OmegaConf
 
 from kernels.baselines import BASELINES
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from runner import prove
 from runner.__main__ import main as runner_main
-from runner.request.compose import experiments
+from runner.case.cases import check_against_catalogue
+from runner.request.compose import compose_jobs, composed, hydra_over
+from runner.request.experiments import experiments
 from runner.request.schema import SECTIONS
 from runner.request.usage import usage
 from runner.request.validate import CONF
-from runner.track import send
+from runner.track.__main__ import main as track_main
+from tests.runner.conftest import on_its_fabric
 
 
 def test_every_experiment_has_its_line() -> None:
-    lines = usage().splitlines()
+    body = " ".join(usage().partition("experiments:\n")[2].partition("\nops")[0].split())
     named = experiments()
     assert set(named) == {path.stem for path in (CONF / "exp").glob("*.yaml")}
     for name, text in named.items():
-        (line,) = (line for line in lines if line.split()[:1] == [f"+exp={name}"])
-        assert line.endswith(f"  {text}")
+        assert f"+exp={name} {text}" in body
         assert 10 < len(text) <= 120
 
 
-def test_another_folders_experiments_are_listed_instead(tmp_path: Path) -> None:
+def test_another_folders_experiments_are_listed_too(tmp_path: Path) -> None:
     (tmp_path / "exp").mkdir()
-    (tmp_path / "exp" / "mine.yaml").write_text("# @package _global_\n# what mine does\nop: all_reduce\n")
+    for name in ("mine", "barrier"):
+        (tmp_path / "exp" / f"{name}.yaml").write_text("# @package _global_\n# what mine does\nop: all_reduce\n")
+    listed = experiments(tmp_path)
+    assert listed["mine"] == "what mine does"
+    assert listed["barrier"] == experiments()["barrier"], "Hydra reads that of conf/"
+    assert re.search(r"^  \+exp=mine +what mine does$", usage(tmp_path), re.MULTILINE)
+
+
+def test_what_is_no_readable_experiment_is_listed_with_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "exp"
+    folder.mkdir()
+    (folder / "latin.yaml").write_bytes("# größte Werte\n".encode("latin-1"))
+    (folder / "._binary.yaml").write_bytes(b"\x00\x05\x16\x07\xff\xfe")
+    (folder / ".#locked.yaml").symlink_to("somebody@host.1234")
+    (folder / "folder.yaml").mkdir()
+    os.mkfifo(folder / "pipe.yaml")
+    (folder / os.fsdecode(b"bytes\xff.yaml")).write_text("# what it does\n")
     text = usage(tmp_path)
-    assert "  +exp=mine  what mine does" in text.splitlines()
-    assert "+exp=accumulator_study " not in text
+    for name, reason in {
+        "latin": "not UTF-8",
+        "._binary": "not UTF-8",
+        ".#locked": "No such file or directory",
+        "folder": "not a file",
+        "pipe": "not a file",
+    }.items():
+        assert re.search(rf"\+exp={re.escape(name)} +\(unreadable: {reason}\)", text), name
+    assert re.search(r"\+exp=bytes\\xff +what it does", text)
+    assert text.encode("utf-8")
+
+
+def test_defaults_are_those_of_the_configuration_and_every_key_is_there() -> None:
+    with hydra_over():
+        config = composed([])
+    said = dict(
+        re.findall(r"^  ([a-z0-9_.]+)=(\S+)", usage().partition("keys, with")[2].partition("\noptions")[0], re.M)
+    )
+    expected = {}
+    for section, schema in SECTIONS.items():
+        for member in dataclasses.fields(schema):
+            key = f"{section}.{member.name}" if section else member.name
+            if member.name not in SECTIONS:
+                expected[key.removesuffix(".name")] = OmegaConf.select(config, key)
+    assert {key: yaml.safe_load(text) for key, text in said.items()} == {
+        key: str(value) if isinstance(value, Enum) else value for key, value in expected.items()
+    }
+
+
+def examples() -> list[str]:
+    body = usage().partition("\nexamples")[2].partition("\n\n")[0]
+    return [line.strip() for line in body.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize("line", examples())
+def test_each_example_can_be_run(line: str) -> None:
+    program, verb, *arguments = shlex.split(line)
+    assert (program, verb) == ("symlab", "run")
+    with hydra_over():
+        jobs = compose_jobs([one for one in arguments if one != "-m"], "-m" in arguments)
+    for job in jobs:
+        check_against_catalogue(on_its_fabric(job.request))
 
 
 def test_every_algorithm_and_baseline_stands_with_its_op() -> None:
-    body = usage().partition("ops and their algorithms")[2].partition("\nkeys")[0]
+    body = usage().partition("\nops, our")[2].partition("\nkeys")[0]
     found: dict[str, list[str]] = {}
     for line in body.splitlines()[1:]:
         if line.startswith("  ") and not line.startswith("   "):
@@ -64,11 +128,11 @@ def test_every_key_value_and_type_is_there() -> None:
     keys = {member.name for member in dataclasses.fields(SECTIONS[""])}
     assert [key for key in sorted(keys) if f"{key}=" not in text and f"{key}." not in text] == []
     assert [name for name in (*ALL, *REDUCTIONS) if name not in text] == []
-    assert max(len(line) for line in text.splitlines() if "+exp=" not in line) <= 120
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_it_imports_nothing_heavy() -> None:
-    heavy = {"torch", "cutlass", "mlflow", "numpy", "simulator.world"}
+    heavy = {"torch", "cutlass", "mlflow", "numpy", "simulator.world", "hydra", "omegaconf", "yaml"}
     code = (
         f"import sys, runner.request.usage; runner.request.usage.usage(); print(*sorted({heavy!r} & set(sys.modules)))"
     )
@@ -79,10 +143,10 @@ def test_it_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("main", "program"),
     [
-        (runner_main, "symlab"),
+        (runner_main, "python -m runner"),
         (lambda given: runner_main(["replay", *given]), "python -m runner replay"),
         (prove.main, "python -m runner.prove"),
-        (send.main, "python -m runner.track"),
+        (track_main, "python -m runner.track"),
     ],
 )
 def test_each_command_says_in_one_line_that_its_command_line_is_wrong(
@@ -92,5 +156,5 @@ def test_each_command_says_in_one_line_that_its_command_line_is_wrong(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("symlab: error: ")
-    assert err.endswith(f"(command line), see {program} --help\n")
+    assert err.endswith(f"(see {program} --help)\n")
     assert err.count("\n") == 1

@@ -14,10 +14,11 @@ import yaml
 from omegaconf import OmegaConf
 
 from kernels.numeric.dtypes import ACCUMULATORS
-from kernels.spec import Inputs, Placement
+from kernels.spec import Inputs
 from reports.record.timing import Mode
-from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
-from runner.request.schema import SECTIONS, Schema, TimingMode, TimingSchema
+from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.experiments import experiments
+from runner.request.schema import SECTIONS, PlacementChoice, Schema, TimingMode, TimingSchema
 from runner.request.sizes import format_bytes, parse_bytes
 from runner.request.validate import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
 from runner.request_error import RequestError
@@ -127,21 +128,33 @@ def test_a_single_algorithm_may_be_a_word() -> None:
     assert composed("algorithms=two_shot")[0].request.algorithms == ("two_shot",)
 
 
-def test_an_experiment_in_another_folder(tmp_path: Path) -> None:
-    for path in CONF.rglob("*.yaml"):
-        target = tmp_path / path.relative_to(CONF)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(path.read_text())
+def test_an_experiment_in_another_folder_beside_those_of_conf(tmp_path: Path) -> None:
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "fabric").mkdir()
     text = "# @package _global_\n# my own\nsizes: {list: [12, 1K]}\nworld_size: 5\n"
     (tmp_path / "exp" / "mine.yaml").write_text(text)
+    (tmp_path / "exp" / "allreduce_fp16.yaml").write_text("# @package _global_\n# hidden by the one of conf/\n")
+    (tmp_path / "fabric" / "blackwell.yaml").write_text("name: simulator\narch: sm_100a\n")
+    (tmp_path / "config.yaml").write_text("world_size: 9\n")
     with hydra_over(tmp_path):
-        (job,) = compose_jobs(["+exp=mine"], multirun=False)
+        (job,) = compose_jobs(["+exp=mine", "fabric=blackwell"], multirun=False)
         with pytest.raises(RequestError, match=r"'sizes\.max=1M' has no effect beside a list of sizes"):
             compose_jobs(["+exp=mine", "sizes.max=1M"], multirun=False)
         (ranged,) = compose_jobs(["+exp=mine", "sizes.list=null", "sizes.max=2K"], multirun=False)
-    assert (job.request.world_size, job.request.sizes_bytes) == (5, (12, 1024))
+        both = compose_jobs(["+exp=mine,barrier"], multirun=True)
+        (of_conf,) = compose_jobs(["+exp=allreduce_fp16"], multirun=False)
+        with pytest.raises(RequestError, match="did you mean mine"):
+            compose_jobs(["+exp=mime"], multirun=False)
+        (plain,) = compose_jobs([], multirun=False)
+    assert (job.request.world_size, job.request.sizes_bytes, job.request.fabric.arch) == (5, (12, 1024), "sm_100a")
     assert ranged.request.sizes_bytes == (1024,)
-    assert experiments(tmp_path)["mine"] == "my own"
+    assert [one.experiment for one in both] == ["mine", "barrier", "barrier", "barrier"]
+    assert of_conf.request.dtype == "float16"
+    assert plain.request.world_size == 2
+    listed = experiments(tmp_path)
+    assert listed["mine"] == "my own"
+    assert listed.keys() - {"mine"} == experiments().keys()
+    assert listed["allreduce_fp16"] == experiments()["allreduce_fp16"]
 
 
 @pytest.fixture
@@ -191,7 +204,10 @@ HEADER = "# @package _global_\n"
         ("", ["exp/mine.yaml lacks '# @package _global_' on its first line"]),
         ("seed: 3\n", ["exp/mine.yaml lacks '# @package _global_' on its first line"]),
         ("# text first\n# @package _global_\nseed: 3\n", ["exp/mine.yaml lacks '# @package _global_'"]),
-        (HEADER + "world_size: [3]\n", ["(world_size in exp/mine.yaml)", "could not be converted", "whole number"]),
+        (
+            HEADER + "world_size: [3]\n",
+            ["(world_size in exp/mine.yaml)", "'[3]' is not a whole number", "give a whole number"],
+        ),
         (HEADER + "fabric: {seed: abc}\n", ["'abc'", "(fabric.seed in exp/mine.yaml)", "whole number"]),
         (HEADER + "fabric: simulator\n", ["'simulator'", "(fabric in exp/mine.yaml)", "{name: .., arch: ..}"]),
         (HEADER + "sizes: true\n", ["(sizes in exp/mine.yaml)"]),
@@ -199,6 +215,22 @@ HEADER = "# @package _global_\n"
             HEADER + "timing: {mode: grph}\n",
             ["unknown mode 'grph' (timing.mode in exp/mine.yaml), did you mean graph?"],
         ),
+        (HEADER + "world_size: two\n", ["'two' is not a whole number (world_size in exp/mine.yaml), give a whole"]),
+        (HEADER + "op: null\n", ["op is null (op in exp/mine.yaml), give a word"]),
+        (HEADER + "sizes: null\n", ["sizes is null (sizes in exp/mine.yaml), give sizes: [1K, 4K], or a range"]),
+        (HEADER + "timing:\n", ["timing is a section and not null (timing in exp/mine.yaml), give it keys"]),
+        (HEADER + "hydra: null\n", ["hydra is a section (hydra in exp/mine.yaml), give it keys: {mode: MULTIRUN"]),
+        (HEADER + "hydra: {mode: FAST}\n", ["'FAST' is an unknown word (hydra.mode in exp/mine.yaml), give RUN or"]),
+        (HEADER + "hydra: {sweeper: {params: [1]}}\n", ["a list stands where keys belong (exp/mine.yaml)"]),
+        (
+            HEADER + "defaults: simulator\n",
+            ["exp/mine.yaml: defaults must be a list", "(defaults), write it as a list"],
+        ),
+        (HEADER + "null: 2\n", ["can't read exp/mine.yaml: a key is not a word"]),
+        ("\ufeff" + HEADER + "seed: 1\n", ["exp/mine.yaml begins with a byte order mark (BOM), save it as UTF-8"]),
+        (HEADER + "op: @all\n", ["exp/mine.yaml:2: found character '@'", "(YAML), put the value in quotes"]),
+        (HEADER + "op: a: b\n", ["exp/mine.yaml:2: ", "(YAML), indent keys of one section alike"]),
+        (HEADER + "seed: 1\n---\nseed: 2\n", ["exp/mine.yaml:3: found another document (YAML), keep one document"]),
         (HEADER + "wurld_size: 3\n", ["unknown key 'wurld_size' (wurld_size in exp/mine.yaml)", "world_size"]),
     ],
 )
@@ -243,7 +275,7 @@ def test_a_composed_configuration_holds_plain_words() -> None:
     assert yaml.safe_load(yaml.safe_dump(configuration)) == configuration, "safe_dump takes plain types only"
     request = job.request
     assert (request.timing.mode, request.inputs) == (TimingMode.eager, Inputs.edge)
-    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, Placement}
+    assert {type(request.timing.mode), type(request.placement)} == {TimingMode, PlacementChoice}
 
 
 def test_the_schema_and_the_file_agree() -> None:
@@ -266,7 +298,7 @@ def test_parse_bytes(value: object, expected: int) -> None:
     assert parse_bytes(value, "sizes.min") == expected
 
 
-@pytest.mark.parametrize("value", [0, -1, "0", "0K", "-4", "K", "1T", "1.5K", "", "1 K x", True, None, 1.0, [1]])
+@pytest.mark.parametrize("value", [0, -1, "0", "0K", "-4", "K", "1.5K", "", "1 K x", True, None, 1.0, [1]])
 def test_what_is_no_number_of_bytes(value: object) -> None:
     with pytest.raises(RequestError, match=r"\(sizes\.min\), give a positive number of bytes"):
         parse_bytes(value, "sizes.min")
@@ -328,7 +360,7 @@ def test_what_is_asked_of_ranks_and_buffers() -> None:
         (["~op"], ["key 'op' was removed"]),
         (["~sizes"], ["key 'sizes' was removed"]),
         (["+exp=allreduce_bf61"], ["unknown exp 'allreduce_bf61' (exp)", "allreduce_bf16"]),
-        (["+exp="], ["unknown exp ''", "accumulator_study"]),
+        (["+exp="], ["no exp given (exp), known: accumulator_study"]),
         (["+exp=allreduce_bf16", "+exp=allreduce_fp16"], ["several values of one group (exp)", "-m +exp=a,b"]),
         (["+exp=allreduce_bf16,allreduce_fp16"], ["several experiments", "add -m"]),
         (["fabric=simulater"], ["unknown fabric 'simulater'", "did you mean simulator?"]),
@@ -344,7 +376,7 @@ def test_what_is_asked_of_ranks_and_buffers() -> None:
         (["op=${nowhere}"], ["nowhere", "(op)"]),
         (["a b"], ["can't read 'a b'"]),
         (["world_size"], ["can't read 'world_size'", "key=value"]),
-        (["fabric=null"], ["fabric=null"]),
+        (["fabric=null"], ["no fabric given (fabric), known: auto, nvshmem, simulator"]),
         (["hydra.mode=FAST"], ["(hydra.mode)", "MULTIRUN"]),
         (["fabric.step_budget=0"], ["fabric.step_budget", "1 or more"]),
         (["fabric.arch=hopper"], ["'hopper' is no architecture (fabric.arch)", "sm_90a"]),
@@ -361,7 +393,7 @@ def test_what_is_asked_of_ranks_and_buffers() -> None:
         (["track.name=mflow"], ["unknown name 'mflow' (track.name), did you mean mlflow?"]),
         (["timing.window=all"], ["(timing.window)", "entry_barrier"]),
         (["timing.l2=cold"], ["(timing.l2)", "hot, rotate"]),
-        (["timing.limit=guessed"], ["(timing.limit)", "did you mean measured?"]),
+        (["timing.limit=guessed"], ["unknown limit 'guessed' (timing.limit), known: measured, none"]),
         (["timing.samples=0"], ["timing.samples is 0 (timing.samples), give 1 to 10000"]),
         (["timing.samples=10001"], ["timing.samples is 10001 (timing.samples), give 1 to 10000"]),
         (["timing.calls=0"], ["timing.calls is 0 (timing.calls), give 1 to 1000"]),

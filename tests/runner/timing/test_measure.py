@@ -99,9 +99,9 @@ def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
     larger = dataclasses.replace(both.contestants[1], case=case_of("two_shot", size_bytes=8192))
     with pytest.raises(ValueError, match="at least one contestant"):
         MeasurePlan((), TIMING)
-    with pytest.raises(ValueError, match="one size and different names"):
+    with pytest.raises(ValueError, match="one size and different names or placements"):
         MeasurePlan((both.contestants[0], both.contestants[0]), TIMING)
-    with pytest.raises(ValueError, match="one size and different names"):
+    with pytest.raises(ValueError, match="one size and different names or placements"):
         MeasurePlan((both.contestants[0], larger), TIMING)
 
 
@@ -313,6 +313,15 @@ def test_in_place_is_written_again_and_checked(cache: Path) -> None:
     assert timed.timing is not None
     assert timed.timing.slot_bytes == 4096
     assert (timed.timing.checked_before, timed.timing.checked_after) == (2 * 4 * 2048, 2 * 4 * 2048)
+
+
+def test_both_placements_of_a_kernel_are_timed_together_and_apart(cache: Path) -> None:
+    places = ("out_of_place", "in_place")
+    plan = MeasurePlan(tuple(contestant(cache, "two_shot", placement=place) for place in places), TIMING)
+    found, _ = combine(plan, Bench(plan, 2).run(), None)
+    timings = [one.timing for one in found]
+    assert [timing.slot_bytes for timing in timings if timing is not None] == [8192, 4096]
+    assert [timing.interleaved_with for timing in timings if timing is not None] == [("two_shot",)] * 2
 
 
 def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:

@@ -17,8 +17,8 @@ from reports.record.record import Record
 from reports.tracked import SENT_TAG, fetch
 from runner.track import artifacts as artifacts_module
 from runner.track import send
+from runner.track.__main__ import main as send_later
 from runner.track.artifacts import build
-from runner.track.send import main as send_later
 from tests.reports.synthetic import KIB, MIB, record, refused
 from tests.runner.conftest import Outcome, Script, record_files
 
@@ -50,7 +50,7 @@ def test_a_command_attaches_its_report_its_table_and_all_records(
     symlab: Symlab, database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
     done = symlab("sizes=[8,16]", f"track.uri={database}", "track.experiment=attached", track=True)
-    assert "warning" not in done.out
+    assert "warning" not in done.err
     (parent,) = mlflow_runs("attached")["parents"]
     run_id = parent.info.run_id
     assert artifacts(database, run_id) == ["configuration", "records.jsonl.xz", "report.html", "table.md"]
@@ -85,7 +85,7 @@ def test_a_picture_that_fails_is_a_warning(
     monkeypatch.setattr(artifacts_module, "_figures", broken)
     done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=picture", track=True)
     assert done.code == 0
-    assert [line for line in done.out.splitlines() if "warning" in line] == [
+    assert [line for line in done.err.splitlines() if "warning" in line] == [
         "symlab: warning: not attached in MLflow: figures: no room for"
     ]
     assert "dashboard:" in done.out
@@ -111,7 +111,7 @@ def test_a_command_that_did_nothing_has_no_report_and_no_warning(
 ) -> None:
     script.outcomes = {"": KeyboardInterrupt()}
     done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=nothing_done", track=True)
-    assert "not attached" not in done.out
+    assert "not attached" not in done.err
     (parent,) = mlflow_runs("nothing_done")["parents"]
     assert artifacts(database, parent.info.run_id) == ["configuration"]
     assert "2 cases: 2 did not run" in parent.data.tags["mlflow.note.content"]

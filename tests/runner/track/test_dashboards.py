@@ -13,7 +13,7 @@ import pytest
 
 from reports.record import bundle
 from reports.tracked import SERIES_TAG, fetch
-from runner.track.send import main as send
+from runner.track.__main__ import main as send
 from runner.track.views import VIEWS
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 from tests.reports.synthetic import record

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from runner.track.names import Kept, command_metrics, metrics_of, parameters_of, series_name, series_of, series_tags
-from tests.reports.synthetic import KIB, record, refused, with_case
+from reports.record.record import Record
+from runner.track.names import (
+    Kept,
+    command_metrics,
+    metrics_of,
+    missing_of,
+    parameters_of,
+    series_name,
+    series_of,
+    series_tags,
+)
+from tests.reports.synthetic import KIB, record, refused, with_case, with_request
 
 SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
 
@@ -121,3 +131,28 @@ def test_root_and_offset_are_parameters() -> None:
 def test_a_baseline_is_a_series_of_its_own(tmp_path: Path) -> None:
     kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([record("torch/one_shot"), record()])]
     assert list(series_of(kept)) == ["0/all_reduce/torch/one_shot", "0/all_reduce/one_shot"]
+
+
+def in_both(made: Record, placement: str = "out_of_place") -> Record:
+    """The record as one of a job that was asked for in both placements."""
+    return with_request(with_case(made, placement=placement), configuration={"placement": "both"})
+
+
+def test_placements_of_one_job_are_series_of_their_own(tmp_path: Path) -> None:
+    out, second = in_both(record("two_shot")), in_both(record("two_shot"), "in_place")
+    kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([out, second])]
+    found = series_of(kept)
+    assert {name: [one.record for one in some] for name, some in found.items()} == {
+        "0/all_reduce/two_shot": [out],
+        "0/all_reduce/two_shot/in_place": [second],
+    }
+    assert series_name(out) == "all_reduce/two_shot bfloat16/float32 n4"
+    assert series_name(second) == "all_reduce/two_shot bfloat16/float32 n4 in place"
+    missing = [(0, with_case(one, size_bytes=4 * KIB).id) for one in (out, second, second)]
+    assert [missing_of(some, missing) for some in found.values()] == [1, 2]
+
+
+def test_a_job_of_one_placement_keeps_its_series(tmp_path: Path) -> None:
+    alone = with_request(with_case(record("two_shot"), placement="in_place"), configuration={"placement": "in_place"})
+    assert list(series_of([Kept(tmp_path / "0.json", alone)])) == ["0/all_reduce/two_shot"]
+    assert series_name(alone) == "all_reduce/two_shot bfloat16/float32 n4"

@@ -20,9 +20,10 @@ from reports import tracked
 from reports.record.record import RecordedRequest
 from runner.request.validate import TrackRequest
 from runner.track import send
+from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
 from runner.track.names import metrics_of
-from runner.track.send import main as send_later
+from runner.track.problems import problem_of
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
 
@@ -130,10 +131,10 @@ def test_no_run_is_left_running(
 
 def test_refused_series_are_finished_and_say_why(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     symlab(
-        "algorithms=[multimem_two_shot]", "sizes=[8]", "fabric.multicast=false",
+        "algorithms=[one_shot,multimem_two_shot]", "sizes=[8]", "fabric.multicast=false",
         f"track.uri={database}", "track.experiment=refused", track=True,
     )  # fmt: skip
-    (child,) = mlflow_runs("refused")["children"]
+    (child,) = [one for one in mlflow_runs("refused")["children"] if one.data.tags["status"] == "REFUSED"]
     assert (child.info.status, child.data.tags["status"]) == ("FINISHED", "REFUSED")
     assert child.data.tags["reason"] == "no multicast here"
 
@@ -146,21 +147,36 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
     done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{port}", track=True)
     assert time.monotonic() - began_s < 20
     assert done.code == 0
-    (warning,) = [line for line in done.out.splitlines() if "warning" in line]
+    warning = next(line for line in done.err.splitlines() if "warning" in line)
     (folder,) = (done.folder / "records").iterdir()
     assert f"MLflow at http://127.0.0.1:{port} is not reachable" in warning
-    assert f"python -m runner.track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
+    assert f"symlab track records/{folder.name} --uri http://127.0.0.1:{port}" in warning
     assert done.statuses == ["PASSED", "PASSED"]
 
 
-def test_a_server_that_never_answers_costs_seconds(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracked, "PATIENCE_S", 1)
+def test_a_server_that_never_answers_is_named_before_the_first_case(symlab: Symlab) -> None:
+    """And within about two seconds."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{silent.getsockname()[1]}", track=True)
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        began_s = time.monotonic()
+        assert problem_of(uri) == f"MLflow at {uri} is not reachable: timed out"
+        took_s = time.monotonic() - began_s
+        done = symlab("sizes=[8]", f"track.uri={uri}", track=True)
+    assert took_s < 3
     assert done.code == 0
-    assert "is not reachable: timed out" in done.out
+    assert "is not reachable: timed out" in done.err
+    assert "the work goes on without MLflow" in done.err
+    assert done.statuses == ["PASSED", "PASSED"]
+
+
+def test_a_server_that_goes_away_is_named_for_what_it_is(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answered before the sweep, and no longer when the follower asks."""
+    monkeypatch.setattr("runner.track.problems.check_server", lambda uri, patience_s: None)
+    done = symlab("sizes=[8]", "track.uri=http://127.0.0.1:9", track=True)
+    assert done.code == 0
+    assert "MLflow at http://127.0.0.1:9 is not reachable: [Errno 111] Connection refused" in done.out + done.err
 
 
 def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
@@ -174,7 +190,7 @@ def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        send.prepare(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
+        tracked.prepare(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
         server.shutdown()
 
 
@@ -188,10 +204,11 @@ def test_passwords_of_a_server_are_not_kept(symlab: Symlab) -> None:
 
 
 def test_a_database_that_can_not_be_made_costs_a_warning(symlab: Symlab, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/file/mlflow.db", track=True)
+    (tmp_path / "mlflow.db").mkdir()
+    done = symlab("sizes=[8]", f"track.uri=sqlite:///{tmp_path}/mlflow.db", track=True)
     assert done.code == 0
-    assert "is not reachable" in done.out
+    assert f"{tmp_path}/mlflow.db" in done.err
+    assert "warning" in done.err
     assert done.statuses == ["PASSED", "PASSED"]
 
 
@@ -204,7 +221,7 @@ def test_a_failure_in_the_middle_ends_the_runs(
     monkeypatch.setattr(send.CommandRun, "_send_files", broken)
     done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=middle", track=True)
     assert done.code == 0
-    assert "the server went away" in done.out
+    assert "the server went away" in done.err
     runs = mlflow_runs("middle")
     assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["FAILED", "FAILED"]
     monkeypatch.undo()
@@ -269,7 +286,9 @@ def test_sending_later_what_can_not_be_sent(
 def test_sending_later_to_a_server_that_is_down(symlab: Symlab, capsys: pytest.CaptureFixture[str]) -> None:
     done = symlab("sizes=[8]")
     assert send_later([str(done.folder / "records"), "--uri", "http://127.0.0.1:9"]) == 1
-    assert "does not take" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "is not sent: MLflow at http://127.0.0.1:9 is not reachable" in error
+    assert error.count("\n") == 1
 
 
 def test_help_of_sending_later_is_quick() -> None:
@@ -277,7 +296,7 @@ def test_help_of_sending_later_is_quick() -> None:
     run = subprocess.run([sys.executable, "-m", "runner.track", "--help"], capture_output=True, text=True, check=False)
     assert run.returncode == 0
     assert time.monotonic() - began_s < 5
-    assert "exit codes" in run.stdout
+    assert "Exit codes" in run.stdout
 
 
 def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from runner.track.send import main as send_later
+from runner.track.__main__ import main as send_later
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]

@@ -11,7 +11,8 @@ import pytest
 from kernels.catalogue import COLLECTIVES, OPS, SPECS, collective
 from kernels.spec import Case
 from runner.case.cases import cases_of, check_against_catalogue
-from runner.request.compose import ComposedJob, compose_jobs, experiments, hydra_over
+from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.experiments import experiments
 from runner.request.validate import CONF
 from tests.runner.conftest import on_its_fabric
 

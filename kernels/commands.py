@@ -1,0 +1,131 @@
+"""The command that prints the matrix, as a click object. With --verify or --codes it compiles the catalogue, to compare
+the code with kernels/matrix/codes.json or to write that.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kernels.catalogue import OPS, SPECS, collective
+from kernels.matrix import codes
+from kernels.matrix.matrix import LEGEND, rows
+from kernels.matrix.proofs import proofs
+from kernels.matrix.sheets import json_text, markdown, text
+from kernels.spec import KernelSpec
+
+README = Path(__file__).resolve().parent / "README.md"
+CACHE = Path("~/.cache/symlab/kernels")
+"""Where the runner keeps compiled kernels, too (cache_dir)."""
+
+INCLUDED = re.compile(r"(<!-- matrix -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [op for op in OPS if op.startswith(incomplete)]
+
+
+@click.command(
+    "kernels",
+    epilog="\n\n".join([*LEGEND, "Exit codes: 0 done; 1 --verify found other code; 2 the request is wrong."]),
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("table", "markdown", "json")),
+    default="table",
+    show_default=True,
+    help="json lists every combination by itself.",
+)
+@click.option("--op", default="", metavar="OP", shell_complete=_ops, help="One op only, such as all_gather.")
+@click.option("--readme", is_flag=True, help="Write the matrix into kernels/README.md, between its marks.")
+@click.option("--verify", is_flag=True, help=f"Compile all kernels (minutes) and compare them with {codes.PLACE.name}.")
+@click.option("--codes", "is_codes", is_flag=True, help=f"Compile all kernels (minutes) and write {codes.PLACE.name}.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    default=CACHE,
+    metavar="DIR",
+    show_default=True,
+    help="Compiled kernels, for --verify and --codes.",
+)
+@click.pass_obj
+def kernels(
+    specs: Sequence[KernelSpec] | None, form: str, op: str, readme: bool, verify: bool, is_codes: bool, cache: Path
+) -> int:
+    """Print what each kernel takes, and where it is proven.
+
+    The matrix has a line for each algorithm of each op. It is made from the specs: what is not listed is refused, with
+    the reason.
+    """
+    if op:
+        collective(op)
+    if readme + verify + is_codes > 1:
+        raise ValueError("--readme, --verify and --codes exclude each other: give one of them")
+    for name, is_given in (("readme", readme), ("verify", verify), ("codes", is_codes)):
+        if is_given and (op or form != "table"):
+            raise ValueError(f"--{name} takes the whole matrix; leave --op and --format out")
+    if verify or is_codes:
+        return _compile_all(SPECS if specs is None else specs, cache.expanduser(), verify)
+    if readme:
+        README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
+        print("kernels/README.md: has the matrix as it is now")
+        return 0
+    proven = proofs()
+    found = rows(proven, op, codes.codes(codes.PLACE))
+    if form == "json":
+        print(json_text(found), end="")
+    elif form == "markdown":
+        print(markdown(found, proven), end="")
+    else:
+        print(text(found, proven, shutil.get_terminal_size((0, 0)).columns or None), end="")
+    return 0
+
+
+def _compile_all(specs: Sequence[KernelSpec], cache_dir: Path, verify: bool) -> int:
+    """Compile the kernels, then write codes.json; or with verify compare with it: 1 if a kernel's code differs.
+
+    Raises ValueError if a kernel can't be compiled.
+    """
+    from kernels.matrix.variants import codes_of
+
+    known = codes.codes(codes.PLACE) if verify else {}
+    found = {}
+    try:
+        for name, code in codes_of([spec.name for spec in specs], cache_dir):
+            found[name] = code
+            differs = verify and known.get(name) != code
+            print(
+                f"{name}: {code.variants} variants{', other code than in ' + codes.PLACE.name if differs else ''}",
+                flush=True,
+            )
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+    if not verify:
+        codes.PLACE.write_text(codes.written(found), encoding="utf-8")
+        print(f"{codes.PLACE.name}: has the code of {len(found)} kernels")
+        return 0
+    differing = [name for name in {**known, **found} if known.get(name) != found.get(name)]
+    if differing:
+        print(
+            f"{len(differing)} of {len(found)} kernels differ from {codes.PLACE.name}: if the change is intended, run "
+            "symlab kernels --codes, then symlab kernels --readme"
+        )
+        return 1
+    print(f"all {len(found)} kernels have the code of {codes.PLACE.name}")
+    return 0
+
+
+def included(readme: str) -> str:
+    """Return the README's text with the matrix as it is now. Raises ValueError if it has no place for it."""
+    if not INCLUDED.search(readme):
+        raise ValueError(
+            "kernels/README.md: no place for the matrix; add the lines '<!-- matrix -->' and '<!-- end -->'"
+        )
+    proven = proofs()
+    made = markdown(rows(proven, known=codes.codes(codes.PLACE)), proven)
+    return INCLUDED.sub(lambda match: f"{match[1]}\n{made}\n{match[3]}", readme)

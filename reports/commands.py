@@ -1,0 +1,227 @@
+"""The commands that look at records, as click objects; `reports` is the group of them that `python -m reports` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from reports.audit.command import FORMATS as AUDIT_FORMATS
+from reports.audit.command import AuditOptions, Progress, size_of
+from reports.audit.command import run as audited
+from reports.audit.statistics import parse_band
+from reports.numerics import study as studies
+from reports.record import bundle as bundles
+from reports.record.record import Record
+from reports.table import table as tables
+from reports.table.text import counted
+
+FORMATS = ("text", "markdown", "csv", "json")
+
+KINDS = ("curves", "distribution", "numerics")
+"""What `figure` draws, as reports.figures knows it."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+EXIT_CODES = "Exit codes: 0 done; 2 the request is wrong, or a file can't be read or written; 130 Ctrl-C."
+
+
+def _takes_records(function: Function) -> Function:
+    """Add what every command has that reads records, see _read."""
+    with_uri = click.option(
+        "--mlflow",
+        "uri",
+        metavar="URI",
+        help="Read the records from MLflow: sqlite:///mlflow.db, or the http://... of a server. RECORDS are then ids "
+        "of runs, or ids or names of experiments.",
+    )(function)
+    return click.argument("records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path())(with_uri)
+
+
+def _output(help: str, **more: Any) -> Callable[[Function], Function]:
+    return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help=help, **more)
+
+
+def _read(records: tuple[str, ...], uri: str | None) -> list[Record]:
+    """The records that a command line names, from files or from MLflow."""
+    if uri is None:
+        return bundles.read(records, is_alone=True)
+    from reports.tracked import fetch
+
+    return fetch(uri, records)
+
+
+@click.group("reports", no_args_is_help=False, epilog=EXIT_CODES)
+def reports() -> None:
+    """Look at records again: tables, figures, bundles, audits, what is published.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
+    """
+
+
+@reports.command("table", epilog=EXIT_CODES)
+@_takes_records
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="csv and json have all values, unrounded, and the refused cases, too.",
+)
+@click.option("--wide", is_flag=True, help="A line a size, a column an algorithm (text and markdown).")
+def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> None:
+    """Print the table that a run ends with.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Several worlds of one case are
+    one line.
+    """
+    found = _read(records, uri)
+    if wide and form in ("csv", "json"):
+        raise ValueError(f"--wide is for people; {form} has a line for each case")
+    match form:
+        case "text":
+            print(tables.console_table(found, is_wide=wide))
+        case "markdown":
+            print(tables.markdown(found, wide), end="")
+        case "csv":
+            print(tables.csv_text(found), end="")
+        case _:
+            print(tables.json_text(found), end="")
+
+
+@reports.command("figure", epilog=EXIT_CODES)
+@_takes_records
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default=KINDS[0],
+    show_default=True,
+    help="curves: time and bus bandwidth over bytes; distribution: samples against their median; numerics: errors over "
+    "bytes.",
+)
+@_output("The figure's name, which ends in .svg or .png.", required=True)
+def figure(records: tuple[str, ...], uri: str | None, kind: str, output: Path) -> None:
+    """Draw times and bandwidths, samples, or errors over sizes.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Each job is a row.
+    """
+    found = _read(records, uri)
+    from reports.figures import draw
+
+    draw(found, output, kind)
+    print(f"{output}: written")
+
+
+@reports.command("html", epilog=EXIT_CODES)
+@_takes_records
+@_output(
+    "The report's name, which ends in .html.  [default: NAME.html beside the records; of several places, report.html "
+    "here]"
+)
+@click.option("--title", default="", help="The page's title.  [default: the ops and the machine]")
+def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: str) -> None:
+    """Write one HTML file with tables, figures and environment.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
+    """
+    if output is not None:
+        if output.suffix not in (".html", ".htm"):
+            raise ValueError(f"{output}: a report's name ends in .html")
+        bundles.can_be_written(output)
+    found = _read(records, uri)
+    from reports.html import page
+    from reports.html.page_path import page_path
+
+    output = output or page_path(records if uri is None else ())
+    data = page(found, title, is_alone=True).encode("utf-8")
+    bundles.write_file(output, data)
+    print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
+
+
+@reports.command("study", epilog=EXIT_CODES)
+@_takes_records
+@click.option("--format", "form", type=click.Choice(("text", "markdown")), default="text", show_default=True)
+@_output("Draw the curves, too: a name that ends in .svg or .png.")
+def study(records: tuple[str, ...], uri: str | None, form: str, output: Path | None) -> None:
+    """Print errors over world sizes, for each accumulator.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
+    """
+    found = _read(records, uri)
+    curves = studies.studied(found, least=2)
+    if not curves:
+        raise ValueError("none of these records is of a sum that was checked on two world sizes or more: no curve")
+    if form == "markdown":
+        print(studies.markdown(curves), end="")
+    else:
+        print(studies.here(curves))
+    if output is not None:
+        from reports.figures import draw_study
+
+        draw_study(curves, found, output)
+        print(f"{output}: written")
+
+
+@reports.command("bundle", epilog=EXIT_CODES)
+@_takes_records
+@_output(f"The bundle's name, which ends in {bundles.SUFFIX}.", required=True)
+def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
+    """Pack records into one compressed file.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Every command that takes RECORDS
+    reads the bundle.
+    """
+    found = _read(records, uri)
+    size_bytes = bundles.write(found, output)
+    print(f"{output}: {counted(len(found), 'record')}, {size_bytes} bytes")
+
+
+@reports.command("audit", epilog="Exit codes: 0 verified; 1 a finding; 2 the request is wrong, or not auditable.")
+@_takes_records
+@click.option(
+    "--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change of a time that does not matter."
+)
+@click.option("--format", "form", type=click.Choice(AUDIT_FORMATS), default="text", show_default=True)
+@click.option(
+    "--inputs-up-to",
+    default="1M",
+    metavar="SIZE",
+    show_default=True,
+    help="Maximum size of cases whose inputs are made again; 0 for none.",
+)
+@_output("Write the result, too: a .html (the report with the audit), .md or .json.")
+def audit(
+    records: tuple[str, ...], uri: str | None, band: str, form: str, inputs_up_to: str, output: Path | None
+) -> int:
+    """Check records against twenty items, or compare two sets.
+
+    One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty items. Two of them, BEFORE
+    and AFTER, are compared.
+    """
+    return audited(AuditOptions(records, uri, parse_band(band), form, size_of(inputs_up_to), output))
+
+
+@reports.command("published", epilog=EXIT_CODES)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path(__file__).resolve().parent.parent,
+    show_default=True,
+    metavar="DIR",
+    help="The project's folder.",
+)
+@click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
+@click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
+def published(root: Path, check: bool, is_audit: bool) -> int:
+    """Make the tables, figures and README sections of what is published."""
+    if is_audit:
+        from reports.audit.published import audit_published
+
+        return audit_published(root, Progress())
+    from reports.publish import refresh
+
+    refresh(root, is_check=check)
+    return 0

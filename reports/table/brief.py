@@ -1,0 +1,140 @@
+"""A command's records in few lines, for where their table would be long: how many cases ended how, the worst error, the
+best time. A line for each series (an algorithm of a job); of many, a line for each job; of many of those, a line for
+each kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reports.record.record import Record, Status
+from reports.table.compare import Section
+from reports.table.sheet import Line, Sheet
+from reports.table.table import Render, rendering, sections
+from reports.table.text import counted, number, place_text, size_text
+from reports.table.timed_table import time_text
+
+MAX_LINES = 60
+"""Maximum number of lines of a table that a command prints at its end."""
+
+_COLUMNS = (
+    *("sizes", "cases", "passed", "refused", "wrong", "failed", "max ulp", "max abs error"),
+    *("best time (us)", "best busbw (GB/s)"),
+)
+_ALWAYS = frozenset({"sizes", "cases", "passed"})
+_SPARE = ("sizes", "max abs error", "cases", "best busbw (GB/s)", "max ulp", "best time (us)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The records of one line, and its name."""
+
+    name: str
+    records: tuple[Record, ...]
+
+
+def is_long(text: str) -> bool:
+    """Whether a text has more than MAX_LINES lines."""
+    return text.count("\n") >= MAX_LINES
+
+
+def has_many(records: Sequence[Record]) -> bool:
+    """Whether the table of records is long for certain, without making it: each case has a line, but for refused ones
+    among timed ones; and both placements may share one."""
+    is_timed = any(record.timing is not None for record in records)
+    shown = {record.id for record in records if not is_timed or record.status is not Status.REFUSED}
+    return len(shown) > 2 * MAX_LINES
+
+
+def text(records: Sequence[Record], render: Render | None = None) -> str:
+    """The shortest of what has at most MAX_LINES lines with the most detail; a line for each kernel at any length."""
+    draw = render or rendering()
+    jobs = sections(records)
+    for make in (_by_series, _by_job):
+        sheets = make(jobs)
+        if sum(len(group) for sheet in sheets for group in sheet.groups) > MAX_LINES:
+            continue
+        if not is_long(drawn := draw(sheets, _captions(sheets))):
+            return drawn
+    sheets = _by_kernel(records)
+    return draw(sheets, _captions(sheets))
+
+
+def _by_series(jobs: Sequence[Section]) -> list[Sheet]:
+    """A sheet for each job, a line for each algorithm and placement."""
+    return _sheets([(job.heading, "algorithm", _parts(job.records, _contestant)) for job in jobs])
+
+
+def _by_job(jobs: Sequence[Section]) -> list[Sheet]:
+    """A line for each job."""
+    return _sheets([(counted(len(jobs), "job"), "job", [_Part(job.heading, job.records) for job in jobs])])
+
+
+def _by_kernel(records: Sequence[Record]) -> list[Sheet]:
+    """A line for each kernel and library."""
+    parts = _parts(records, lambda record: record.case.name)
+    return _sheets([(counted(len(records), "case"), "kernel", parts)])
+
+
+def _contestant(record: Record) -> str:
+    inside = f" ({place_text(record.case.placement)})" if record.case.placement != "out_of_place" else ""
+    return f"{record.case.algorithm}{inside}"
+
+
+def _parts(records: Sequence[Record], name: Callable[[Record], str]) -> list[_Part]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(name(record), []).append(record)
+    return [_Part(one, tuple(some)) for one, some in found.items()]
+
+
+def _sheets(made: Sequence[tuple[str, str, list[_Part]]]) -> list[Sheet]:
+    """Sheets of (heading, name of the first column, parts); columns are there only where some part has a value."""
+    values = [[_values(part) for part in parts] for _, _, parts in made]
+    told = {column for some in values for one in some for column, value in one.items() if value not in ("0", "-")}
+    columns = tuple(column for column in _COLUMNS if column in told | _ALWAYS)
+    sheets = []
+    for (heading, first, parts), some in zip(made, values, strict=True):
+        lines = tuple(
+            Line({first: part.name, **{column: one[column] for column in columns}}, _styles(one))
+            for part, one in zip(parts, some, strict=True)
+        )
+        numeric = frozenset(columns) - {"sizes"}
+        sheets.append(Sheet(heading, (first, *columns), (lines,), numeric, _SPARE))
+    return sheets
+
+
+def _values(part: _Part) -> dict[str, str]:
+    records = part.records
+    statuses = [record.status for record in records]
+    checks = [record.check for record in records if record.check is not None]
+    timed = [(record.timing, record.case.size_bytes) for record in records if record.timing is not None]
+    sizes = sorted({record.case.size_bytes for record in records})
+    settled = (Status.PASSED, Status.REFUSED, Status.WRONG)
+    return {
+        "sizes": size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}",
+        "cases": f"{len(records):,}",
+        "passed": f"{statuses.count(Status.PASSED):,}",
+        "refused": f"{statuses.count(Status.REFUSED):,}",
+        "wrong": f"{statuses.count(Status.WRONG):,}",
+        "failed": f"{sum(status not in settled for status in statuses):,}",
+        "max ulp": f"{max(check.max_ulp_error for check in checks):,}" if checks else "-",
+        "max abs error": number(max(check.max_absolute_error for check in checks)) if checks else "-",
+        "best time (us)": time_text(min(timing.median_us for timing, _ in timed)) if timed else "-",
+        "best busbw (GB/s)": f"{max(timing.busbw_gbps(size) for timing, size in timed):.2f}" if timed else "-",
+    }
+
+
+def _styles(values: dict[str, str]) -> dict[str, str]:
+    return {column: "bold red" for column in ("wrong", "failed") if values[column] != "0"}
+
+
+def _captions(sheets: Sequence[Sheet]) -> list[str]:
+    columns = {column for sheet in sheets for column in sheet.columns}
+    lines = ["max ulp, max abs error: the largest error of all cases"] if "max ulp" in columns else []
+    if "failed" in columns:
+        lines.append("failed: FAILED, DEADLOCK or TIMEOUT")
+    if "best time (us)" in columns:
+        lines.append("best time, best busbw: of the sizes together; each may be of another size")
+    return lines

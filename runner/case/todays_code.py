@@ -1,0 +1,69 @@
+"""Whether kernels of records are what they are today: by their sources and, where those moved, by their code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from reports.record.record import Record
+from runner.request_error import first_line
+
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
+"""What a record that holds something strange may raise: it is named, and the others are looked at."""
+
+
+def sources(records: Iterable[Record], cache_dir: Path, say: Callable[[str], None]) -> dict[str, list[Any]]:
+    """Return the recorded kernels' names by how their sources and their code compare with today's.
+
+    "same": the sources are today's. Where they are not, what the recorded cases compile to here decides: "same_code",
+    or "changed". "older": the records have no code digests to compare. "gone": not in the catalogue any more.
+    "not_comparable": [[name, reason], ..], for what can't be compiled here.
+    """
+    from kernels.catalogue import NAMES, find
+    from kernels.compile import source_digest
+
+    found: dict[str, list[Any]] = {
+        "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
+    }  # fmt: skip
+    recorded: dict[str, list[Record]] = {}
+    for record in records:
+        if record.kernel is not None:
+            recorded.setdefault(record.kernel.name, []).append(record)
+    for name, members in sorted(recorded.items()):
+        kernels = [one.kernel for one in members if one.kernel is not None]
+        if name not in NAMES:
+            found["gone"].append(name)
+        elif {one.source_digest for one in kernels} == {f"sha256:{source_digest(find(name))}"}:
+            found["same"].append(name)
+        elif any(one.code_digest is None for one in kernels):
+            found["older"].append(name)
+        else:
+            say(f"compiling {name}, to compare its code")
+            try:
+                is_same = _have_todays_code(members, cache_dir)
+            except (RuntimeError, *MALFORMED) as error:
+                found["not_comparable"].append([name, first_line(error)])
+            else:
+                found["same_code" if is_same else "changed"].append(name)
+    return found
+
+
+def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
+    """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
+    from kernels.catalogue import find
+    from kernels.code import code_digest
+    from kernels.compile import executable
+    from runner.case.recorded import case_of
+
+    here: dict[tuple[str, str], str] = {}
+    for record in records:
+        assert record.kernel is not None
+        case, arch = case_of(record.case), record.kernel.arch
+        spec = find(case.name)
+        variant = spec.variant(case), arch
+        if variant not in here:
+            here[variant] = code_digest(executable(spec, case, arch, cache_dir).ptx)
+        if here[variant] != record.kernel.code_digest:
+            return False
+    return True

@@ -1,0 +1,240 @@
+"""What `symlab run --plan` says: the cases of a command, what will be refused and why, the memory, the time.
+
+Nothing is run and nothing is created: no folder of records, no database, no entry of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernels.refusal import Refusal
+from kernels.spec import Case
+from reports.table.sheet import Line, Sheet, room_here, text, wrapped
+from reports.table.text import counted
+from runner.case.cases import rules_of
+from runner.case.contestant import spec_for
+from runner.case.host_memory import NOTHING_KEPT, gibibytes, host_bytes_needed
+from runner.case.memory_needed import heap_bytes_needed, is_too_large
+from runner.command.durations import Durations, durations_in, kind_of
+from runner.command.plan import Command
+from runner.command.refusals import expected_refusal
+from runner.environment.host import available_bytes
+from runner.request.sizes import format_bytes
+
+MAX_LINES = 60
+"""Number of lines of the table, beyond which cases are grouped."""
+
+MAX_REASONS = 20
+"""Number of reasons of refusals that are listed."""
+
+_COLUMNS: dict[str, Callable[[Case], object]] = {
+    "op": lambda case: case.op,
+    "algorithm": lambda case: case.algorithm,
+    "dtype": lambda case: case.dtype,
+    "accumulator": lambda case: case.accumulator,
+    "reduction": lambda case: case.reduction,
+    "ranks": lambda case: case.world_size,
+    "placement": lambda case: case.placement,
+    "inputs": lambda case: case.inputs,
+    "root": lambda case: case.root,
+    "offset": lambda case: case.offset,
+    "seed": lambda case: case.seed,
+}
+"""The axes of cases but for their size."""
+
+_GROUPINGS = (
+    ("op", "algorithm", "dtype", "accumulator", "reduction", "ranks", "placement", "inputs"),
+    ("op", "algorithm", "dtype", "accumulator", "reduction", "ranks"),
+    ("op", "algorithm", "dtype", "accumulator", "reduction"),
+    ("op", "algorithm", "dtype"),
+    ("op", "algorithm"),
+)
+"""What cases of one line agree in, from the finest grouping to the coarsest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCase:
+    """A case of a command: its job, counted from 1; why it will be refused; seconds, None if unknown (0: refused)."""
+
+    job: int
+    case: Case
+    refusal: Refusal | None
+    seconds: float | None
+
+
+def expected_cases(command: Command, durations: Durations) -> list[ExpectedCase]:
+    """Return what is expected of each case, in the order in which they run."""
+    found = []
+    for job in command.jobs:
+        for case in job.cases:
+            refusal = expected_refusal(case, job.request.fabric)
+            seconds = 0.0 if refusal else durations.of(kind_of(case, job.request))
+            found.append(ExpectedCase(job.composed.number + 1, case, refusal, seconds))
+    return found
+
+
+def plan_text(command: Command, heading: Sequence[str], memory: Callable[[], int | None] = available_bytes) -> str:
+    """Return what is planned, as lines: the heading, the table, refusals, memory and time.
+
+    memory gives the bytes that this process can still take; None if the system does not report it.
+    """
+    durations = durations_in(command.jobs[0].request.records)
+    cases = expected_cases(command, durations)
+    reasons = list(dict.fromkeys(str(one.refusal) for one in cases if one.refusal))
+    whole = len(cases) <= MAX_LINES
+    sheet = _case_by_case(cases, reasons, len(command.jobs) > 1) if whole else _grouped(cases, reasons)
+    room = room_here()
+    said = [*_refusals(cases, reasons), _memory(command, memory()), _time(cases, durations, command)]
+    below = [part for line in (*said, "nothing was run (--plan)") for part in wrapped(line, room)]
+    above = [part for line in heading for part in wrapped(line, room)]
+    return "\n".join([*above, "", text([sheet], [], room).rstrip(), "", *below])
+
+
+def _case_by_case(cases: Sequence[ExpectedCase], reasons: Sequence[str], is_sweep: bool) -> Sheet:
+    """The table with a line a case."""
+    axes = _varying(cases)
+    columns = [*(["job"] if is_sweep else []), *dict.fromkeys(["algorithm", *axes]), "size", "expected", "time"]
+    lines = []
+    for one in cases:
+        cells = {name: str(_COLUMNS[name](one.case)) for name in columns if name in _COLUMNS}
+        cells |= {"job": str(one.job), "size": format_bytes(one.case.size_bytes), "time": _seconds_text(one.seconds)}
+        cells["expected"] = f"refused [{reasons.index(str(one.refusal)) + 1}]" if one.refusal else "runs"
+        lines.append(Line({name: cells[name] for name in columns}))
+    numeric = frozenset({"job", "ranks", "size", "time", "root", "offset", "seed"})
+    return Sheet(_heading(cases, axes), tuple(columns), (tuple(lines),), numeric)
+
+
+def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
+    """The table with a line for many cases: the finest grouping that has at most MAX_LINES lines."""
+    axes = _varying(cases)
+    groups: dict[tuple[object, ...], list[ExpectedCase]] = {}
+    names: list[str] = []
+    for grouping in _GROUPINGS:
+        names = list(dict.fromkeys(["algorithm", *(name for name in grouping if name in axes)]))
+        names.sort(key=list(_COLUMNS).index)
+        groups = {}
+        for one in cases:
+            groups.setdefault(tuple(_COLUMNS[name](one.case) for name in names), []).append(one)
+        if len(groups) <= MAX_LINES:
+            break
+    columns = (*names, *([] if "ranks" in names else ["ranks"]), "sizes", "cases", "refused", "time")
+    lines = []
+    for values, members in groups.items():
+        cells = {name: str(value) for name, value in zip(names, values, strict=True)}
+        cells.setdefault("ranks", _span([one.case.world_size for one in members], str))
+        numbers = sorted({reasons.index(str(one.refusal)) + 1 for one in members if one.refusal})
+        refused = sum(one.refusal is not None for one in members)
+        cells |= {
+            "sizes": _span([one.case.size_bytes for one in members], format_bytes),
+            "cases": f"{len(members):,}",
+            "refused": f"{refused:,} [{', '.join(map(str, numbers))}]" if refused else "0",
+            "time": _total_text([one.seconds for one in members if one.refusal is None]),
+        }
+        lines.append(Line({name: cells[name] for name in columns}))
+    return Sheet(_heading(cases, axes), columns, (tuple(lines),), frozenset({"ranks", "cases", "time"}))
+
+
+def _varying(cases: Sequence[ExpectedCase]) -> list[str]:
+    """The axes in which the cases differ."""
+    return [name for name, value in _COLUMNS.items() if len({value(one.case) for one in cases}) > 1]
+
+
+def _heading(cases: Sequence[ExpectedCase], axes: Sequence[str]) -> str:
+    """What all cases agree in: "cases: all_reduce, float32, sum, 8 ranks"."""
+    first, same = cases[0].case, []
+    for name, value in _COLUMNS.items():
+        is_left_out = name in ("algorithm", "root", "offset", "seed") or value(first) == "none"
+        if name not in axes and not is_left_out:
+            same.append(counted(first.world_size, "rank") if name == "ranks" else str(value(first)))
+    return f"cases: {', '.join(same)}"
+
+
+def _refusals(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> list[str]:
+    """Each reason once, with its number, the key that it is about and the number of cases."""
+    lines = []
+    for number, reason in enumerate(reasons[:MAX_REASONS], 1):
+        some = [one.refusal for one in cases if one.refusal and str(one.refusal) == reason]
+        lines.append(f"[{number}] refused, {counted(len(some), 'case')} ({some[0].key}): {reason}")
+    if len(reasons) > MAX_REASONS:
+        lines.append(f"{counted(len(reasons) - MAX_REASONS, 'more reason')} (--plan of fewer jobs shows them)")
+    return lines
+
+
+def _memory(command: Command, available: int | None) -> str:
+    """What the command needs at most: of the host for simulated ranks, of the symmetric heap for GPUs."""
+    needed, job, kept = 0, 0, NOTHING_KEPT
+    heap = 0
+    for one in command.jobs:
+        if one.request.fabric.simulated:
+            here = host_bytes_needed(one.request, before=kept)
+            kept = kept.after(one.request)
+            if here > needed:
+                needed, job = here, one.composed.number + 1
+            continue
+        rules = rules_of(one.request.fabric)
+        for case in one.cases:
+            spec = spec_for(case)
+            if not is_too_large(case, spec):
+                heap = max(heap, heap_bytes_needed(case, spec, rules))
+    parts = []
+    if needed:
+        there = f"{gibibytes(available)} is available" if available is not None else "what is available is unknown"
+        where = f" (job {job} of {len(command.jobs)})" if len(command.jobs) > 1 else ""
+        parts.append(f"up to {gibibytes(needed)} of host memory{where}, {there}")
+    if heap:
+        parts.append(f"at least {format_bytes(heap)} of symmetric heap a rank to check a case; timing fills the rest")
+    return f"memory: {'; '.join(parts) or 'unknown'}"
+
+
+def _time(cases: Sequence[ExpectedCase], durations: Durations, command: Command) -> str:
+    """The sum of what cases took before, from how many records, and for how many cases it is unknown."""
+    running = [one for one in cases if one.refusal is None]
+    known = [one.seconds for one in running if one.seconds is not None]
+    folder = command.jobs[0].request.records.name
+    kinds = {kind_of(case, job.request) for job in command.jobs for case in job.cases}
+    of_these = sum(len(durations.seconds.get(kind, ())) for kind in kinds)
+    source = f"from {counted(of_these, 'record')} of such cases in {folder}/"
+    if durations.left_out:
+        source += f" ({durations.left_out:,} older ones were not read)"
+    if not known:
+        none = (
+            f"no record in {folder}/ is of these cases" if durations.records else f"there are no records in {folder}/"
+        )
+        return f"time: unknown, {none}"
+    of_some = "" if len(known) == len(running) else f" for {len(known):,} of {counted(len(running), 'case')}"
+    rest = f"; unknown for {len(running) - len(known):,}" if len(known) < len(running) else ""
+    return f"time: about {duration_text(sum(known))}{of_some}{rest} ({source}; starting up is not included)"
+
+
+def duration_text(seconds: float) -> str:
+    """A time for people: "0.4 s", "48 s", "3 min 20 s", "2 h 5 min"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _seconds_text(seconds: float | None) -> str:
+    return "unknown" if seconds is None else "" if seconds == 0 else duration_text(seconds)
+
+
+def _total_text(seconds: Sequence[float | None]) -> str:
+    """The sum of what is known, with a + where something is not; "" where nothing runs."""
+    if not seconds:
+        return ""
+    known = [one for one in seconds if one is not None]
+    if not known:
+        return "unknown"
+    return _seconds_text(sum(known)) + ("+" if len(known) < len(seconds) else "")
+
+
+def _span(values: Sequence[int], written: Callable[[int], str]) -> str:
+    """ "8", or "2 to 72"."""
+    least, most = min(values), max(values)
+    return written(least) if least == most else f"{written(least)} to {written(most)}"

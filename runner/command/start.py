@@ -1,0 +1,239 @@
+"""What `symlab run` does: compose, check, run, store, show; or show the help, or a configuration.
+
+Nearly everything is imported only when it is needed: --help and --cfg have to be quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from runner.interrupt import exit_code_of
+from runner.request_error import RequestError
+from runner.world.launcher import find
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from runner.command.console import Console
+    from runner.command.plan import Command
+    from runner.command.session import Tools
+    from runner.request.compose import ComposedJob
+    from runner.request.options import RunOptions
+    from runner.world.launched import Leader
+    from runner.world.launcher import Outer
+
+
+ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
+
+
+def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None) -> int:
+    """Do what a command line asks for, in each process that a launcher started. Returns the exit code.
+
+    given is the command line as records keep it, options what it says, tools what tests work with. RequestError for a
+    wrong request.
+    """
+    return led(lambda leader: _answer(given, options, tools, leader), options.runs)
+
+
+def led(work: Callable[[Leader | None], int], runs: bool = True) -> int:
+    """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
+
+    work gets the leader of the launcher's world, or None without one, and returns the exit code. runs says whether it
+    needs the others at all. RequestError as work raises it.
+    """
+    outer = find(os.environ)
+    if outer is None:
+        return work(None)
+    # One of many processes that a launcher started: rank 0 alone speaks.
+    from runner.world.launched import Leader, follow
+
+    if outer.rank > 0:
+        return follow(outer) if runs else 0
+    if not runs:
+        return work(None)
+    leader = Leader(outer)
+    code = 1
+    try:
+        code = work(leader)
+    except KeyboardInterrupt as interrupt:
+        code = exit_code_of(interrupt)
+        raise
+    except RequestError as error:
+        # At once: the other processes may take a while to end.
+        print(f"symlab: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        code = 2
+    finally:
+        leader.end(code)
+    return code
+
+
+def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, leader: Leader | None) -> int:
+    if options.version:
+        print(f"symlab {_version('symlab')} (Hydra {_version('hydra-core')})")
+        return 0
+    if options.help:
+        from runner.request.usage import usage
+
+        print(usage(options.config_dir), end="")
+        return 0
+    # Hydra takes a fifth of a second to import: after the options have been looked at.
+    from runner.request.compose import compose_jobs, hydra_over
+
+    with hydra_over(options.config_dir) as hydra:
+        if options.cfg:
+            _show_configuration(options)
+            return 0
+        if options.info:
+            compose_jobs(options.overrides, options.multirun)
+            with _logging_restored():
+                hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
+            return 0
+        jobs = compose_jobs(options.overrides, options.multirun)
+    if options.plan:
+        _show_plan(given, jobs)
+        return 0
+    return _run(given, jobs, tools, leader, options.quiet)
+
+
+def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob]) -> None:
+    """--plan: what would run, what would be refused, the memory, the time. RequestError if nothing can run."""
+    from runner.command.forecast import plan_text
+    from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
+
+    command = prepare(given, jobs, find(os.environ))
+    print(plan_text(command, headline(command)), flush=True)
+    refuse_if_nothing_can_run(command)
+
+
+def _run(
+    given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None, is_quiet: bool
+) -> int:
+    from dataclasses import replace
+
+    from runner.command.session import Tools, run_command
+    from runner.world.fabrics import FabricName, joining
+
+    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet)
+    if leader is not None:
+        if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
+            tools = replace(tools or Tools(), make_world=joining(leader))
+        else:
+            leader.tell_end(0)  # the simulator needs one process
+    return run_command(command, console, tools)
+
+
+def ready(
+    given: Sequence[str],
+    jobs: Sequence[ComposedJob],
+    outer: Outer | None = None,
+    is_quiet: bool = False,
+    stream: TextIO | None = None,
+) -> tuple[Command, Console]:
+    """Return the command that composed jobs make, and the console on which it says how it goes.
+
+    given is the command line, outer the launcher's world that this process leads. stream: see Console. RequestError for
+    a job that is not possible, and if nothing can run.
+    """
+    from reports.table.table import varying
+    from runner.command.console import Console
+    from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
+
+    command = prepare(given, jobs, outer)
+    refuse_if_nothing_can_run(command)
+    differing = varying([job.composed.overrides for job in command.jobs])
+    return command, Console(stream, headline(command), differing, is_quiet)
+
+
+def headline(command: Command) -> list[str]:
+    """What is going to run, and on what."""
+    from reports.table.text import counted
+    from runner.case.cases import names_of, sizes_of
+    from runner.command.plan import timing_notes
+
+    request = command.jobs[0].request
+    algorithms = names_of(request)
+    sweep = f"{counted(len(command.jobs), 'job')}, " if len(command.jobs) > 1 else ""
+    if sweep:
+        what = f"symlab: {command.label}: {sweep}{counted(command.case_count, 'case')}"
+    else:
+        arithmetic = f"{request.dtype}/{request.accumulator} {request.reduction}"
+        places = ", out of place and in place" if len(request.placement.placements) > 1 else ""
+        does = f"{request.dtype}, moves data" if request.reduction == "none" else arithmetic
+        what = (
+            f"symlab: {request.op} {does}, "
+            f"{counted(request.world_size, 'rank')}, {counted(len(sizes_of(request)), 'size')} x "
+            f"{counted(len(algorithms), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
+        )
+    rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
+    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
+
+
+def _show_configuration(options: RunOptions) -> None:
+    """--cfg: the composed configuration as YAML, or one part of it; a document for each job of a sweep."""
+    from runner.request.compose import plan_jobs
+    from runner.request.composer import Composer, composed
+
+    planned = plan_jobs(options.overrides, options.multirun)
+    # Hydra's own section takes a compose in full for each job.
+    composer = Composer()
+    compose = composed if options.cfg != "job" else lambda lines: composer.composition(lines).config
+    documents = [_document(compose(lines), options) for lines in planned]
+    if len(documents) == 1:
+        print(documents[0], end="")
+        return
+    for number, (lines, document) in enumerate(zip(planned, documents, strict=True)):
+        print(f"---\n# job {number + 1} of {len(planned)}: {' '.join(lines)}\n{document}", end="")
+
+
+def _document(config: DictConfig, options: RunOptions) -> str:
+    """What --cfg shows of one job."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from runner.request_error import first_line
+
+    shown = config.hydra if options.cfg == "hydra" else config
+    missing = object()
+    part = OmegaConf.select(shown, options.package, default=missing) if options.package else shown
+    if part is missing:
+        raise RequestError(f"no '{options.package}' in the configuration (--package), give a key such as fabric")
+    if not OmegaConf.is_config(part):
+        return f"{part}\n"
+    try:
+        return OmegaConf.to_yaml(part, resolve=options.resolve)
+    except OmegaConfBaseException as error:
+        raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from error
+
+
+@contextlib.contextmanager
+def _logging_restored() -> Iterator[None]:
+    """Hydra's --info prints through handlers that it leaves in the root logger."""
+    import logging
+
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+def _plain(overrides: Sequence[str]) -> list[str]:
+    """Overrides as Hydra itself takes them."""
+    return [f"+{one}" if one.startswith("exp=") else one for one in overrides]
+
+
+def _version(distribution: str) -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"

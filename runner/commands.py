@@ -1,0 +1,240 @@
+"""The commands that run cases, as click objects: run, replay, resume."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from runner.interrupt import exit_code_of, interruptible
+from runner.request.options import CFG_PARTS, INFO_TOPICS, RunOptions
+from runner.request.sizes import parse_bytes
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricName
+from runner.world.launcher import find
+
+MAX_LAUNCHES = 100
+
+GIVEN = "runner.commands.given"
+"""Where a context keeps its arguments as they were given."""
+
+REFUSED = {
+    ("--run", "-r"): "run decides by -m and hydra.mode, leave it out",
+    ("--config-path", "-cp"): "conf/ is always the first folder of configurations, add one with --config-dir",
+    ("--config-name", "-cn"): "every run begins with conf/config.yaml, choose an experiment with +exp=NAME",
+    ("--experimental-rerun",): "Hydra's pickled jobs are not written, use symlab replay RECORDS",
+    ("--shell-completion", "-sc"): "use symlab completion bash",
+    ("--hydra-help",): "symlab run --help lists the flags of Hydra that run takes",
+}
+"""Flags of Hydra's that have no meaning here, each with the reason and what to use."""
+
+
+class Run(click.Command):
+    """Keeps the arguments as given, for the records."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[GIVEN] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+def _refused(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Refuse a flag of Hydra's, with the reason."""
+    names = tuple(parameter.opts)
+    if value and not ctx.resilient_parsing:
+        raise RequestError(f"{names[0]} is unsupported ({names[0]}), {REFUSED[names]}")
+
+
+def _refuse_flags(command: click.Command) -> click.Command:
+    """Add the options that are refused; none of them is listed or completed."""
+    for names in REFUSED:
+        takes_value = names[0] in ("--config-path", "--config-name", "--experimental-rerun")
+        command.params.append(
+            click.Option(names, is_flag=not takes_value, expose_value=False, hidden=True, callback=_refused)
+        )
+    return command
+
+
+def _complete_override(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """The words that an override can go on with."""
+    from runner.request.words import is_folder, words_for
+
+    if is_folder(incomplete):
+        return [CompletionItem(incomplete, type="dir")]
+    given = list(ctx.params.get("overrides") or ())
+    config_dir = ctx.params.get("config_dir")
+    for name, value in itertools.pairwise(given):  # behind the first override, options are not parsed while completing
+        if name in ("--config-dir", "-cd"):
+            config_dir = Path(value)
+    found = words_for(incomplete, given, config_dir)
+    return [CompletionItem(word.text, help=word.help, is_open=word.is_open) for word in found]
+
+
+@contextmanager
+def _requests_only() -> Iterator[None]:
+    """Within, a ValueError that is no RequestError is a defect of ours: it ends in a traceback."""
+    try:
+        yield
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise AssertionError(f"not a wrong request: {error}") from error
+
+
+def _carried_out(work: Callable[[], int]) -> int:
+    """Do the work of a command that runs cases, which handles interrupts once they run. Returns the exit code."""
+    with interruptible():
+        try:
+            with _requests_only():
+                return work()
+        except KeyboardInterrupt as interrupt:
+            print("symlab: interrupted before anything ran", file=sys.stderr)
+            return exit_code_of(interrupt)
+
+
+@click.command("run", cls=Run, add_help_option=False)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.option("-m", "--multirun", is_flag=True)
+@click.option("-cd", "--config-dir", type=click.Path(file_okay=False, path_type=Path))
+@click.option("-c", "--cfg", type=click.Choice(CFG_PARTS))
+@click.option("-p", "--package")
+@click.option("-q", "--quiet", is_flag=True)
+@click.option("--plan", is_flag=True)
+@click.option("--resolve", is_flag=True)
+@click.option("-i", "--info", is_flag=False, flag_value="all", type=click.Choice(INFO_TOPICS))
+@click.option("-h", "--help", is_flag=True)
+@click.option("--version", is_flag=True)
+@click.pass_context
+def run(ctx: click.Context, /, **options: Any) -> int:
+    """Run an experiment: on GPUs, or in the simulator."""
+    from runner.command.start import start
+
+    wanted = RunOptions(**options)
+    shown = [name for name in ("plan", "cfg", "info") if getattr(wanted, name)]
+    if len(shown) > 1:
+        raise RequestError(f"--{shown[0]} and --{shown[1]} exclude each other (--{shown[1]}), give one of them")
+    if not wanted.cfg and not wanted.help and (wanted.resolve or wanted.package):
+        name = "--resolve" if wanted.resolve else "--package"
+        raise RequestError(f"{name} has no effect without --cfg ({name}), add --cfg job")
+    given = ctx.meta[GIVEN]
+    return _carried_out(lambda: start(given, wanted, ctx.obj))
+
+
+_refuse_flags(run)
+
+
+REPLAY_EPILOG = """\
+Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
+verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side, else it is INSIDE or OUTSIDE the band.
+What can't be compared is named with the reason. Records of GPUs are run again in the simulator where there is no GPU.
+
+Exit codes: 0 the results are the same; 1 they are not; 2 the request is wrong, or nothing could be compared;
+130 Ctrl-C.
+"""
+
+
+def _band(ctx: click.Context, parameter: click.Parameter, text: str) -> float:
+    from reports.audit.statistics import parse_band
+
+    try:
+        return parse_band(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
+    return parse_bytes(text, parameter.opts[0])
+
+
+@click.command("replay", epilog=REPLAY_EPILOG)
+@click.argument("what", metavar="RECORDS", type=click.Path())
+@click.option(
+    "--launches", type=click.IntRange(1, MAX_LAUNCHES), default=1, metavar="N", show_default=True, help="New worlds."
+)
+@click.option(
+    "--band",
+    default="2%",
+    metavar="PERCENT",
+    show_default=True,
+    callback=_band,
+    help="Maximum change of a time that counts as SAME.",
+)
+@click.option(
+    "--fabric",
+    type=click.Choice(tuple(map(str, FabricName))),
+    default="auto",
+    show_default=True,
+    help="What the cases run on; auto is the recorded fabric.",
+)
+@click.option(
+    "--up-to",
+    "up_to_bytes",
+    default="1M",
+    metavar="SIZE",
+    show_default=True,
+    callback=_size,
+    help="Maximum size of GPUs' records that the simulator runs.",
+)
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path),
+    default=Path("records"),
+    metavar="DIR",
+    show_default=True,
+    help="The folder for new records.",
+)
+@click.option(
+    "--mlflow",
+    "mlflow_uri",
+    default="sqlite:///mlflow.db",
+    metavar="URI",
+    show_default=True,
+    help="Where the MLflow run is, if RECORDS is the id of one.",
+)
+@click.option("--track", "track_uri", default="", metavar="URI", help="Log the new runs to MLflow there.")
+@click.pass_context
+def replay(ctx: click.Context, /, **options: Any) -> int:
+    """Run recorded cases again and compare the results.
+
+    RECORDS is a record file, a folder, a bundle, or the id of an MLflow run. Everything is taken from the records.
+    """
+    outer = find(os.environ)
+    if outer is not None:
+        raise RequestError(f"a replay starts worlds of its own (replay), start it without {outer.launcher}")
+    from runner.replay.replay import Wanted
+    from runner.replay.replay import replay as replayed
+
+    return _carried_out(lambda: replayed(Wanted(**options), ctx.obj))
+
+
+RESUME_EPILOG = """\
+Exit codes are those of the whole command: 0 all passed, or some passed and the others were refused; 1 a case was wrong
+or failed; 2 the request is wrong, or the folder can't be resumed; 130 Ctrl-C, which leaves it resumable.
+"""
+
+
+@click.command("resume", epilog=RESUME_EPILOG)
+@click.argument("records", metavar="RECORDS", type=click.Path(path_type=Path))
+@click.option(
+    "--uri",
+    default="",
+    metavar="URI",
+    help="Where the command's run of MLflow is, if its configuration no longer says; none sends nothing.",
+)
+@click.pass_context
+def resume(ctx: click.Context, /, records: Path, uri: str) -> int:
+    """Run what an interrupted, killed or failed command left undone.
+
+    RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
+    the same run of MLflow.
+    """
+    from runner.command.resume import resume as resumed
+    from runner.command.start import led
+
+    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader)))

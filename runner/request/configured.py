@@ -1,0 +1,38 @@
+"""A configuration from plain values, without files of conf/ and without Hydra's global state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from runner.request.explain import explain
+from runner.request.schema import Schema
+from runner.request_error import RequestError
+
+
+def merged(values: Mapping[str, Any]) -> DictConfig:
+    """Return a whole configuration: values, and the schema's for what is not among them.
+
+    Raises OmegaConfBaseException for an unknown key and for a value of another type.
+    """
+    found = OmegaConf.merge(OmegaConf.structured(Schema), dict(values))
+    assert isinstance(found, DictConfig)
+    return found
+
+
+def configured(values: Mapping[str, Any]) -> DictConfig:
+    """Like merged, with a RequestError that says what is wrong as the command does."""
+    try:
+        return merged(values)
+    except OmegaConfBaseException as error:
+        raise RequestError(explain(error)) from error
+
+
+def plain_configuration(config: DictConfig) -> dict[str, Any]:
+    """Return a configuration as a record holds it: plain values, words as text."""
+    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}

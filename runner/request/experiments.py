@@ -1,0 +1,51 @@
+"""The named experiments: the files in exp/ of each folder of configurations, with the line that each is listed by."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+"""The folder of configurations, which lies beside runner/."""
+
+SUFFIX = ".yaml"
+
+
+def experiments(config_dir: Path | None = None) -> dict[str, str]:
+    """Return the experiments of conf/, then of config_dir, by name, each with its first comment that is no directive.
+
+    Of two files of one name Hydra reads that of conf/. A file that can't be read is listed with the reason.
+    """
+    found: dict[str, str] = {}
+    for folder in (CONF, *([config_dir] if config_dir else [])):
+        for name in _names(folder / "exp"):
+            found.setdefault(_printable(name), _line(folder / "exp" / f"{name}{SUFFIX}"))
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    """The names of the experiments in a folder, in order; none where there is no folder."""
+    try:
+        return sorted(name.removesuffix(SUFFIX) for name in os.listdir(folder) if name.endswith(SUFFIX))
+    except OSError:
+        return []
+
+
+def _line(path: Path) -> str:
+    """An experiment's line: "(unreadable: why)" for a file that is no UTF-8 text."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a folder; a pipe would be waited for
+            return "(unreadable: not a file)"
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return "(unreadable: not UTF-8)"
+    except OSError as error:
+        return f"(unreadable: {error.strerror})"
+    comments = (line[1:].strip() for line in text.splitlines() if line.startswith("#"))
+    return next((comment for comment in comments if not comment.startswith("@")), "")
+
+
+def _printable(name: str) -> str:
+    """A file's name as text that any terminal takes: bytes that are no UTF-8 as \\xff."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

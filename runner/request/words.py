@@ -1,0 +1,160 @@
+"""What can stand in an override that is still being typed: keys, and the values of those that take words.
+
+For completion in a shell, so it has to come at once: neither Hydra nor torch nor YAML is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from kernels.baselines import BASELINES, names_for
+from kernels.catalogue import NAMES, OPS, SPECS
+from kernels.numeric.dtypes import ACCUMULATORS, ALL, REDUCTIONS
+from runner.request.experiments import CONF, SUFFIX, experiments
+from runner.request.schema import SECTIONS
+
+GROUPS = ("fabric", "track")
+"""Sections that are groups of files in conf/, too."""
+
+FOLDERS = ("records", "cache_dir")
+"""Keys whose value is a folder."""
+
+_LISTS = ("algorithms", "baselines")
+_OTHER_VALUES = {
+    "sizes": ("[",),
+    "sizes.list": ("[", "null"),
+    "sizes.min": ("auto",),
+    "sizes.max": ("auto",),
+    "timing.calls": ("null",),
+    "fabric.heap_bytes": ("null",),
+    "fabric.step_budget": ("null",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One way to go on: the whole override so far. is_open: more has to follow, so no space belongs behind it."""
+
+    text: str
+    help: str = ""
+    is_open: bool = False
+
+
+def words_for(incomplete: str, given: Sequence[str] = (), config_dir: Path | None = None) -> list[Word]:
+    """Return what an override that begins like this can be, beside those given already."""
+    match = re.fullmatch(r"(\+{0,2}|~)([^=]*)(=?)(.*)", incomplete, re.DOTALL)
+    assert match is not None
+    plus, key, equals, value = match.groups()
+    if equals:
+        return list(_values(f"{plus}{key}=", key, value, given, config_dir))
+    if plus == "~":
+        return []
+    keys = [("exp=", "a named experiment")] if plus == "+" else list(_keys(key))
+    found = [Word(f"{plus}{name}", text, is_open=True) for name, text in keys if name.startswith(key)]
+    return [Word("+exp=", "a named experiment", is_open=True), *found] if not incomplete else found
+
+
+def is_folder(incomplete: str) -> bool:
+    """Whether the value that is being typed is a folder's name."""
+    key, equals, _ = incomplete.lstrip("+").partition("=")
+    return bool(equals) and key in FOLDERS
+
+
+def _keys(beginning: str) -> Iterator[tuple[str, str]]:
+    """Keys with their "=", and sections with their "."; those of a section once its name is there."""
+    section = beginning.partition(".")[0]
+    inside = "." in beginning and section in SECTIONS
+    for member in dataclasses.fields(SECTIONS[section if inside else ""]):
+        if inside:
+            yield f"{section}.{member.name}=", ""
+        elif member.name not in SECTIONS:
+            yield f"{member.name}=", ""
+        else:
+            if member.name in (*GROUPS, "sizes"):
+                yield f"{member.name}=", ""
+            yield f"{member.name}.", f"keys of {member.name}"
+    if not inside:
+        yield "exp=", "a named experiment"
+
+
+def _values(before: str, key: str, value: str, given: Sequence[str], config_dir: Path | None) -> Iterator[Word]:
+    """What the last item of a value can be: of a list in brackets, of a sweep (a,b), or alone."""
+    listed = value.rfind("[") > value.rfind("]")
+    start = max(value.rfind(","), value.rfind("[") if listed else -1) + 1
+    earlier, item = value[:start], value[start:]
+    taken = re.split(r"[\[\],]", earlier)
+    for word, text in _choices(key, item, listed, given, config_dir):
+        if not word.startswith(item) or word in taken:
+            continue
+        if listed and word == item:
+            yield Word(f"{before}{earlier}{word},", is_open=True)
+            yield Word(f"{before}{earlier}{word}]")
+        else:
+            yield Word(f"{before}{earlier}{word}", text, is_open=listed or word.endswith(("[", "/")))
+
+
+def _choices(
+    key: str, item: str, listed: bool, given: Sequence[str], config_dir: Path | None
+) -> Iterator[tuple[str, str]]:
+    """The words that a key takes, each with its explanation."""
+    if key == "exp":
+        yield from experiments(config_dir).items()
+    elif key in _LISTS:
+        op = _op(given, config_dir)
+        words = names_for(op) if key == "baselines" else _algorithms(op)
+        more = () if listed else (("auto", "none", "[") if key == "baselines" else ("auto", "all", "["))
+        yield from ((word, "") for word in (*more, *(words or (one.algorithm for one in BASELINES))))
+    elif key in GROUPS:
+        folders = (CONF, *([config_dir] if config_dir else []))
+        names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
+        yield from ((name, "") for name in sorted(names))
+    elif key == "dtype" and "/" in item:
+        dtype = item.partition("/")[0]
+        yield from ((f"{dtype}/{one}", "") for one in ACCUMULATORS.get(dtype, ()))
+    else:
+        yield from ((word, "") for word in _words(key))
+
+
+def _words(key: str) -> tuple[str, ...]:
+    """The words of a key that does not depend on others."""
+    values: Mapping[str, tuple[str, ...]] = {
+        "op": OPS,
+        "dtype": ("auto", *ALL),
+        "accumulator": ("auto", *dict.fromkeys(one for many in ACCUMULATORS.values() for one in many)),
+        "reduction": ("auto", *REDUCTIONS),
+        "fabric.arch": tuple(dict.fromkeys(arch for spec in SPECS for arch in spec.archs)),
+        **_OTHER_VALUES,
+    }
+    if key in values:
+        return values[key]
+    section, _, name = key.rpartition(".")
+    if section not in SECTIONS:
+        return ()
+    kind = typing.get_type_hints(SECTIONS[section]).get(name)
+    if kind is bool:
+        return ("true", "false")
+    return tuple(map(str, kind)) if isinstance(kind, type) and issubclass(kind, Enum) else ()
+
+
+def _algorithms(op: str) -> tuple[str, ...]:
+    return tuple(name.partition("/")[2] for name in NAMES if name.partition("/")[0] == op)
+
+
+def _op(given: Sequence[str], config_dir: Path | None) -> str:
+    """The op that the overrides given so far choose; else the one that a configuration has by default."""
+    chosen = {one.lstrip("+").partition("=")[0]: one.partition("=")[2] for one in given if "=" in one}
+    if chosen.get("op") in OPS:
+        return chosen["op"]
+    for folder in (CONF, *([config_dir] if config_dir else [])):
+        path = folder / "exp" / f"{chosen.get('exp', '')}{SUFFIX}"
+        if path.is_file():
+            match = re.search(r"^op: *(\w+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+            if match and match[1] in OPS:
+                return match[1]
+    return OPS[0]

@@ -1,0 +1,125 @@
+"""Kernels by name or from a file, and cases of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels import catalogue as known
+from kernels.brought import spec_at
+from kernels.spec import Case, KernelSpec
+from runner.case.contestant import spec_for
+
+if TYPE_CHECKING:
+    from kernels.baselines import Baseline
+
+
+def catalogue(op: str | None = None) -> tuple[str, ...]:
+    """Return the names of the kernels that come with symlab, as "op/algorithm"; op: those of one op.
+
+    Raises ValueError for an unknown op.
+
+    >>> import symlab
+    >>> symlab.catalogue("send_recv")
+    ('send_recv/pull', 'send_recv/push')
+    """
+    if op is None:
+        return known.NAMES
+    return tuple(name for name in known.NAMES if name.startswith(f"{known.collective(op).op}/"))
+
+
+def kernel(name: str) -> KernelSpec:
+    """Return the specification of a kernel: what it takes, needs and promises.
+
+    name is one of catalogue(), or the place of a kernel of your own: "path/to/file.py:NAME" (relative to the working
+    folder) or "package.module:NAME", where NAME is a KernelSpec. CONTRIBUTING.md shows how one is written.
+
+    Raises ValueError for an unknown name (it gives the nearest ones), and for a file, module or name that does not
+    exist or raises an exception.
+
+    >>> import symlab
+    >>> one_shot = symlab.kernel("all_reduce/one_shot")
+    >>> one_shot.needs_multicast, one_shot.max_world_size
+    (False, 72)
+    """
+    return spec_at(name) if ":" in name else known.find(name)
+
+
+def case(
+    kernel: str | KernelSpec,
+    *,
+    size_bytes: int | str,
+    ranks: int = 2,
+    dtype: str = "auto",
+    accumulator: str = "auto",
+    reduction: str = "auto",
+    placement: str = "out_of_place",
+    inputs: str = "normal",
+    seed: int = 0,
+    root: int = 0,
+    offset: int = 0,
+) -> Case:
+    """Return one case of a kernel: everything that decides what runs and what must come out.
+
+    kernel: a name or a place, as kernel() takes it, a specification that kernel() returned, or a library's collective
+    such as "all_reduce/nccl". size_bytes: a number of bytes, or text such as "4K" or "1M" (binary), counted as
+    nccl-tests does for the op; an op that divides its buffer among the ranks has it rounded down to equal chunks.
+    ranks: the number of ranks. dtype: a name such as "bfloat16"; "auto" is float32 where the op has it. accumulator:
+    "auto" is float32 where sums of the dtype can be kept in it, else "native". reduction: "auto" is "sum", or "none"
+    for an op that only moves data. placement: "out_of_place" or "in_place". inputs: "normal", "exact" or "edge", drawn
+    from seed. root: the rank that gives (broadcast) or gets (reduce). offset: number of elements after a 16-byte
+    boundary at which buffers begin.
+
+    The result has these values as attributes (the number of ranks as world_size), and `id`, a stable name.
+
+    Raises ValueError, with the message of the command `symlab run`, for a value that no kernel of the op has.
+
+    >>> import symlab
+    >>> case = symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=4, dtype="bfloat16")
+    >>> case.accumulator, case.reduction, case.numel
+    ('float32', 'sum', 2048)
+    >>> symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=99)
+    Traceback (most recent call last):
+    ...
+    runner.request_error.RequestError: a world of 99 ranks is not possible (world_size), give 1 to 72
+    """
+    from symlab.requests import described
+
+    spec = brought(kernel)
+    name = spec.name if spec is not None else str(kernel)
+    op, _, algorithm = name.partition("/")
+    if not algorithm:
+        known.find(name)  # raises ValueError with the nearest names
+    values = {
+        "op": op,
+        "algorithms": [algorithm],
+        "dtype": dtype,
+        "accumulator": accumulator,
+        "reduction": reduction,
+        "world_size": ranks,
+        "sizes": {"list": [size_bytes]},
+        "placement": placement,
+        "inputs": inputs,
+        "seed": seed,
+        "root": root,
+        "offset": offset,
+    }
+    return described(values, spec)
+
+
+def brought(kernel: str | KernelSpec) -> KernelSpec | None:
+    """Return a specification that is given or brought; None for a name, which the catalogue or a library may have."""
+    if isinstance(kernel, KernelSpec):
+        return kernel
+    return spec_at(kernel) if ":" in kernel else None
+
+
+def runner_of(case: Case, kernel: str | KernelSpec | None) -> KernelSpec | Baseline:
+    """Return what runs a case: the given kernel, else the catalogue's or the library's collective of the case's name.
+
+    Raises ValueError for a kernel of another name, and for a case of an unknown name.
+    """
+    spec = spec_for(case) if kernel is None else brought(kernel) or known.find(str(kernel))
+    wanted = case.name if isinstance(spec, KernelSpec) else case.algorithm
+    if spec.name != wanted:
+        raise ValueError(f"the case is {wanted}, the kernel is {spec.name} (kernel), give the kernel of the case")
+    return spec

@@ -1,0 +1,113 @@
+"""From the API's arguments to the runner's requests: the same checks, with the same messages, as the command's."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.baselines import Baseline
+from kernels.catalogue import SPECS
+from kernels.spec import Case, KernelSpec
+from reports.record.record import RecordedRequest
+from runner.case.cases import cases_of, check_against_catalogue, resolved
+from runner.case.host_memory import check_host_memory
+from runner.environment.host import available_bytes
+from runner.records.scrub import scrubbed_values
+from runner.request.configured import configured, plain_configuration
+from runner.request.schema import Schema
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, Request, ResolvedRequest, validate
+from runner.world.fabrics import FabricRequest
+
+UNUSED = {"baselines": [], "track": {"name": "none"}, "timing": {"mode": "none"}}
+"""What no request of the API has, unless it says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A request for one case, resolved and found possible, and what its record says of it."""
+
+    request: ResolvedRequest
+    asked: RecordedRequest
+
+
+def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:
+    """Return the one case of a configuration on whatever fabric it runs later. RequestError if it can never run.
+
+    spec is a kernel that was brought; None: the catalogue's.
+    """
+    request = checked({**values, "fabric": {"name": "nvshmem", "heap_bytes": MAX_DEVICE_HEAP_BYTES}})
+    specs = SPECS if spec is None else (spec,)
+    named = resolved(request, request.fabric, specs)
+    check_against_catalogue(named, specs)
+    (found,) = cases_of(named)
+    return found
+
+
+def run_request(
+    case: Case, spec: KernelSpec | Baseline, fabric: FabricRequest, asked_fabric: Mapping[str, Any], **how: Any
+) -> RunRequest:
+    """Return the request that runs a case on a decided fabric. RequestError for what can't be.
+
+    asked_fabric is the section that led to fabric. how are other keys of the configuration: launches, check, ...
+    """
+    values = _values_of(case, spec) | {"fabric": dict(asked_fabric)} | how
+    request = checked(values)
+    specs = (spec,) if isinstance(spec, KernelSpec) else SPECS
+    named = resolved(request, fabric, specs)
+    check_against_catalogue(named, specs)
+    check_host_memory(named, available_bytes(), specs)
+    if cases_of(named) != (case,):
+        raise ValueError(f"{case.id} is no case that the runner runs (case), make cases with symlab.case")
+    configuration = plain_configuration(configured({**UNUSED, **values}))
+    asked = {
+        "jobs": 1,
+        "overrides": list(_overrides(configuration, plain_configuration(configured({})))),
+        "configuration": configuration,
+        "resolved": {name: getattr(named, name) for name in ("dtype", "accumulator", "reduction")},
+    }
+    return RunRequest(named, RecordedRequest.read(scrubbed_values(asked)))
+
+
+def checked(values: Mapping[str, Any]) -> Request:
+    """Return the request that a configuration makes; it writes no records. RequestError for a wrong value."""
+    nowhere = {"records": tempfile.gettempdir()}
+    return validate(configured({**UNUSED, "cache_dir": Schema().cache_dir, **values, **nowhere}))
+
+
+def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:
+    return {
+        "op": case.op,
+        "algorithms": [case.algorithm],
+        "dtype": case.dtype,
+        "accumulator": "auto" if isinstance(spec, Baseline) else case.accumulator,
+        "reduction": case.reduction,
+        "world_size": case.world_size,
+        "sizes": {"list": [case.size_bytes]},
+        "placement": case.placement,
+        "inputs": case.inputs,
+        "seed": case.seed,
+        "root": case.root,
+        "offset": case.offset,
+    }
+
+
+def _overrides(configuration: Mapping[str, Any], usual: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The command line that composes to a configuration: what differs from the usual values."""
+    for key, value in configuration.items():
+        if isinstance(value, dict):
+            yield from _overrides(value, usual[key], f"{prefix}{key}.")
+        elif value != usual[key]:
+            yield f"{prefix}{key}={_written(value)}"
+
+
+def _written(value: object) -> str:
+    """A value in Hydra's grammar."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower() if value is not None else "null"
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    if isinstance(value, str) and not value.replace("_", "").isalnum():
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return str(value)

@@ -1,0 +1,353 @@
+"""Worlds of ranks: open one, run functions on every rank, allocate symmetric memory there, launch kernels."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kernels.catalogue import collective
+from kernels.spec import refuses
+from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
+from memory.pool import SymmetricPool
+from memory.tensor import SymmetricTensor, View
+from reports.table.text import counted
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
+from runner.request_error import RequestError
+from runner.world import fabrics
+from runner.world.fabrics import FabricName
+from runner.world.launcher import find
+from symlab.compiling import Compiled
+from symlab.requests import checked
+
+if TYPE_CHECKING:
+    import torch
+
+    from runner.case.binding import Binding
+    from runner.world.world import World as RunnerWorld
+
+Result = TypeVar("Result")
+KernelArgument = SymmetricTensor | View | Argument | tuple[str, int | float | bytes]
+
+
+class World:
+    """Ranks with symmetric memory that run functions together; world() returns it. Use it in a with block.
+
+    ranks is their number, fabric "simulator" or "nvshmem", why says why that was taken. However the block is left, the
+    ranks end and all memory is given back. After an exception in a rank or an interrupt the world is not healthy: open
+    another one. Open and use a world in the same thread.
+    """
+
+    def __init__(self, ranks: int, section: dict[str, Any]) -> None:
+        request = checked({"world_size": ranks, "fabric": section})
+        if request.fabric.name != FabricName.simulator and (outer := find(os.environ)) is not None:
+            raise RequestError(
+                f"a world of the Python API starts its own ranks (fabric), start it without {outer.launcher}"
+            )
+        self.request, self.why = fabrics.resolve(request.fabric, ranks, machine=fabrics.look)
+        check_heap(self.request, MAX_HEAP_BYTES if self.request.simulated else MAX_DEVICE_HEAP_BYTES)
+        self.section = section
+        self.ranks = ranks
+        self._world: RunnerWorld | None = None
+        self._busy = threading.Lock()
+
+    @property
+    def fabric(self) -> str:
+        return str(self.request.name)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it is open and nothing has failed in it."""
+        return self._world is not None and self._world.healthy
+
+    def __enter__(self) -> Self:
+        if self._world is not None:
+            raise ValueError("this world is open already: open another one with symlab.world")
+        self._world = fabrics.make_world(self.request, self.ranks, lambda line: None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        world, self._world = self._world, None
+        if world is not None:
+            world.close()
+
+    def run(
+        self, function: Callable[[Rank, Any], Result], argument: Any = None, *, deadline_s: float | None = None
+    ) -> list[Result]:
+        """Call function(rank, argument) on every rank at the same time; return the results by rank.
+
+        rank is a Rank. In the simulator ranks are threads of this process: function may be any function, and all ranks
+        share argument. On GPUs ranks are processes: function has to be importable from a module, argument and results
+        are pickled. deadline_s: seconds after which the ranks are stopped; None: no limit.
+
+        Raises WorldFailure, naming the rank, for an exception in a rank, a deadlock, a missed deadline and symmetric
+        memory that was not released; ValueError for a world that is not open or not healthy, and for a function that
+        can't be sent to the ranks.
+        """
+        if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
+            raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
+        if self.request.name == FabricName.nvshmem and getattr(function, "__module__", "") == "__main__":
+            raise ValueError(
+                f"{getattr(function, '__qualname__', function)} is defined in a notebook or script, and ranks on GPUs "
+                "import what they run (fabric=nvshmem), move it to a module and import it from there"
+            )
+        with self.lent() as world:
+            return world.run(_on_rank, (function, argument), deadline_s)
+
+    def counters(self) -> dict[str, Any]:
+        """Return what the simulator counted during the last run: instructions, accesses and bytes by kind and link; {}
+        on GPUs. Raises ValueError for a world that is not open."""
+        return self._open().counters()
+
+    @contextmanager
+    def lent(self) -> Iterator[RunnerWorld]:
+        """The runner's world, for one run at a time. ValueError if it is not open, not healthy or in use."""
+        world = self._open()
+        if not world.healthy:
+            raise ValueError("this world was hurt by a failure or an interrupt (world), open another one")
+        if not self._busy.acquire(blocking=False):
+            raise ValueError("this world runs a function already (world), wait for it or open another one")
+        try:
+            yield world
+        finally:
+            self._busy.release()
+
+    def _open(self) -> RunnerWorld:
+        if self._world is None:
+            raise ValueError("this world is not open (world), use it in a block: with symlab.world(..) as world")
+        return self._world
+
+    def __repr__(self) -> str:
+        state = "closed" if self._world is None else "open" if self.healthy else "hurt"
+        return f"<world of {counted(self.ranks, 'rank')}, {self.fabric}, {state}>"
+
+
+def world(
+    ranks: int = 2,
+    *,
+    fabric: str = "simulator",
+    heap_bytes: int | str | None = None,
+    arch: str = "sm_90a",
+    multicast: bool = True,
+    multimem: str = "exact",
+    schedule: str = "fair",
+    seed: int = 0,
+    step_budget: int | None = None,
+) -> World:
+    """Return a world of ranks with symmetric memory, to be used in a with block.
+
+    ranks: their number. fabric: "simulator" (ranks are threads, kernels are interpreted), "nvshmem" (a process and a
+    GPU a rank; needs the gpu extra), or "auto": nvshmem where it is possible, else the simulator. heap_bytes: one
+    rank's symmetric memory, a number of bytes or text such as "1G"; None: 256M simulated, 8G on GPUs.
+
+    The others are the simulator's. arch: the GPUs' architecture. multicast: whether the switch has it. multimem: how
+    the switch adds floats, "exact" (rounded once) or "stated" (in the precision that the instruction states). schedule:
+    the order in which threads run, "fair" or "random" (drawn from seed). step_budget: maximum number of steps of one
+    run; None: the simulator's own.
+
+    Raises ValueError, with the message of the command `symlab run`, for a value that is not possible and for GPUs that
+    are unavailable. Entering the block raises WorldFailure if a rank can't be started.
+
+    >>> import symlab, torch
+    >>> def program(rank, count):
+    ...     with rank.pool() as pool:
+    ...         data = pool.tensor(count, torch.float32, name="data", fill=rank.rank)
+    ...         rank.barrier()
+    ...         return data.read().sum().item(), data.multicast().address != data.address
+    >>> with symlab.world(ranks=3) as world:
+    ...     world.run(program, 4)
+    [(0.0, True), (4.0, True), (8.0, True)]
+    """
+    section = {
+        "name": fabric,
+        "arch": arch,
+        "heap_bytes": heap_bytes,
+        "multicast": multicast,
+        "multimem": multimem,
+        "schedule": schedule,
+        "seed": seed,
+        "step_budget": step_budget,
+    }
+    return World(ranks, section)
+
+
+class Rank:
+    """One rank of a world: the first argument of a function that World.run calls.
+
+    `rank` is its number from 0, `world_size` the number of ranks, `traits` says what the fabric can do (name, arch,
+    multicast, ..), and `fabric` is the fabric itself. All ranks make collective calls, in the same order.
+
+    >>> import symlab
+    >>> compiled = symlab.compile(symlab.case("all_reduce/one_shot", size_bytes="1K", ranks=2))
+    >>> def program(rank, inputs):
+    ...     with rank.pool() as pool:
+    ...         return rank.bind(pool, compiled).run(inputs[rank.rank])
+    >>> with symlab.world(ranks=2) as world:
+    ...     outputs = world.run(program, symlab.make_inputs(compiled.case))
+    >>> symlab.check(compiled.case, outputs).faults
+    ()
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+
+    @property
+    def rank(self) -> int:
+        return self.fabric.rank
+
+    @property
+    def world_size(self) -> int:
+        return self.fabric.world_size
+
+    @property
+    def traits(self) -> Traits:
+        return self.fabric.traits
+
+    def pool(self) -> SymmetricPool:
+        """Return a pool to allocate symmetric memory from, in a with block, whose end releases all of it.
+
+        `pool.tensor(shape, dtype, name=.., fill=..)` is collective and returns a symmetric tensor: `local` (a torch
+        tensor that shares its memory), `read()` and `write(tensor)` (copies on the host), `address`, `peer(rank)` and
+        `multicast()` (views with an `address`), all for as long as the block lasts. `pool.scope()` is a block within.
+        """
+        return SymmetricPool(self.fabric)
+
+    def barrier(self) -> None:
+        """Collective: wait until all ranks are here. Launched kernels are not waited for: see synchronize."""
+        self.fabric.barrier()
+
+    def exchange(self, text: str) -> tuple[str, ...]:
+        """Collective: give a short text, and return all ranks' by rank."""
+        return self.fabric.exchange(text)
+
+    def synchronize(self) -> None:
+        """Wait until everything that this rank launched is done."""
+        self.fabric.synchronize()
+
+    def launch(
+        self,
+        kernel: Compiled | Executable,
+        *,
+        arguments: Sequence[KernelArgument],
+        grid: int | tuple[int, int, int] | None = None,
+        block: int | tuple[int, int, int] | None = None,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Queue a kernel with one argument for each of its parameters; synchronize waits for it.
+
+        An argument is a symmetric tensor or a view of one (its address), or a pair of kind and value such as
+        ("u32", 5): kinds are u32, u64, f32, f64, address and bytes. grid and block: numbers of blocks and of threads of
+        a block, in x or in (x, y, z); None: those that a compiled kernel of a case runs with.
+
+        Raises ValueError for arguments that are not the kernel's, and for a launch that is not possible.
+        """
+        if isinstance(kernel, Compiled):
+            usual, executable = kernel.launch, kernel.executable
+            grid, block = grid or usual.grid, block or usual.block
+        else:
+            executable = kernel
+        if grid is None or block is None:
+            raise ValueError(
+                f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads"
+            )
+        given = tuple(_argument(index, one) for index, one in enumerate(arguments))
+        self.fabric.launch(executable, Launch(grid, block, shared_bytes), given)
+
+    def bind(self, pool: SymmetricPool, kernel: Compiled, *, patience_s: float = 10.0) -> Bound:
+        """Collective: allocate what a compiled kernel of a case declares (input, output, flags, tables of peers).
+
+        patience_s: seconds that the kernel waits for another rank on a GPU before it gives up.
+
+        Raises ValueError for a case that the kernel can't run on this fabric, with the reason.
+        """
+        from runner.case.allocation import GUARD_BYTES
+        from runner.case.binding import bind
+
+        case = kernel.case
+        if refusal := refuses(kernel.kernel, collective(case.op), case, self.traits):
+            raise ValueError(str(refusal))
+        return Bound(self, kernel, bind(self.fabric, pool, kernel.kernel, case, GUARD_BYTES, patience_s))
+
+
+class Bound:
+    """A compiled kernel with memory and arguments of its own on one rank; Rank.bind returns it.
+
+    run(data) writes the rank's input, launches the kernel and returns the output; write, launch and read are its parts,
+    for launches back to back.
+    """
+
+    def __init__(self, rank: Rank, kernel: Compiled, binding: Binding) -> None:
+        self._rank = rank
+        self._kernel = kernel
+        self._binding = binding
+        self._is_published = False
+
+    def run(self, data: torch.Tensor) -> torch.Tensor:
+        """Collective: write the input, launch the kernel, and return the output."""
+        self.write(data)
+        self.launch()
+        return self.read()
+
+    def write(self, data: torch.Tensor) -> None:
+        """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""
+        from kernels.numeric.dtypes import DTYPES
+
+        case, source = self._kernel.case, self._binding.input
+        numel, dtype = source.size_bytes // case.itemsize, DTYPES[case.dtype]
+        if data.dtype != dtype or data.shape != (numel,):
+            raise ValueError(
+                f"the input is {tuple(data.shape)} of {data.dtype} (data), give a 1-D tensor of {numel} elements of "
+                f"{dtype}"
+            )
+        source.write(self._rank.fabric, data.detach().contiguous())
+
+    def launch(self) -> None:
+        """Queue the kernel; all ranks launch it. The first launch is collective: it waits for all ranks' inputs."""
+        fabric = self._rank.fabric
+        if not self._is_published:
+            fabric.synchronize()
+            fabric.barrier()
+            self._is_published = True
+        fabric.launch(self._kernel.executable, self._kernel.launch, self._binding.arguments)
+
+    def read(self) -> torch.Tensor:
+        """Wait for this rank's launches, and return a host copy of its output: 1-D, of the case's dtype.
+
+        Raises Deadlock if the kernel gave up waiting for another rank.
+        """
+        from kernels.numeric.dtypes import DTYPES
+        from runner.case.binding import status_report
+
+        fabric = self._rank.fabric
+        fabric.synchronize()
+        if report := status_report(fabric, self._binding.workspaces):
+            raise Deadlock(report, rank=fabric.rank)
+        content = self._binding.output.inspect(fabric).cpu().clone()
+        return content.view(DTYPES[self._kernel.case.dtype])
+
+
+def _argument(index: int, value: KernelArgument) -> Argument:
+    """What a kernel takes for a value. ValueError for a value of another type."""
+    if isinstance(value, (SymmetricTensor, View)):
+        return Argument("address", value.address)
+    if isinstance(value, Argument):
+        return value
+    if isinstance(value, tuple) and len(value) == 2:
+        kind: Any = value[0]
+        return Argument(kind, value[1])
+    raise ValueError(
+        f"argument {index} is {value!r}, of type {type(value).__name__} (arguments), give a symmetric tensor, a view "
+        'of one, or a pair such as ("u32", 5)'
+    )
+
+
+def _on_rank(fabric: Fabric, work: tuple[Callable[[Rank, Any], Result], Any]) -> Result:
+    """The per-rank program of World.run."""
+    function, argument = work
+    return function(Rank(fabric), argument)

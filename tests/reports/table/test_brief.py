@@ -1,0 +1,78 @@
+"""The summary of large commands: as much as fits in few lines, with the right counts and the worst and best figures."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from reports.record.record import Check, Mismatch, Record, Status
+from reports.table import brief, sheet
+from tests.reports.synthetic import KIB, record, refused, with_case
+
+WRONG = Check("bitwise", 64, 7, 8.5, 900, 0.1, True, 2, True, first_mismatch=Mismatch(0, 0, 1, 1.0, 2.0, "0x1", "0x2"))
+
+
+def told(records: list[Record]) -> list[list[str]]:
+    """The lines of a summary, by cells."""
+    return [re.split(r"  +", line.strip()) for line in brief.text(records, sheet.text).splitlines() if line]
+
+
+def jobs(count: int, algorithms: int = 1) -> list[Record]:
+    """Records of so many jobs that differ in their data's kind, with so many algorithms each."""
+    made: list[Record] = []
+    for number in range(count):
+        case: dict[str, Any] = {"world_size": number + 1, "op": "all_reduce"}
+        for index in range(algorithms):
+            made.append(with_case(refused(f"kernel_{index}"), **case))
+    return made
+
+
+def test_a_line_for_each_series_with_its_worst_error_and_its_best_time() -> None:
+    timed = [record("one_shot", size, samples_us=[[time_us] * 3] * 4) for size, time_us in ((KIB, 5.0), (4 * KIB, 7.0))]
+    wrong = record("two_shot", status=Status.WRONG, check=WRONG, is_timed=False)
+    hung = record("two_shot", 4 * KIB, status=Status.TIMEOUT, check=None, reason="hung", is_timed=False)
+    lines = told([*timed, wrong, hung, refused("ll"), with_case(timed[0], placement="in_place")])
+    assert lines[1] == [
+        *("algorithm", "sizes", "cases", "passed", "refused", "wrong", "failed", "max ulp", "max abs error"),
+        *("best time (us)", "best busbw (GB/s)"),
+    ]
+    assert lines[2:6] == [
+        ["one_shot", "1 KiB to 4 KiB", "2", "2", "0", "0", "0", "0", "0", "5.00", f"{4096 / 7e3 * 1.5:.2f}"],
+        ["two_shot", "1 KiB to 4 KiB", "2", "0", "0", "1", "1", "900", "8.5", "-", "-"],
+        ["ll", "1 KiB", "1", "0", "1", "0", "0", "-", "-", "-", "-"],
+        ["one_shot (in place)", "1 KiB", "1", "1", "0", "0", "0", "0", "0", "5.00", f"{1024 / 5e3 * 1.5:.2f}"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "algorithms", "first"),
+    [(5, 2, "algorithm"), (40, 3, "job"), (70, 3, "kernel")],
+    ids=["a line a series", "a line a job", "a line a kernel"],
+)
+def test_more_jobs_are_told_in_less_detail(count: int, algorithms: int, first: str) -> None:
+    lines = told(jobs(count, algorithms))
+    assert lines[1][0] == first
+    assert len(lines) <= brief.MAX_LINES
+    body = [line for line in lines if len(line) > 3 and line[3].isdecimal()]
+    assert sum(int(line[2].replace(",", "")) for line in body) == count * algorithms
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_summary_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    records = [record("multimem_two_shot", status=Status.WRONG, check=WRONG, is_timed=False), record()]
+    text = brief.text(records)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "multimem_two_shot" in text
+    assert "wrong" in text
+
+
+def test_what_is_long() -> None:
+    assert not brief.is_long("\n".join("x" * brief.MAX_LINES))
+    assert brief.is_long("\n".join("x" * (brief.MAX_LINES + 1)))
+    many = [refused("ll", KIB * size) for size in range(1, 500)]
+    assert brief.has_many(many)
+    assert not brief.has_many([*many, record()]), "refused cases have no line among timed ones"
+    assert brief.has_many([record("one_shot", KIB * size) for size in range(1, 2 * brief.MAX_LINES + 2)])

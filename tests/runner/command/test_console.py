@@ -1,0 +1,312 @@
+"""What a command says on stdout and on stderr: lines, few lines of many cases, stories once, a bar in a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runner
+from kernels.spec import Case
+from reports.record.record import Check, Mismatch, Record, Status
+from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
+from tests.reports.synthetic import KIB, record, refused, with_case, with_request
+from tests.runner.conftest import BAD, Outcome, Script
+
+ROOT = Path(runner.__file__).parent.parent
+
+AT = Mismatch(1, 0, 5, 1.0, 2.0, "0x3f80", "0x4000")
+WRONG = Check(
+    "bound", 64, 12, 1.0, 1, 0.1, True, 2, True, first_mismatch=AT, bound="E", bound_value=0.25, bound_used=3.0
+)
+
+
+def passed(algorithm: str = "one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
+    return record(algorithm, size_bytes, is_timed=False, **changes)
+
+
+def wrong(algorithm: str = "one_shot", size_bytes: int = KIB, check: Check = WRONG) -> Record:
+    return passed(algorithm, size_bytes, status=Status.WRONG, check=check)
+
+
+def failed(algorithm: str = "one_shot", size_bytes: int = KIB, reason: str = "rank 2 hung") -> Record:
+    return passed(algorithm, size_bytes, status=Status.TIMEOUT, check=None, reason=reason)
+
+
+def cases(count: int) -> list[Case]:
+    return [Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", KIB, 4)] * count
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def told(records: list[Record], total: int, step_s: float, **options: Any) -> tuple[list[str], str]:
+    """What a console says on stdout, by lines, and on stderr, of records that take step_s each."""
+    out, err, clock = io.StringIO(), io.StringIO(), Clock()
+    with Console(out, errors=err, clock=clock, **options) as console:
+        console.begin(cases(total))
+        for one in records:
+            clock.now_s += step_s
+            console.finished(one)
+    return out.getvalue().splitlines(), err.getvalue()
+
+
+def test_a_small_command_has_a_line_a_case() -> None:
+    lines, err = told([passed(), refused(), passed("torch/two_shot")], 3, 0.001)
+    assert lines == [
+        "[1/3] one_shot 1K n4 PASSED",
+        "[2/3] multimem_one_shot 1K n4 REFUSED",
+        "[3/3] torch/two_shot 1K n4 in place PASSED",
+    ]
+    assert err == ""
+
+
+def test_a_large_command_has_a_line_a_second_and_says_what_it_skips() -> None:
+    total = MANY_CASES + 40
+    lines, _ = told([passed()] * total, total, 0.125)
+    assert lines[0] == f"[1/{total}] one_shot 1K n4 PASSED"
+    assert lines[1] == f"[9/{total}] one_shot 1K n4 PASSED (7 cases before it not shown, about 0:11 left)"
+    assert lines[2] == f"[17/{total}] one_shot 1K n4 PASSED (7 cases before it not shown, about 0:10 left)"
+    assert lines[-1].startswith(f"[{total}/{total}] ")
+    shown = len(lines)
+    skipped = sum(int(match[1]) for line in lines if (match := re.search(r"\((\d+) cases? before it", line)))
+    assert shown + skipped == total
+
+
+def test_failures_of_a_large_command_always_have_a_line_and_are_counted() -> None:
+    total = MANY_CASES + 40
+    records = [passed(), passed(), wrong(), failed(), *[passed()] * 20]
+    lines, _ = told(records, total, 0.125)
+    said = f"[3/{total}] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id}"
+    assert lines[1] == f"{said} (1 case before it not shown, 1 failed so far)"
+    assert lines[2].startswith(f"[4/{total}] one_shot 1K n4 TIMEOUT: rank 2 hung (2 failed so far")
+    assert lines[-1] == f"[24/{total}] 4 cases not shown", "also if the command ends early"
+
+
+def test_a_small_command_skips_nothing() -> None:
+    lines, _ = told([passed()] * MANY_CASES, MANY_CASES, 0.001)
+    assert len(lines) == MANY_CASES
+
+
+def test_quiet_says_nothing_but_errors_and_what_is_announced() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with Console(out, heading=["heading"], is_quiet=True, errors=err) as console:
+        console.begin(cases(2))
+        console.finished(passed())
+        console.finished(wrong())
+        console.say("a table")
+        console.warn("symlab: warning: disk")
+        console.announce("2 cases: 1 passed, 1 wrong")
+    assert out.getvalue() == "2 cases: 1 passed, 1 wrong\n"
+    assert err.getvalue() == "symlab: warning: disk\n"
+
+
+def test_a_story_is_told_whole_with_the_bound_the_place_and_the_method() -> None:
+    assert failures([passed(), refused(), wrong()]) == [
+        f"  {wrong().id}",
+        "    WRONG: 12 of 64 elements are wrong; first at rank 1, index 5, launch 0: expected 1.0 (0x3f80), got 2.0 "
+        "(0x4000); method bound, bound E: at most 0.25, the worst element used 3 of its own",
+    ]
+
+
+def test_one_reason_of_many_cases_is_told_once() -> None:
+    records = [failed(size_bytes=KIB * size) for size in range(1, MAX_IDS + 3)]
+    lines = failures(records)
+    assert lines[:MAX_IDS] == [f"  {one.id}" for one in records[:MAX_IDS]]
+    assert lines[MAX_IDS:] == ["  and 2 cases more", "    TIMEOUT: rank 2 hung"]
+
+
+def test_many_reasons_are_cut_and_the_command_that_tells_them_is_named() -> None:
+    records = [failed(reason=f"rank {number} hung") for number in range(MAX_STORIES + 2)]
+    lines = failures(records, "records/x")
+    assert len(lines) == 2 * MAX_STORIES + 1
+    assert lines[-1] == "  and 2 more: symlab table records/x"
+
+
+def test_jobs_of_a_sweep_are_counted_from_one() -> None:
+    one = with_request(failed(), job=1, jobs=3, overrides=("world_size=4",))
+    assert failures([one])[0] == f"  job 2 of 3 (world_size=4): {one.id}"
+
+
+def test_the_summary_counts() -> None:
+    assert summary([passed(), refused(), wrong()], 2000) == "2,000 cases: 1 passed, 1 refused, 1 wrong, 1,997 not run"
+    assert summary([], 1) == "1 case: 1 not run"
+
+
+SCENE = """
+    import dataclasses, io, sys, time
+    from runner.command.console import Console
+    from tests.runner.command.test_console import cases, failed, passed, wrong
+
+    records = [passed(), wrong(), passed("multimem_two_shot", 1 << 20), failed(), passed(), passed()]
+    with Console(heading=["symlab: a heading"]) as console:
+        console.begin(cases(len(records)), jobs=14)
+        for number, record in enumerate(records):
+            console.starting(dataclasses.replace(cases(1)[0], algorithm="multimem_two_shot"), job=number + 1)
+            time.sleep(0.45)
+            console.finished(record)
+            if number == 2:
+                console.warn("symlab: warning: a disk is almost full")
+    console.announce("the summary")
+"""
+
+
+def in_terminal(columns: int, code: str, *arguments: str, cwd: Path = ROOT) -> tuple[str, str, int]:
+    """What a Python program writes to a terminal of so many columns, what it writes to stderr, and its exit code."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment |= {"TERM": "xterm", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=cwd,
+    ) as process:
+        os.close(theirs)
+        parts: list[bytes] = []
+
+        def read() -> None:
+            with contextlib.suppress(OSError):  # EIO: the program has ended
+                while part := os.read(ours, 4096):
+                    parts.append(part)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert process.stderr is not None
+        err = process.stderr.read().decode()
+        reader.join(60)
+    os.close(ours)
+    return b"".join(parts).decode(), err, process.returncode
+
+
+def drawn(text: str) -> list[str]:
+    """Each line that a terminal was made to show, at any time, without colours and controls."""
+    return [line for line in re.split(r"\r\n|\r|\n|\x1b\[\d*[AK]", re.sub(r"\x1b\[[\d;?]*[mhlG]", "", text)) if line]
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal of any width shows at the end."""
+    lines, row, is_at_start = [""], 0, True
+    for token in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", text):
+        if token == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif token == "\r":
+            is_at_start = True
+        elif token == "\x1b[2K":
+            lines[row] = ""
+        elif match := re.fullmatch(r"\x1b\[(\d*)A", token):
+            row -= int(match[1] or 1)
+        elif not token.startswith("\x1b"):
+            lines[row] = token + lines[row][len(token) :] if is_at_start else lines[row] + token
+            is_at_start = False
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("columns", [40, 100])
+def test_the_bar_in_a_real_terminal(columns: int) -> None:
+    text, err, code = in_terminal(columns, SCENE)
+    assert code == 0, err
+    assert err == "symlab: warning: a disk is almost full\n", "stderr stays stderr while the bar is shown"
+    lines = drawn(text)
+    bars = [line for line in lines if re.search(r"\b\d/6\b", line) and not line.startswith("[")]
+    assert bars
+    assert max(map(len, bars)) <= columns
+    assert any(re.search(r"0:0\d left", line) for line in bars)
+    assert any("2 failed" in line for line in bars)
+    assert any("job 3/14" in line for line in bars)
+    assert any("####" in line for line in bars) == (columns == 100)
+    assert any("multimem_two_shot" in line for line in bars) == (columns == 100)
+    assert not any("left" in line for line in bars if "0/6" in line or "1/6" in line), "too little to tell by"
+    assert screen(text) == [
+        "symlab: a heading",
+        f"[2/6] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id}",
+        "[4/6] one_shot 1K n4 TIMEOUT: rank 2 hung",
+        "the summary",
+    ]
+
+
+STUBBED = """
+    import sys
+    from pathlib import Path
+    import runner.__main__
+    from tests.runner.conftest import BAD, Script
+    script = Script(outcomes={"two_shot-float32-float32-sum-n3": BAD})
+    sys.exit(runner.__main__.main(sys.argv[1:], script.tools()))
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_line_of_the_table_is_broken_by_the_terminal(columns: int, tmp_path: Path) -> None:
+    arguments = ["-m", "world_size=2,3", "sizes=[8,1M]", "algorithms=all", "fabric.multicast=false", "track=none"]
+    text, err, code = in_terminal(columns, STUBBED, *arguments, cwd=tmp_path)
+    assert code == 1
+    assert "failed:\n  job 2 of 2 (world_size=3" in err
+    shown = screen(text)
+    table = shown[next(index for index, line in enumerate(shown) if line.startswith("all_reduce float32")) :]
+    body = [line for line in table if not line.startswith(("20 cases", "records: ", "36 cases"))]
+    assert max(map(len, body)) <= columns
+    assert any("multimem_two_shot" in line for line in body)
+    assert any("REFUSED" in line for line in body)
+
+
+def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_all(symlab: Any, script: Script) -> None:
+    script.outcomes = {"two_shot-float32-float32-sum-n2-2048B": BAD}
+    seeds = ",".join(map(str, range(MANY_CASES)))
+    done: Outcome = symlab("-m", f"seed={seeds}", "sizes=[1K,2K]", "algorithms=[one_shot,two_shot]")
+    lines = done.out.splitlines()
+    (folder,) = (done.folder / "records").iterdir()
+    assert f"the whole table: symlab table records/{folder.name}" in lines
+    after_cases = lines[max(index for index, line in enumerate(lines) if line.startswith("[")) + 1 :]
+    assert len(after_cases) < 20
+    assert re.search(rf"all_reduce/one_shot +1 KiB to 2 KiB +{2 * MANY_CASES} +{2 * MANY_CASES} +0", done.out)
+    assert re.search(rf"all_reduce/two_shot +1 KiB to 2 KiB +{2 * MANY_CASES} +{MANY_CASES} +{MANY_CASES}", done.out)
+
+
+def test_quiet_in_a_whole_command(symlab: Any, script: Script) -> None:
+    script.outcomes = {"two_shot": BAD}
+    done: Outcome = symlab("-q", "sizes=[8]", "algorithms=[one_shot,two_shot]", "track=none")
+    assert done.code == 1
+    (folder,) = (done.folder / "records").iterdir()
+    assert done.out.splitlines() == ["2 cases: 1 passed, 1 wrong", f"records: records/{folder.name}"]
+    assert done.err.startswith("failed:\n  all_reduce-two_shot-")
+
+
+def test_the_order_of_errors_and_lines_where_both_go_to_one_place(tmp_path: Path) -> None:
+    code = "from runner.command.console import Console; c = Console(); c.say('one'); c.warn('two'); c.announce('three')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.splitlines() == ["one", "two", "three"]
+
+
+def test_both_placements_have_a_line_each() -> None:
+    second = with_case(dataclasses.replace(passed("two_shot")), placement="in_place")
+    assert told([passed("two_shot"), second], 2, 0.1)[0] == [
+        "[1/2] two_shot 1K n4 PASSED",
+        "[2/2] two_shot 1K n4 in place PASSED",
+    ]

@@ -1,0 +1,108 @@
+"""How far a command is: the time remaining from the work done, and the line that says it at every width."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.spec import Case
+from runner.command.progress import Bar, Progress, clock_text, work_of
+
+
+def case(size_bytes: int, world_size: int = 4) -> Case:
+    return Case("all_reduce", "one_shot", "float32", "float32", "sum", size_bytes, world_size)
+
+
+def after(done: list[tuple[Case, float]], waiting: list[Case], refused: int = 0) -> Progress:
+    """The progress of a command whose done cases took these seconds, and refused others took none."""
+    some = [case(1024)] * refused
+    progress = Progress.of([*(one for one, _ in done), *some, *waiting])
+    for one in some:
+        progress.finish(one, 0.0, is_refused=True, is_failed=False)
+    for one, elapsed_s in done:
+        progress.finish(one, elapsed_s, is_refused=False, is_failed=False)
+    return progress
+
+
+def test_the_work_of_a_case_is_the_bytes_of_all_ranks() -> None:
+    assert work_of(case(1024, 8)) == 8192
+
+
+def test_the_time_remaining_goes_by_bytes_and_ranks_and_not_by_cases() -> None:
+    done = [(case(1 << 20), 1.0), (case(2 << 20), 2.0)]
+    assert after(done, [case(8 << 20)]).remaining_s == pytest.approx(8.0)
+    assert after(done, [case(1 << 20, 8)]).remaining_s == pytest.approx(2.0)
+    assert after(done, [case(1 << 20)] * 3).remaining_s == pytest.approx(3.0)
+
+
+def test_a_case_has_a_time_of_its_own_beside_that_of_its_bytes() -> None:
+    done = [(case(size), 0.5 + size / (1 << 20)) for size in (1 << 10, 1 << 20, 2 << 20)]
+    assert after(done, [case(1 << 12)] * 4).remaining_s == pytest.approx(2.0 + 4 / 256)
+    assert after(done, [case(4 << 20)]).remaining_s == pytest.approx(4.5)
+
+
+def test_neither_time_is_below_nothing() -> None:
+    quicker = [(case(1 << 10), 3.0), (case(1 << 20), 1.0)]
+    assert after(quicker, [case(4 << 20)]).remaining_s == pytest.approx(2.0)
+    steeper = [(case(1 << 20), 0.1), (case(2 << 20), 10.0)]
+    found = after(steeper, [case(1 << 10)]).remaining_s
+    assert found is not None
+    assert 0 < found < 0.1
+
+
+@pytest.mark.parametrize(
+    ("done", "waiting"),
+    [
+        ([], [case(1024)]),
+        ([(case(1024), 5.0)], [case(1024)]),
+        ([(case(1024), 0.1), (case(1024), 0.1)], [case(1024)]),
+        ([(case(1 << 10), 1.0), (case(1 << 13), 1.0)], [case(1 << 20)]),
+        ([(case(1024), 1.0), (case(1024), 1.0)], []),
+    ],
+    ids=["nothing ran", "one case", "too short", "far beyond what ran", "nothing is left"],
+)
+def test_nothing_is_foretold_from_too_little(done: list[tuple[Case, float]], waiting: list[Case]) -> None:
+    assert after(done, waiting).remaining_s is None
+
+
+def test_refused_cases_take_no_time() -> None:
+    done = [(case(1 << 20), 2.0)] * 2
+    assert after(done, [case(1 << 20)] * 4, refused=2).remaining_s == pytest.approx(4.0), "half of four run"
+
+
+def test_empty_messages_take_a_time() -> None:
+    assert after([(case(0), 1.0)] * 2, [case(0)] * 3).remaining_s == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (245, "4:05"), (3600, "1:00:00"), (90061, "25:01:01")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert clock_text(seconds) == text
+
+
+def bar(failed: int = 2) -> Bar:
+    progress = after([(case(1 << 20), 2.0)] * 6, [case(1 << 20)] * 6)
+    progress.failed = failed
+    return Bar(progress, jobs=12, job=7, case="multimem_two_shot 1M n4 in place")
+
+
+def test_the_bar_says_all_on_a_wide_terminal() -> None:
+    assert bar().line(100) == "##########.......... 6/12 0:12 left 2 failed job 7/12 multimem_two_shot 1M n4 in place"
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "##########.......... 6/12 0:12 left 2 failed job 7/12"),
+        (40, "6/12, 0:12 left, 2 failed, job 7/12"),
+        (30, "6/12, 0:12 left, 2 failed"),
+        (10, "6/12, 0:12"),
+    ],
+)
+def test_the_bar_says_less_on_a_narrow_one(width: int, line: str) -> None:
+    assert bar().line(width) == line
+
+
+def test_the_bar_says_nothing_of_one_job_and_of_no_failure() -> None:
+    one = Bar(Progress.of([case(1024)]), case="one_shot 1K n4")
+    assert one.line(100) == "." * 20 + " 0/1 one_shot 1K n4"

@@ -1,0 +1,108 @@
+"""What is refused before anything runs: the same as a world refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kernels.catalogue import OPS, collective
+from kernels.spec import KernelSpec, refuses
+from runner.__main__ import main
+from runner.case.cases import cases_of
+from runner.case.contestant import spec_for
+from runner.command.plan import prepare, timing_notes
+from runner.command.refusals import expected_refusal
+from runner.request.compose import compose_jobs, hydra_over
+from runner.world.fabrics import HostOffer
+from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.runner.conftest import Outcome, Script, on_its_fabric
+
+Symlab = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize("multicast", ["true", "false"])
+def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
+    lines = ["algorithms=all", "sizes=[0,1K,1M]", f"fabric.multicast={multicast}", "world_size=4", "fabric=simulator"]
+    with hydra_over():
+        requests = [on_its_fabric(compose_jobs([f"op={op}", *lines], False)[0].request) for op in OPS]
+    world = SimulatedWorld(4, SimulatorOptions(multicast=multicast == "true"))
+    found = set()
+    for request in requests:
+        for case in cases_of(request):
+            spec = spec_for(case)
+            assert isinstance(spec, KernelSpec)
+            expected = expected_refusal(case, request.fabric)
+            assert expected == refuses(spec, collective(case.op), case, world.traits)
+            found.add(expected.key if expected else "")
+    assert {"", "sizes"} <= found
+    assert ("fabric.multicast" in found) == (multicast == "false")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (
+            ["op=barrier", "algorithms=all", "sizes=[1K]"],
+            ["each of the 2 cases would be refused (sizes): a barrier hands round", "give sizes=[4]"],
+        ),
+        (["algorithms=[ll]", "sizes=[1M]"], ["the only case would be refused (sizes): all_reduce/ll is for small"]),
+        (["algorithms=[nccl]", "sizes=[1K]"], ["the only case would be refused (fabric): nccl needs GPUs"]),
+        (
+            ["-m", "algorithms=[lamport]", "dtype=int32,int64", "sizes=[1K]"],
+            ["each of the 2 cases would be refused (dtype)"],
+        ),
+    ],
+)
+def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(
+    symlab: Symlab, script: Script, arguments: list[str], parts: list[str]
+) -> None:
+    done = symlab(*arguments, "fabric=simulator")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert [part for part in parts if part not in done.err] == [], done.err
+    assert list(done.folder.iterdir()) == []
+    assert script.worlds == []
+
+
+def test_one_case_that_can_run_is_enough(symlab: Symlab) -> None:
+    done = symlab("-m", "algorithms=[lamport]", "dtype=int32,float32", "sizes=[1K]", "fabric=simulator")
+    assert done.statuses == ["PASSED", "PASSED"], "the stub world refuses only what needs multicast"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notes"),
+    [
+        (["timing.mode=eager"], ["timing.* has no effect: the simulator has no clock"]),
+        (["timing.mode=graph"], ["timing.* has no effect: the simulator has no clock"]),
+        (["timing.samples=9"], ["timing.* has no effect: the simulator has no clock"]),
+        (["timing={samples:9}"], ["timing.* has no effect: the simulator has no clock"]),
+        (["++timing.samples=9"], ["timing.* has no effect: the simulator has no clock"]),
+        (["-m", "timing.samples=9,50"], ["timing.* has no effect: the simulator has no clock"]),
+        (["timing.mode=none"], []),
+        (["seed=1"], []),
+    ],
+)
+def test_timing_that_has_no_effect_is_said_once(symlab: Symlab, arguments: list[str], notes: list[str]) -> None:
+    done = symlab(*arguments, "sizes=[8]", "fabric=simulator")
+    assert done.code == 0
+    assert [line for line in done.out.splitlines() if line.startswith("timing.")] == notes
+
+
+def test_timing_of_an_experiment_counts_as_given(symlab: Symlab, capsys: pytest.CaptureFixture[str]) -> None:
+    done = symlab("+exp=barrier", "seed=1", "fabric=simulator")
+    assert "timing." not in done.out
+    (done.folder / "mine" / "exp").mkdir(parents=True)
+    text = "# @package _global_\nsizes: [8]\nalgorithms: one_shot\ntiming: {samples: 9}\n"
+    (done.folder / "mine" / "exp" / "timed.yaml").write_text(text)
+    code = main(["--config-dir", "mine", "+exp=timed", "fabric=simulator", "--plan"])
+    assert code == 0
+    assert "timing.* has no effect: the simulator has no clock" in capsys.readouterr().out.splitlines()
+
+
+def test_timing_without_a_check_has_no_effect_on_gpus() -> None:
+    with hydra_over():
+        jobs = compose_jobs(["fabric=nvshmem", "check=false,true", "timing.samples=9"], True)
+    machine = HostOffer(gpu_count=8, driver_problem="", gpu_extra=True)
+    command = prepare((), jobs, machine=lambda: machine)
+    assert timing_notes(command) == ["timing.* has no effect in 1 of 2 jobs: with check=false nothing is timed"]

@@ -1,0 +1,588 @@
+"""A command that was cut short is resumed: what is left runs, and nothing else; what can't be the same is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runner
+from reports.record.record import load
+from reports.record.seal import MANIFEST, broken
+from runner.__main__ import main
+from runner.command import resume as resuming
+from runner.command.resume import resume
+from runner.command.session import Tools
+from runner.interrupt import Interrupted
+from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
+from runner.records.lock import FolderLock
+from runner.records.store import Store, StoreError
+from runner.request_error import RequestError
+from runner.track.send import CommandRun
+from runner.world.launcher import Outer
+from tests.reports.synthetic import record as synthetic_record
+from tests.runner.conftest import BAD, Outcome, Script, record_files
+
+ROOT = Path(runner.__file__).parent.parent
+Symlab = Callable[..., Outcome]
+Runs = Callable[[str], dict[str, list[Any]]]
+SWEEP = ("-m", "world_size=2,3", "sizes=[8,16]")
+"""Two jobs of four cases each."""
+
+
+@pytest.fixture
+def cut(symlab: Symlab, script: Script) -> Callable[..., Path]:
+    """cut("two_shot-.*", ...): a sweep that Ctrl-C ends at the first case with this part in its id; its folder."""
+
+    def run(part: str, *arguments: str, track: bool = False) -> Path:
+        script.outcomes = {part: KeyboardInterrupt()}
+        done = symlab(*(arguments or SWEEP), track=track)
+        assert done.code == 130
+        script.outcomes = {}
+        script.ran.clear()
+        (folder,) = (done.folder / "records").iterdir()
+        return folder
+
+    return run
+
+
+def document_of(folder: Path) -> CommandDocument:
+    document = command_document_of(folder)
+    assert document is not None
+    return document
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+AT_SIXTH = "two_shot-float32-float32-sum-n3-8B"
+
+
+def test_only_what_is_left_runs(cut: Callable[..., Path], script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = cut(AT_SIXTH)
+    before = files(folder)
+    assert resume(folder, tools=script.tools()) == 0
+    assert [one.split("-")[1:] for one in script.ran] == [
+        f"{name}-float32-float32-sum-n3-{size}B-out_of_place-normal-s0".split("-")
+        for name, size in (("two_shot", 8), ("one_shot", 16), ("two_shot", 16))
+    ]
+    after = files(folder)
+    assert {name: data for name, data in after.items() if name in before and data != before[name]}.keys() == {
+        COMMAND_JSON,
+        MANIFEST,
+    }
+    assert broken(folder) == []
+    document = document_of(folder)
+    assert document.end is not None
+    assert (document.outcome, document.end.exit_code, document.end.counts) == ("complete", 0, {"PASSED": 8})
+    (resumption,) = document.resumed
+    assert (resumption.after, resumption.cases_left, resumption.commit) == ("interrupted", 3, "0123abc")
+    said = capsys.readouterr().out
+    assert f"symlab resume: {folder.name}, interrupted: 3 of 8 cases left" in said
+    assert "[3/3] two_shot 16 n3 PASSED" in said
+    assert "8 cases: 8 passed\n" in said
+
+
+@pytest.mark.parametrize(
+    ("sweep", "at", "counts"),
+    [
+        (SWEEP, AT_SIXTH, (5, 3)),
+        (("-m", "sizes=[8],[16,1K]", "fabric.seed=1,2", "dtype=float32,bfloat16/native"), "one_shot", (0, 24)),
+        (("+exp=barrier", "fabric.arch=sm_100a", "check=false"), "n4", None),
+    ],
+)
+def test_records_differ_from_an_uninterrupted_commands_only_in_saying_so(
+    cut: Callable[..., Path],
+    symlab: Symlab,
+    script: Script,
+    sweep: tuple[str, ...],
+    at: str,
+    counts: tuple[int, int] | None,
+) -> None:
+    folder = cut(at, *sweep)
+    resume(folder, tools=script.tools())
+    symlab(*sweep)
+    (whole,) = set(folder.parent.iterdir()) - {folder}
+    passing = {"started", "ended", "duration_s", "environment"}
+
+    def kept(place: Path) -> dict[str, Any]:
+        found = {}
+        for path in record_files(place.parent.parent):
+            if path.parent == place:
+                document = json.loads(path.read_text())
+                resumed = document["request"].pop("resumed", None)
+                document["request"].pop("command")
+                found[path.name] = resumed, {key: one for key, one in document.items() if key not in passing}
+        return found
+
+    one, other = kept(folder), kept(whole)
+    assert {name: document for name, (_, document) in one.items()} == {
+        name: document for name, (_, document) in other.items()
+    }
+    parts = [resumed or 0 for resumed, _ in one.values()]
+    assert parts.count(1) > 0
+    if counts is not None:
+        assert (parts.count(0), parts.count(1)) == counts
+    assert document_of(folder).cases == document_of(whole).cases
+    assert sorted(path.name for path in folder.glob("*.yaml")) == sorted(path.name for path in whole.glob("*.yaml"))
+
+
+def test_a_missing_and_a_torn_record_are_made_again(
+    symlab: Symlab, script: Script, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = symlab(*SWEEP)
+    (folder,) = (done.folder / "records").iterdir()
+    paths = sorted(folder.glob("0*-all_reduce*.json"))
+    paths[1].unlink()
+    paths[4].write_bytes(paths[4].read_bytes()[:500])
+    script.ran.clear()
+    assert resume(folder, tools=script.tools()) == 0
+    assert len(script.ran) == 2
+    assert all(load(path).verified for path in paths)
+    assert (folder / f"{paths[4].name}.set_aside").stat().st_size == 500
+    assert broken(folder) == []
+    assert document_of(folder).resumed[0].set_aside == (paths[4].name,)
+    assert f"set aside: {paths[4].name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "says"), [({}, 0, "2 passed"), ({"two_shot": BAD}, 1, "1 passed, 1 wrong")]
+)
+def test_a_complete_command_has_nothing_left(
+    symlab: Symlab,
+    script: Script,
+    capsys: pytest.CaptureFixture[str],
+    outcomes: dict[str, Any],
+    code: int,
+    says: str,
+) -> None:
+    script.outcomes = outcomes
+    done = symlab("sizes=[8]")
+    (folder,) = (done.folder / "records").iterdir()
+    before = files(folder)
+    assert resume(folder, tools=script.tools()) == code
+    assert f"nothing is left to do in {folder.name}: 2 cases: {says}\n" in capsys.readouterr().out
+    assert files(folder) == before
+
+
+def test_the_exit_code_is_of_the_whole_command(cut: Callable[..., Path], script: Script) -> None:
+    folder = cut(AT_SIXTH)
+    path = sorted(folder.glob("00-all_reduce*.json"))[0]
+    script.outcomes = {"one_shot-float32-float32-sum-n2-16B": BAD}
+    path.unlink()
+    for one in folder.glob("00-all_reduce-one_shot*-16B*"):
+        one.unlink()
+    assert resume(folder, tools=script.tools()) == 1
+    assert resume(folder, tools=script.tools()) == 1
+
+
+def test_a_command_that_was_killed_after_its_last_case_is_brought_to_its_end(symlab: Symlab, script: Script) -> None:
+    done = symlab("sizes=[8]")
+    (folder,) = (done.folder / "records").iterdir()
+    document = document_of(folder)
+    (folder / COMMAND_JSON).write_text(replace(document, end=None).to_json())
+    (folder / MANIFEST).unlink()
+    (folder / ".0123456789abcdef.tmp").write_text("half")
+    script.ran.clear()
+    assert resume(folder, tools=script.tools()) == 0
+    assert script.ran == []
+    assert (document_of(folder).outcome, broken(folder)) == ("complete", [])
+    assert not list(folder.glob(".*"))
+
+
+def test_an_interrupted_resumption_can_be_resumed(cut: Callable[..., Path], script: Script) -> None:
+    folder = cut("two_shot-float32-float32-sum-n2-8B")
+    script.outcomes = {"one_shot-float32-float32-sum-n3-16B": Interrupted(signal.SIGTERM)}
+    assert resume(folder, tools=script.tools()) == 143
+    assert document_of(folder).outcome == "interrupted"
+    script.outcomes = {}
+    assert resume(folder, tools=script.tools()) == 0
+    document = document_of(folder)
+    assert [(one.after, one.cases_left) for one in document.resumed] == [("interrupted", 7), ("interrupted", 2)]
+    assert [load(path).request.resumed for path in sorted(folder.glob("0*-all*.json"))].count(1) == 5
+    assert broken(folder) == []
+
+
+def test_a_command_that_a_full_disk_stopped(
+    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write = Store.write
+
+    def full(self: Store, record: Any, job: str = "") -> Path:
+        if "n3-8B" in record.id and "two_shot" in record.id:
+            raise StoreError("the record: can't be written: No space left on device")
+        return write(self, record, job)
+
+    monkeypatch.setattr(Store, "write", full)
+    assert symlab(*SWEEP).code == 1
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    (folder,) = (tmp_path / "records").iterdir()
+    assert document_of(folder).outcome == "stopped"
+    script.ran.clear()
+    assert resume(folder, tools=script.tools()) == 0
+    assert len(script.ran) == 3
+    assert document_of(folder).resumed[0].after == "stopped"
+
+
+class StubLeader:
+    """A launcher's world that this process leads."""
+
+    def __init__(self, world_size: int) -> None:
+        self.outer = Outer("torchrun", 0, world_size, 0, "127.0.0.1", 1)
+        self.ended: list[int] = []
+
+    def tell_end(self, code: int) -> None:
+        self.ended.append(code)
+
+
+def test_under_a_launcher_the_other_ranks_hear_of_the_end(cut: Callable[..., Path], script: Script) -> None:
+    """A simulated command needs one process, and a launcher has started several."""
+    folder = cut(AT_SIXTH)
+    leader = StubLeader(3)
+    assert resume(folder, tools=script.tools(), leader=leader) == 0  # type: ignore[arg-type]
+    assert leader.ended == [0]
+    assert document_of(folder).outcome == "complete"
+
+
+def test_a_command_that_still_runs_is_not_resumed(cut: Callable[..., Path], script: Script) -> None:
+    folder = cut(AT_SIXTH)
+    before = files(folder)
+    with (
+        FolderLock(folder),
+        pytest.raises(RequestError, match=f"process {os.getpid()} on .* still works in {folder.name}"),
+    ):
+        resume(folder, tools=script.tools())
+    assert files(folder) == before
+
+
+def test_a_running_command_holds_the_lock(symlab: Symlab, script: Script, tmp_path: Path) -> None:
+    found: list[str] = []
+
+    def capture(root: Path) -> dict[str, Any]:
+        (folder,) = (tmp_path / "records").iterdir()
+        with pytest.raises(RequestError) as caught:
+            resume(folder)
+        found.append(str(caught.value))
+        return {}
+
+    assert main(["sizes=[8]", "algorithms=[one_shot]", "track=none"], replace(script.tools(), capture=capture)) == 0
+    assert "still works in" in found[0]
+
+
+def test_cases_that_can_not_be_the_same_are_refused(cut: Callable[..., Path], script: Script) -> None:
+    folder = cut(AT_SIXTH)
+    path = folder / COMMAND_JSON
+    path.write_text(path.read_text().replace("-n3-16B-", "-n3-24B-"))
+    (folder / MANIFEST).unlink()
+    before = files(folder)
+    with pytest.raises(RequestError, match=r"job 1 can't be rebuilt: .*n3-24B.* and 1 more .*commit 0123abc"):
+        resume(folder, tools=script.tools())
+    assert script.ran == []
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace('"fabric": "simulator"', '"fabric": "nvshmem"'), "fabric=nvshmem"),
+        (lambda text: text.replace('"launches"', '"lunches"'), "not one of this version"),
+        (lambda text: text.replace('"plan": {', '"other": {'), "does not hold the jobs' configurations"),
+        (lambda text: "{", "not what a command leaves"),
+    ],
+)
+def test_a_plan_that_is_not_possible_here_is_refused(
+    cut: Callable[..., Path], script: Script, change: Callable[[str], str], says: str
+) -> None:
+    folder = cut(AT_SIXTH)
+    path = folder / COMMAND_JSON
+    path.write_text(change(path.read_text()))
+    (folder / MANIFEST).unlink()
+    before = files(folder)
+    with pytest.raises(RequestError, match=says) as caught:
+        resume(folder, tools=script.tools())
+    assert "\n" not in str(caught.value)
+    assert (files(folder), script.ran) == (before, [])
+
+
+def test_a_changed_record_is_not_sealed_anew(cut: Callable[..., Path], script: Script) -> None:
+    folder = cut(AT_SIXTH)
+    path = sorted(folder.glob("00-all*.json"))[0]
+    path.write_text(path.read_text().replace('"max_ulp_error": 0', '"max_ulp_error": 1'))
+    with pytest.raises(RequestError, match=f"{path.name}: changed .* not as the command left it"):
+        resume(folder, tools=script.tools())
+    assert script.ran == []
+
+
+def test_a_record_of_another_command_is_refused(cut: Callable[..., Path], script: Script) -> None:
+    folder = cut(AT_SIXTH)
+    text = sorted(folder.glob("00-all*.json"))[0].read_text()
+    (folder / "zz.json").write_text(text.replace(folder.name, "20260101T000000Z-x-00000000"))
+    with pytest.raises(RequestError, match="zz.json is no record of this command"):
+        resume(folder, tools=script.tools())
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("gone", "no such folder"),
+        ("records", "give one of the folders in it, such as 2"),
+        (".", "no command.json here"),
+    ],
+)
+def test_what_is_no_folder_of_a_command_is_one_line(
+    cut: Callable[..., Path], capsys: pytest.CaptureFixture[str], place: str, says: str
+) -> None:
+    cut(AT_SIXTH)
+    capsys.readouterr()
+    assert main(["resume", place]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.startswith("symlab: error: ")
+    assert error.count("\n") == 1
+
+
+def test_changed_code_is_said_and_kept(
+    cut: Callable[..., Path], script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = cut(AT_SIXTH)
+    tools = replace(script.tools(), capture=lambda root: {"git": {"commit": "fedcba9876543210", "diff": "+ a line\n"}})
+    monkeypatch.setattr(
+        "runner.case.todays_code.sources",
+        lambda *_: {"changed": ["all_reduce/one_shot"], "gone": [], "not_comparable": []},
+    )
+    assert resume(folder, tools=tools) == 0
+    said = capsys.readouterr().out
+    changed = ("commit: fedcba987654, was 0123abc", "kernel all_reduce/one_shot: its code changed")
+    assert said.index("changed since the first part") < said.index(f"  {changed[0]}\n  {changed[1]}\n")
+    assert said.index(changed[1]) < said.index("[1/3]")
+    (resumption,) = document_of(folder).resumed
+    assert (resumption.commit, resumption.changed) == ("fedcba9876543210", changed)
+
+
+def test_what_can_not_be_captured_costs_no_result(cut: Callable[..., Path], script: Script) -> None:
+    def capture(root: Path) -> dict[str, Any]:
+        raise OSError("no /proc here")
+
+    folder = cut(AT_SIXTH)
+    assert resume(folder, tools=replace(script.tools(), capture=capture)) == 0
+    assert document_of(folder).resumed[0].commit == ""
+    last = max((load(path) for path in folder.glob("0*-all*.json")), key=lambda one: one.started)
+    assert last.environment.problem == "OSError: no /proc here"
+
+
+def test_a_difference_of_the_sources_is_kept_beside_the_first_ones(cut: Callable[..., Path], script: Script) -> None:
+    def tools(diff: str) -> Tools:
+        return replace(script.tools(), capture=lambda root: {"git": {"commit": "0123abc", "diff": diff}})
+
+    folder = cut(AT_SIXTH)
+    (folder / "source.diff").write_text("+ one\n")
+    (folder / MANIFEST).unlink()
+    assert resume(folder, tools=tools("+ two\n")) == 0
+    assert (folder / "source.diff").read_text() == "+ one\n"
+    assert (folder / "source.2.diff").read_text() == "+ two\n"
+    last = max((load(path) for path in folder.glob("0*-all*.json")), key=lambda one: one.started)
+    assert last.environment.git is not None
+    assert last.environment.git["kept_diff"]["file"] == "source.2.diff"
+
+
+def test_what_was_interrupted_before_it_was_timed_is_left() -> None:
+    timed = synthetic_record()
+    asked = replace(timed.request, configuration={"timing": {"mode": "graph"}})
+    untimed = replace(timed, timing=None, request=asked)
+    assert resuming._is_untimed(untimed)
+    assert not resuming._is_untimed(timed)
+    never = replace(asked, configuration={"timing": {"mode": "none"}})
+    assert not resuming._is_untimed(replace(untimed, request=never))
+    assert untimed.fabric is not None
+    assert not resuming._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
+
+
+def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:
+    """What MLflow shows of one command, without what differs between any two."""
+    found = {}
+    passing = {"symlab.command", "mlflow.parentRunId", "mlflow.note.content", "symlab.sent", "mlflow.user"}
+    for run in [*runs["parents"], *runs["children"]]:
+        tags = {key: one for key, one in run.data.tags.items() if key not in passing}
+        found[run.info.run_name] = run.info.status, tags, dict(run.data.params), dict(run.data.metrics)
+    return found
+
+
+def test_mlflow_is_as_if_nothing_had_happened(
+    cut: Callable[..., Path], symlab: Symlab, script: Script, database: str, mlflow_runs: Runs
+) -> None:
+    folder = cut(AT_SIXTH, *SWEEP, f"track.uri={database}", "track.experiment=resumed", track=True)
+    before = mlflow_runs("resumed")
+    assert {run.info.status for run in before["parents"]} == {"KILLED"}
+    assert resume(folder, tools=script.tools()) == 0
+    after = mlflow_runs("resumed")
+    symlab(*SWEEP, f"track.uri={database}", "track.experiment=whole", track=True)
+    ids = {run.info.run_id for run in [*before["parents"], *before["children"]]}
+    assert ids <= {run.info.run_id for run in [*after["parents"], *after["children"]]}
+    one, other = structure(after), structure(mlflow_runs("whole"))
+    for _, _, parameters, _ in (*one.values(), *other.values()):
+        parameters.pop("command_line", None)
+    assert one == other
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=database)
+    for run in after["children"]:
+        for name in run.data.metrics:
+            steps = [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
+            assert len(steps) == len(set(steps)) == 2, (name, steps)
+    artifacts = {one.path for one in client.list_artifacts(after["parents"][0].info.run_id)}
+    assert "report.html" in artifacts
+
+
+def test_the_parent_runs_again_while_it_is_resumed(
+    cut: Callable[..., Path], script: Script, database: str, mlflow_runs: Runs
+) -> None:
+    folder = cut(AT_SIXTH, *SWEEP, f"track.uri={database}", "track.experiment=again", track=True)
+    request = load(next(folder.glob("0*-all*.json"))).request
+    run = CommandRun(database, "again", request, folder)
+    run.resume([])
+    assert [one.info.status for one in mlflow_runs("again")["parents"]] == ["RUNNING"]
+    run.close("KILLED")
+    assert [one.info.status for one in mlflow_runs("again")["parents"]] == ["KILLED"]
+
+
+def test_what_mlflow_never_got_is_sent_by_the_resumption(
+    cut: Callable[..., Path], script: Script, database: str, mlflow_runs: Runs
+) -> None:
+    folder = cut(AT_SIXTH)
+    assert resume(folder, database, script.tools()) == 0
+    runs = mlflow_runs("symlab")
+    own = [run for run in runs["children"] if run.data.tags["symlab.command"] == folder.name]
+    assert len(own) == 4
+    assert {run.data.tags["passed"] for run in own} == {"2/2"}
+
+
+def test_a_password_has_to_be_given_again(cut: Callable[..., Path], script: Script, database: str) -> None:
+    folder = cut(AT_SIXTH, *SWEEP, "track.uri=http://me:hunter2@127.0.0.1:9", track=True)
+    with pytest.raises(RequestError, match=r"the password of http://withheld@127.0.0.1:9 is not kept \(--uri\)"):
+        resume(folder, tools=script.tools())
+    assert resume(folder, "none", script.tools()) == 0
+
+
+def test_mlflow_is_found_from_any_folder(
+    cut: Callable[..., Path], script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("runner.track.problems.problem_of", lambda uri: asked.append(uri) or "MLflow is looked for")
+    folder = cut(AT_SIXTH, *SWEEP, "track.uri=sqlite:///own.db", track=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert resume(folder, tools=script.tools()) == 0
+    assert asked == ["sqlite:///own.db", f"sqlite:///{tmp_path}/own.db"]
+    assert not (elsewhere / "records").exists()
+
+
+def test_a_relative_path_from_an_unknown_folder_is_refused(
+    cut: Callable[..., Path], script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.track.problems.problem_of", lambda uri: "MLflow is looked for")
+    folder = cut(AT_SIXTH, *SWEEP, "track.uri=sqlite:///own.db", track=True)
+    moved = tmp_path / "elsewhere" / folder.name
+    moved.parent.mkdir()
+    folder.rename(moved)
+    monkeypatch.chdir(moved.parent)
+    with pytest.raises(RequestError, match=r"sqlite:///own.db is a path from the folder that .* not known \(--uri\)"):
+        resume(moved, tools=script.tools())
+
+
+REAL = """
+    import sys
+    from runner.__main__ import main
+    sys.exit(main(sys.argv[1:]))
+"""
+ARGUMENTS = ("-m", "world_size=2,3,4", "algorithms=[one_shot,two_shot]", "sizes=[1K,4K]", "cache_dir=../cache")
+
+
+def command(folder: Path, *arguments: str, until: str = "", number: int = 0) -> tuple[int, str]:
+    """Run a command line in a process; with until, send it a signal once it has said that."""
+    folder.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(REAL), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said = ""
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            said += line
+            if until and until in line:
+                process.send_signal(number)
+                until = ""
+        process.wait(120)
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+def digests(folder: Path) -> dict[str, Any]:
+    found = {}
+    for path in record_files(folder):
+        record = load(path)
+        assert record.check is not None
+        found[f"{record.request.job} {record.id}"] = record.check.input_digests, record.check.output_digests
+    return found
+
+
+def runs_of(folder: Path) -> dict[str, Any]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db")
+    every = client.search_runs([client.get_experiment_by_name("symlab").experiment_id])
+    runs = {"parents": [], "children": []}
+    for run in every:
+        runs["children" if "mlflow.parentRunId" in run.data.tags else "parents"].append(run)
+    assert len(runs["parents"]) == 1
+    return structure(runs)
+
+
+@pytest.mark.slow
+def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_one(tmp_path: Path) -> None:
+    code, said = command(tmp_path / "whole", *ARGUMENTS)
+    assert (code, "12 cases: 12 passed" in said) == (0, True), said
+    folder = tmp_path / "cut"
+    assert command(folder, *ARGUMENTS, until="[2/12]", number=signal.SIGINT)[0] == 130
+    (records,) = (folder / "records").iterdir()
+    code, said = command(folder, "resume", str(records), until="[3/", number=signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert (document_of(records).outcome, len(document_of(records).resumed)) == ("killed", 1)
+    assert 0 < len(digests(folder)) < 12
+    code, said = command(folder, "resume", str(records))
+    assert (code, "12 cases: 12 passed" in said) == (0, True), said
+    assert "code: as in the first part (commit, sources, packages and kernels)" in said
+    assert digests(folder) == digests(tmp_path / "whole")
+    one, other = runs_of(folder), runs_of(tmp_path / "whole")
+    assert {name: run[0] for name, run in one.items()} == {name: run[0] for name, run in other.items()}
+    assert set(run[0] for run in one.values()) == {"FINISHED"}
+    assert {name: run[3] for name, run in one.items()} == {name: run[3] for name, run in other.items()}
+    assert broken(records) == []
+    audit = subprocess.run(
+        [sys.executable, "-m", "reports", "audit", str(records)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert audit.returncode == 0, audit.stdout
+    assert "was resumed, as its records say" in audit.stdout

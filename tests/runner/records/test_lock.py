@@ -1,0 +1,91 @@
+"""The lock of a records folder: one process at a time, and a killed one does not hold it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runner
+from reports.record.seal import broken, seal
+from runner.records.lock import LOCK_NAME, FolderInUse, FolderLock, held_if_possible
+
+ROOT = Path(runner.__file__).parent.parent
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from runner.records.lock import FolderLock
+lock = FolderLock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    """Another process that holds the lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_killed_process_leaves_a_file_and_no_lock(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    try:
+        with pytest.raises(FolderInUse, match=f"^process {process.pid} on .* still works in {tmp_path.name}$"):
+            FolderLock(tmp_path)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert (tmp_path / LOCK_NAME).exists()
+    with FolderLock(tmp_path), pytest.raises(FolderInUse, match=f"process {os.getpid()} on "):
+        FolderLock(tmp_path)
+    assert not (tmp_path / LOCK_NAME).exists()
+
+
+def test_a_lock_whose_file_was_removed_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that opened the file before its holder removed it must not work beside the next holder."""
+    first = FolderLock(tmp_path)
+    opened = os.open
+    released = []
+
+    def late(path: Path, *arguments: int) -> int:
+        descriptor = opened(path, *arguments)
+        if not released:
+            released.append(path)
+            first.release()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", late)
+    with FolderLock(tmp_path):
+        monkeypatch.undo()
+        assert (tmp_path / LOCK_NAME).exists()
+        with pytest.raises(FolderInUse):
+            FolderLock(tmp_path)
+
+
+def test_a_manifest_leaves_the_lock_out(tmp_path: Path) -> None:
+    with FolderLock(tmp_path):
+        seal(tmp_path)
+    assert broken(tmp_path) == []
+
+
+def test_without_locks_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(descriptor: int, operation: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with held_if_possible(tmp_path):
+        pass
+    with pytest.raises(OSError, match="not supported"):
+        FolderLock(tmp_path)

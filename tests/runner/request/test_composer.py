@@ -1,0 +1,243 @@
+"""One compose of Hydra's for many jobs: the same configurations and the same errors as Hydra's own compose of each."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from runner.request import composer as composer_module
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request.composer import Composer, composed
+from runner.request.validate import CONF
+from runner.request_error import RequestError
+
+MINE = """\
+# @package _global_
+# references, a section given in part, a list of sizes
+defaults:
+  - override /fabric: simulator
+
+op: reduce_scatter
+seed: ${world_size}
+launches: ${oc.decode:${seed}}
+sizes: [1K, 4K]
+timing: {samples: 7}
+track: {experiment: "${op} on ${world_size}"}
+"""
+
+BROKEN = "# @package _global_\n# a word where a number belongs\nworld_size: many\n"
+
+GROUPS = [
+    [],
+    ["+exp=allreduce_bf16"],
+    ["+exp=barrier"],
+    ["+exp=allreduce_gpus"],
+    ["+exp=accumulator_study"],
+    ["+exp=mine"],
+    ["fabric=simulator"],
+    ["fabric=nvshmem", "track=none"],
+    ["+exp=mine", "track=none", "fabric=nvshmem"],
+]
+
+VALUES = [
+    "seed=3",
+    "world_size=4",
+    "op=broadcast",
+    "'op'=broadcast",
+    "op='all_gather'",
+    'op="reduce"',
+    "dtype=bfloat16/native",
+    "algorithms=[one_shot,two_shot]",
+    "algorithms=[]",
+    "algorithms=all",
+    "baselines=null",
+    "baselines=[nccl]",
+    "sizes.list=[1K,4K]",
+    "sizes.list=null",
+    "sizes.max=1M",
+    "sizes={min:1K,max:4K}",
+    "sizes={list:[8]}",
+    "check=false",
+    "check=yes",
+    "deadline_s=1e2",
+    "deadline_s=inf",
+    "placement=in_place",
+    "inputs=edge",
+    "timing.mode=eager",
+    "timing.samples=5",
+    "timing={mode:none,samples:9}",
+    "timing.calls=null",
+    "fabric.seed=5",
+    "fabric.name=simulator",
+    "fabric={seed:7,schedule:random}",
+    "fabric.heap_bytes=1M",
+    "track.experiment='two words, a comma'",
+    "track.uri='sqlite:///a b.db'",
+    "track.experiment=a\\,b",
+    "records=out/${op}",
+    "seed=${world_size}",
+    "launches=${timing.samples}",
+    "cache_dir=${oc.env:HOME}/cache",
+]
+
+WRONG = [
+    "world_size=two",
+    "world_size=null",
+    "world_size=[2]",
+    "wurld_size=2",
+    "sizes.mni=1K",
+    "sizes={mox:1K}",
+    "sizes=null",
+    "timing=null",
+    "timing=[1]",
+    "timing.mode=grph",
+    "inputs=random",
+    "fabric.nme=x",
+    "fabric=cuda",
+    "fabric=[]",
+    "check=maybe",
+    "op=[1]",
+    "op=${nowhere}",
+    "seed=${hydra.job.num}",
+    "+xyz=1",
+    "++seed=4",
+    "++world_siz=2",
+    "+seed=1",
+    "~op",
+    "~sizes",
+    "~sizes.max",
+    "~fabric",
+    "hydra.foo=1",
+    "hydra.mode=FAST",
+    "hydra.job.name=mine",
+    "+exp=broken",
+    "+exp=allreduce_bf17",
+    "seed@here=1",
+    "a b",
+    "seed",
+    "sizes.list.0=4",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like conf/ with two more experiments."""
+    folder = tmp_path_factory.mktemp("composer") / "conf"
+    shutil.copytree(CONF, folder)
+    (folder / "exp" / "mine.yaml").write_text(MINE)
+    (folder / "exp" / "broken.yaml").write_text(BROKEN)
+    return folder
+
+
+def resolved(config: DictConfig) -> object:
+    try:
+        return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def by_hydra(lines: Sequence[str]) -> tuple[object, ...]:
+    """What Hydra's own compose makes of the lines: experiment, configuration as written and as resolved; or an
+    error."""
+    try:
+        config = composed(lines)
+    except RequestError as error:
+        return ("error", str(error))
+    experiment = str(config.hydra.runtime.choices.get("exp") or "")
+    with open_dict(config):
+        del config["hydra"]
+    return (experiment, OmegaConf.to_yaml(config), resolved(config))
+
+
+def by_composer(composer: Composer, lines: Sequence[str]) -> tuple[object, ...]:
+    try:
+        composition = composer.composition(lines)
+    except RequestError as error:
+        return ("error", str(error))
+    return (composition.experiment, OmegaConf.to_yaml(composition.config), resolved(composition.config))
+
+
+def samples(count: int) -> list[list[str]]:
+    """Command lines in any order: a choice of groups, values, and now and then something wrong."""
+    chosen = random.Random(11)
+    found = [[line] for line in VALUES + WRONG]
+    while len(found) < count:
+        lines = [*chosen.choice(GROUPS), *chosen.sample(VALUES, chosen.randint(1, 5))]
+        if chosen.random() < 0.4:
+            lines += chosen.sample(WRONG, chosen.randint(1, 2))
+        chosen.shuffle(lines)
+        found.append(lines)
+    return found
+
+
+@pytest.mark.slow
+def test_a_sample_of_command_lines_composes_as_with_hydra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    apart = []
+    kinds = set()
+    with hydra_over(folder):
+        composer = Composer()
+        for lines in samples(110):
+            expected = by_hydra(lines)
+            kinds.add(expected[0] == "error")
+            if by_composer(composer, lines) != expected:
+                apart.append((lines, expected, by_composer(composer, lines)))
+    assert apart == []
+    assert kinds == {True, False}
+
+
+def test_values_do_not_stay_for_the_next_job(folder: Path) -> None:
+    with hydra_over(folder):
+        composer = Composer()
+        composer.composition(["+exp=mine", "sizes={max:64K}", "timing.mode=eager", "seed=9"])
+        assert by_composer(composer, ["+exp=mine"]) == by_hydra(["+exp=mine"])
+
+
+def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def counted(lines: Sequence[str]) -> DictConfig:
+        seen.append(tuple(lines))
+        return composed(lines)
+
+    monkeypatch.setattr(composer_module, "composed", counted)
+    with hydra_over():
+        jobs = compose_jobs(
+            ["+exp=barrier,allreduce_fp16", "fabric=simulator", "fabric.seed=range(0,20)", "seed=1,2"], multirun=True
+        )
+    assert len(jobs) == 20 * 2 * (3 + 1)
+    assert seen == [("+exp=barrier", "fabric=simulator"), ("+exp=allreduce_fp16", "fabric=simulator")]
+
+
+def test_what_is_wrong_in_two_lines_is_said_of_the_first(folder: Path) -> None:
+    with hydra_over(folder):
+        composer = Composer()
+        for lines in (["world_size=two", "hydra.foo=1"], ["hydra.foo=1", "world_size=two"], ["~op", "op=reduce"]):
+            assert by_composer(composer, lines) == by_hydra(lines)
+            assert by_hydra(lines)[0] == "error"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["seed=3", "seed=4"],
+        ["seed=3", "++seed=4"],
+        ["++seed=4", "seed=3"],
+        ["launches=3", "launches=${world_size}"],
+        ["timing.samples=3", "++timing={samples:4}"],
+        ["timing={samples:4}", "timing.samples=3"],
+        ["op=reduce", "~op"],
+        ["fabric.seed=4", "fabric=simulator"],
+        ["fabric={seed:7}", "fabric.seed=4", "fabric=simulator"],
+    ],
+)
+def test_the_order_of_lines_about_one_key_is_kept(folder: Path, lines: list[str]) -> None:
+    with hydra_over(folder):
+        composer = Composer()
+        assert by_composer(composer, lines) == by_hydra(lines)
+        assert by_composer(composer, lines[::-1]) == by_hydra(lines[::-1])

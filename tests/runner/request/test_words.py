@@ -1,0 +1,129 @@
+"""What an override can go on with while it is typed: every key, and the values of all keys that take words."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import OPS, SPECS
+from kernels.numeric.dtypes import ALL, REDUCTIONS
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request.experiments import experiments
+from runner.request.schema import SECTIONS
+from runner.request.words import is_folder, words_for
+
+
+def texts(incomplete: str, *given: str, config_dir: Path | None = None) -> list[str]:
+    return [word.text for word in words_for(incomplete, given, config_dir)]
+
+
+def test_every_key_is_offered() -> None:
+    top, found = texts(""), set(texts(""))
+    for word in top:
+        if word.endswith("."):
+            found |= set(texts(word))
+    for section, schema in SECTIONS.items():
+        for member in dataclasses.fields(schema):
+            key = f"{section}.{member.name}" if section else member.name
+            assert f"{key}=" in found or f"{key}." in found, key
+    assert {"+exp=", "exp=", "fabric=", "track=", "sizes="} <= found
+    assert "timing=" not in found, "a section, and no group of files"
+    assert all(word.is_open for word in words_for(""))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_key_of_words_offers_them(section: str) -> None:
+    kinds = typing.get_type_hints(SECTIONS[section])
+    for name, kind in kinds.items():
+        key = f"{section}.{name}" if section else name
+        if kind is bool:
+            assert texts(f"{key}=") == [f"{key}=true", f"{key}=false"]
+        elif isinstance(kind, type) and issubclass(kind, Enum):
+            assert texts(f"{key}=") == [f"{key}={word}" for word in kind]
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "given", "expected"),
+    [
+        ("op=all_r", (), ["op=all_reduce"]),
+        ("op=", (), [f"op={op}" for op in OPS]),
+        ("dtype=", (), ["dtype=auto", *(f"dtype={one}" for one in ALL)]),
+        ("dtype=float16/", (), ["dtype=float16/native", "dtype=float16/float32"]),
+        ("reduction=", (), ["reduction=auto", *(f"reduction={one}" for one in REDUCTIONS)]),
+        ("accumulator=f", (), ["accumulator=float32", "accumulator=float16"]),
+        ("fabric=", (), ["fabric=auto", "fabric=nvshmem", "fabric=simulator"]),
+        ("track=n", (), ["track=none"]),
+        ("fabric.arch=sm_9", (), ["fabric.arch=sm_90", "fabric.arch=sm_90a"]),
+        ("sizes=", (), ["sizes=["]),
+        ("sizes=[1", (), []),
+        ("timing.calls=", (), ["timing.calls=null"]),
+        ("+e", (), ["+exp="]),
+        ("++che", (), ["++check="]),
+        ("++check=f", (), ["++check=false"]),
+        ("~", (), []),
+        ("nonsense=", (), []),
+        ("nonsense.", (), []),
+        ("hydra.mode=", (), []),
+        ("op=all_reduce,b", (), ["op=all_reduce,broadcast", "op=all_reduce,barrier"]),
+        ("fabric.schedule=fair,", (), ["fabric.schedule=fair,random"]),
+        ("algorithms=[", ("op=barrier",), ["algorithms=[peers", "algorithms=[multimem"]),
+        ("algorithms=[peers,", ("op=barrier",), ["algorithms=[peers,multimem"]),
+        ("algorithms=[peers", ("op=barrier",), ["algorithms=[peers,", "algorithms=[peers]"]),
+        ("algorithms=[peers],[m", ("op=barrier",), ["algorithms=[peers],[multimem"]),
+        ("algorithms=a", ("op=barrier",), ["algorithms=auto", "algorithms=all"]),
+        ("algorithms=pu", ("+exp=send_recv_bf16",), ["algorithms=pull", "algorithms=push"]),
+        ("baselines=", ("op=reduce",), ["baselines=auto", "baselines=none", "baselines=[", "baselines=nccl"]),
+        ("baselines=[nc", ("op=reduce",), ["baselines=[nccl"]),
+    ],
+)
+def test_values(incomplete: str, given: tuple[str, ...], expected: list[str]) -> None:
+    assert texts(incomplete, *given) == expected
+
+
+def test_algorithms_are_those_of_the_op() -> None:
+    for op in OPS:
+        found = {text.removeprefix("algorithms=[") for text in texts("algorithms=[", f"op={op}")}
+        assert found == {spec.algorithm for spec in SPECS if spec.op == op}
+
+
+def test_experiments_come_with_their_lines() -> None:
+    assert {word.text.removeprefix("+exp="): word.help for word in words_for("+exp=")} == experiments()
+
+
+def test_folders_of_configurations_are_looked_at_too(tmp_path: Path) -> None:
+    for group in ("exp", "fabric"):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "mine.yaml").write_text("op: barrier\n")
+    (tmp_path / "exp" / os.fsdecode(b"\xff.yaml")).write_text("")
+    assert texts("+exp=mi", config_dir=tmp_path) == ["+exp=mine"]
+    assert texts("fabric=mi", config_dir=tmp_path) == ["fabric=mine"]
+    assert texts("algorithms=[p", "+exp=mine", config_dir=tmp_path) == ["algorithms=[peers"]
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "is_one"), [("records=", True), ("+cache_dir=x/", True), ("records", False), ("track.uri=x", False)]
+)
+def test_folders(incomplete: str, is_one: bool) -> None:
+    assert is_folder(incomplete) == is_one
+
+
+def test_what_is_offered_is_taken() -> None:
+    """Each word of a key by itself is one that the schema takes."""
+    with hydra_over():
+        for section, schema in SECTIONS.items():
+            for member in dataclasses.fields(schema):
+                key = f"{section}.{member.name}" if section else member.name
+                for text in texts(f"{key}="):
+                    if not text.endswith("[") and key not in (
+                        "root",
+                        "algorithms",
+                        "baselines",
+                        "reduction",
+                        "accumulator",
+                    ):
+                        compose_jobs([text, *(["op=all_gather"] if text == "dtype=uint8" else [])], False)

@@ -1,0 +1,93 @@
+"""symlab track and symlab dashboard, as commands."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from reports.tracked import database_path
+from symlab.command import main
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    connection = sqlite3.connect(tmp_path / "mlflow.db")
+    connection.execute("create table experiments (name text)")
+    connection.close()
+    return tmp_path / "mlflow.db"
+
+
+def test_the_command_is_printed(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", "--print", "--port", "5055"]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith(f"ui --backend-store-uri sqlite:///{database} --port 5055\n")
+    assert said.count("\n") == 1
+
+
+def test_a_server_of_the_users_own_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", "--uri", "http://somewhere:5000"]) == 0
+    assert capsys.readouterr().out == "http://somewhere:5000\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no database"),
+        (["--print"], "no database"),
+        (["--uri", "mlruns"], "'mlruns' is no tracking URI (--uri)"),
+        (["--port", "0"], "0 is not in the range 1<=x<=65535"),
+    ],
+)
+def test_wrong_requests(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
+    assert main(["dashboard", *arguments]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert message in said.err
+    assert list(tmp_path.iterdir()) == [], "no database is made"
+
+
+def test_it_becomes_mlflows_server(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execvp", lambda file, words: started.append((file, words)))
+    assert main(["dashboard"]) == 0
+    ((file, words),) = started
+    assert Path(file).name == "mlflow"
+    assert words[1:] == ["ui", "--backend-store-uri", f"sqlite:///{database}", "--port", "5000"]
+    assert capsys.readouterr().out == "starting MLflow's dashboard at http://127.0.0.1:5000 (Ctrl-C stops it)\n"
+
+
+def test_an_empty_file_is_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlflow.db").touch()
+    assert main(["dashboard", "--print"]) == 2
+    assert f"no database {tmp_path}/mlflow.db (--uri)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["with space", "a?b#c", "%41", "it's"])
+def test_the_printed_command_is_one_for_a_shell(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "mlflow.db").write_text("not empty")
+    assert main(["dashboard", "--print"]) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert database_path(words[words.index("--backend-store-uri") + 1]) == folder / "mlflow.db"

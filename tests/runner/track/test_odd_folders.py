@@ -1,0 +1,113 @@
+"""Working folders whose names mean something in a URI: database and artifacts lie in them, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reports.__main__ import main as report
+from reports.tracked import database_path, fetch, resolved_uri
+from runner.__main__ import main
+from runner.track.__main__ import main as send_later
+from runner.track.dashboard import open_command
+from tests.runner.conftest import Script
+
+NAMES = ["a?b", "a#b", "a%41b", "a b", "a'b", 'a"b', "ä&b;c=d+e:f"]
+EVERYTHING = "a?b#c%41 d'e\"f"
+
+
+@pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
+def test_an_address_leads_to_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    uri = resolved_uri("sqlite:///mlflow.db")
+    assert database_path(uri) == database_path("sqlite:///mlflow.db") == folder / "mlflow.db"
+    assert resolved_uri(uri) == uri
+    said = shlex.split(open_command("sqlite:///mlflow.db"))
+    assert said[1:] == ["ui", "--backend-store-uri", uri]
+
+
+def test_a_plain_address_is_left() -> None:
+    assert resolved_uri("sqlite:////x/mlflow.db") == "sqlite:////x/mlflow.db"
+    assert resolved_uri("sqlite:////x/mlflow.db?timeout=5") == "sqlite:////x/mlflow.db?timeout=5"
+    assert resolved_uri("http://host:5000/a?b") == "http://host:5000/a?b"
+
+
+@pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
+def test_a_run_in_an_odd_folder(
+    name: str,
+    tmp_path: Path,
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert main(["sizes=[8]", "algorithms=[one_shot]"], script.tools()) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "dashboard: " in said.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+    assert sorted(path.name for path in folder.iterdir()) == ["mlartifacts", "mlflow.db", "records"]
+    assert [path.name for path in folder.glob("mlartifacts/*/artifacts/report.html")] == ["report.html"]
+    with sqlite3.connect(folder / "mlflow.db") as connection:
+        assert sorted(connection.execute("select status from runs").fetchall()) == [("FINISHED",), ("FINISHED",)]
+    (record,) = fetch("sqlite:///mlflow.db", ["symlab"])
+    assert record.case.algorithm == "one_shot"
+    assert send_later(["records"]) == 0
+    assert "already sent" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reading_makes_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for uri in ("sqlite:///mlflow.db", "sqlite:///gone/mlflow.db"):
+        assert report(["table", "--mlflow", uri, "symlab"]) == 2
+        error = capsys.readouterr().err
+        assert f"{uri}: there is no database {folder}" in error
+        assert error.count("\n") == 1
+    sqlite3.connect(folder / "mlflow.db").execute("create table other (x)").connection.close()
+    assert report(["table", "--mlflow", "sqlite:///mlflow.db", "symlab"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == [
+        name,
+        f"{name}/mlflow.db",
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes UTF-8 only")
+def test_a_folder_that_is_not_utf_8_keeps_records(
+    tmp_path: Path,
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / os.fsdecode(b"u\xffv")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert main(["sizes=[8]", "algorithms=[one_shot]"], script.tools()) == 0
+    assert "whose name is not UTF-8" in capsys.readouterr().err
+    assert len(list(folder.glob("records/*/all_reduce*.json"))) == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["records"]
+    assert send_later(["records"]) == 1
+    error = capsys.readouterr().err
+    assert "whose name is not UTF-8" in error
+    assert error.count("\n") == 1
+
+
+def test_another_working_folder_is_not_asked(tmp_path: Path) -> None:
+    resolve: Callable[[str, Path], str] = resolved_uri
+    assert resolve("sqlite:///x.db", tmp_path) == f"sqlite:///{tmp_path}/x.db"
+    assert resolve("sqlite:////y/x.db", tmp_path) == "sqlite:////y/x.db"

@@ -1,0 +1,204 @@
+"""A full disk, a missing driver, a damaged database and a server that is down are each named for what they are."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import runner
+from runner.track.__main__ import main as send_later
+from runner.track.database import DatabaseError, make_ready
+from runner.track.problems import problem_of, told
+from tests.runner.conftest import Outcome
+
+ROOT = Path(runner.__file__).parent.parent
+Symlab = Callable[..., Outcome]
+NO_DRIVER = "mysql+pymysql://me:hunter2@127.0.0.1:9/runs"
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MiB that has no room left."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False)
+    if mounted.returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    try:
+        with open(folder / "fill", "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def raised(error: BaseException, cause: BaseException | None = None, *, original: object = None) -> BaseException:
+    """An exception as MLflow raises it: from another one, or with the driver's in it."""
+    error.__cause__ = cause
+    if original is not None:
+        error.orig = original  # type: ignore[attr-defined]
+    return error
+
+
+def of_sqlite(code: int, text: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left for MLflow at sqlite:///x.db"),
+        (
+            OSError(errno.EFBIG, "File too large", "/x/y"),
+            "no space left for MLflow at sqlite:///x.db (File too large in /x)",
+        ),
+        (OSError(errno.EROFS, "Read-only file system", "/x/y"), "can't be written (Read-only file system in /x)"),
+        (of_sqlite(sqlite3.SQLITE_FULL, "database or disk is full"), "no space left for MLflow's database"),
+        (of_sqlite(sqlite3.SQLITE_CORRUPT_VTAB, "malformed"), "is damaged (malformed): move it away"),
+        (of_sqlite(sqlite3.SQLITE_READONLY_DBMOVED, "readonly"), "can't be written (readonly)"),
+        (
+            of_sqlite(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error"),
+            "can't be written (disk I/O error): look at its disk",
+        ),
+        (of_sqlite(sqlite3.SQLITE_BUSY, "database is locked"), "is locked by another program"),
+        (ModuleNotFoundError("No module named 'psycopg2'", name="psycopg2"), "its driver, the Python package psycopg2"),
+        (ConnectionRefusedError(111, "Connection refused"), "MLflow at sqlite:///x.db is not reachable: [Errno 111]"),
+        (DatabaseError("x.db is damaged"), "x.db is damaged"),
+        (RuntimeError("no such experiment\nmore"), "MLflow at sqlite:///x.db does not take the records: no such exp"),
+    ],
+)
+def test_what_an_exception_means(error: BaseException, says: str) -> None:
+    wrapped = [
+        error,
+        raised(RuntimeError("MLflow says"), error),
+        raised(RuntimeError("MLflow says"), raised(RuntimeError("SQLAlchemy says"), original=error)),
+    ]
+    # What is raised for no reason known here is told by the outermost message.
+    for one in wrapped[: 1 if type(error) is RuntimeError else 3]:
+        assert says in told(one, "sqlite:///x.db")
+        assert "\n" not in told(one, "sqlite:///x.db")
+
+
+def test_what_was_handled_at_the_time_is_no_cause() -> None:
+    error = RuntimeError("refused")
+    error.__context__ = ModuleNotFoundError("No module named 'orjson'", name="orjson")
+    assert told(error, "http://x") == "MLflow at http://x does not take the records: refused"
+
+
+def test_a_full_disk_is_no_server_that_is_down(symlab: Symlab, full_disk: Path) -> None:
+    uri = f"sqlite:///{full_disk}/mlflow.db"
+    done = symlab("sizes=[8]", f"track.uri={uri}", track=True)
+    assert done.code == 0
+    assert f"there is no space left for MLflow's database {uri}: make room there" in done.out + done.err
+    assert "reachable" not in done.out + done.err
+    assert [path.name for path in full_disk.iterdir()] == ["fill"]
+
+
+LIMITED = """
+import resource, signal, sys
+from runner.track.__main__ import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_limit_of_files_is_no_server_that_is_down(symlab: Symlab, tmp_path: Path) -> None:
+    """A database that can't be made larger: without root's help."""
+    done = symlab("sizes=[8]")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(done.folder / "records"), "--uri", uri],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert f"MLflow's database {uri} can't be written (disk I/O error): look at its disk" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_missing_driver_is_named_before_the_first_case(symlab: Symlab) -> None:
+    done = symlab("sizes=[8]", f"track.uri={NO_DRIVER}", track=True)
+    assert done.code == 0
+    assert "its driver, the Python package pymysql, is not installed" in done.err
+    assert "hunter2" not in done.err + done.out
+    assert "reachable" not in done.err + done.out
+    assert done.statuses == ["PASSED", "PASSED"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["postgresql://h/db", "postgresql+psycopg2://h/db", "mysql://h/db", "mssql://h/db", NO_DRIVER]
+)
+def test_the_driver_that_is_missed_is_the_one_that_mlflow_misses(uri: str) -> None:
+    from runner.track.send import _client
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        _client(uri)
+    assert told(caught.value, uri) == problem_of(uri)
+    assert "is not installed" in problem_of(uri)
+
+
+def test_a_damaged_database_is_named_before_the_first_case(symlab: Symlab, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 64)
+    done = symlab("sizes=[8]", "track.uri=sqlite:///mlflow.db", track=True)
+    assert done.code == 0
+    assert "mlflow.db is damaged or half-made" in done.err
+    assert "move it away" in done.err
+    assert "reachable" not in done.err + done.out
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [("gone/mlflow.db", "there is no folder {0}/gone for MLflow's database"), ("", "{0} is a folder, not MLflow's")],
+)
+def test_a_place_without_a_database_is_one_line(
+    symlab: Symlab, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, says: str
+) -> None:
+    done = symlab("sizes=[8]")
+    uri = f"sqlite:///{tmp_path}/{place}".rstrip("/")
+    assert send_later([str(done.folder / "records"), "--uri", uri]) == 1
+    error = capsys.readouterr().err
+    assert says.format(tmp_path) in error
+    assert error.count("\n") == 1
+    with pytest.raises(DatabaseError):
+        make_ready(Path(uri.removeprefix("sqlite:///")), lambda path: None)
+
+
+def test_a_server_of_a_database_has_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    uri = f"postgresql://me:hunter2@127.0.0.1:{port}/runs"
+    assert problem_of(uri) == (
+        f"MLflow at postgresql://withheld@127.0.0.1:{port}/runs is not reachable: [Errno 111] Connection refused"
+    )
+
+
+def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking up a name knows no time limit."""
+    import threading
+
+    forever = threading.Event()
+    monkeypatch.setattr("runner.track.problems.check_server", lambda uri, patience_s: forever.wait(20))
+    assert problem_of("http://x", 0.1) == "MLflow at http://x is not reachable: no answer within 0.1 s"
+    forever.set()
+
+
+def test_nothing_is_wrong_with_what_can_be_made(tmp_path: Path) -> None:
+    assert problem_of(f"sqlite:///{tmp_path}/new.db") == ""
+    assert list(tmp_path.iterdir()) == []

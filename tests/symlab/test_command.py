@@ -1,0 +1,268 @@
+"""symlab: its verbs, how it answers wrong command lines, and how every command ends that can't write its output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from kernels.__main__ import main as kernels_door
+from reports.__main__ import main as reports_door
+from reports.record import bundle
+from runner.__main__ import main as runner_door
+from runner.track.__main__ import main as track_door
+from symlab import command
+from symlab.command import SETTINGS, carry_out, loaded, main
+from symlab.verbs import VERBS, version
+from tests.reports.synthetic import KIB, study
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_each_verb_is_listed_with_what_its_own_help_says_first(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = loaded(VERBS[name].place)
+    assert found.name == name
+    assert found.get_short_help_str(200) == VERBS[name].line
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"symlab {name}" in said
+    assert max(map(len, said.splitlines())) <= SETTINGS["max_content_width"]
+
+
+def test_help_lists_the_verbs_by_what_they_are_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    at = [said.index(f"\n  {verb.name} ") for verb in VERBS.values()]
+    assert at == sorted(at)
+    for heading in {verb.heading for verb in VERBS.values()}:
+        assert f"\n{heading}:\n" in said
+
+
+def test_help_imports_no_verb(tmp_path: Path) -> None:
+    code = (
+        "import sys; from symlab.command import main; main(['--help']); main(['--version']); "
+        "print(*sorted({'runner', 'kernels', 'reports', 'simulator', 'memory', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_before_the_command_line_is_carried_out_nothing_is_imported_that_takes_time() -> None:
+    """A Ctrl-C meanwhile would be a traceback."""
+    code = (
+        "import sys, symlab.command; print({'click', 'runner', 'argparse', 'typing'} & set(sys.modules) - {'typing'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"symlab {version()}\n"
+    assert main(["run", "--version"]) == 0
+    assert capsys.readouterr().out.startswith(f"symlab {version()} (Hydra 1.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["+exp=barrier"], "'+exp=barrier' is not a command, type: symlab run +exp=barrier"),
+        (
+            ["op=barrier", "sizes=[1K, 2K]"],
+            "'op=barrier' is not a command, type: symlab run op=barrier 'sizes=[1K, 2K]'",
+        ),
+        (["~hydra.mode"], "'~hydra.mode' is not a command, type: symlab run '~hydra.mode'"),
+        (["-m", "+exp=a,b"], "'-m' is not a command, type: symlab run -m +exp=a,b"),
+        (["--cfg", "job"], "'--cfg' is not a command, type: symlab run --cfg job"),
+        (["--config-dir=x"], "'--config-dir=x' is not a command, type: symlab run --config-dir=x"),
+        (["rnu"], "unknown command 'rnu', did you mean run? (see symlab --help)"),
+        (["published"], "unknown command 'published'"),
+        ([], "missing command (see symlab --help)"),
+        (["--bogus"], "no such option '--bogus' (see symlab --help)"),
+        (["run", "--cgf", "job"], "no such option '--cgf', did you mean '--cfg'? (see symlab run --help)"),
+        (["run", "--cfg", "jobs"], "'jobs' is not one of 'job', 'hydra', 'all' (see symlab run --help)"),
+        (["run", "--config-dir"], "option '--config-dir' requires an argument (see symlab run --help)"),
+        (["run", "--resolve"], "--resolve has no effect without --cfg (--resolve), add --cfg job"),
+        (["run", "-p", "fabric"], "--package has no effect without --cfg (--package), add --cfg job"),
+        (["run", "--cfg", "job", "--info"], "--cfg and --info exclude each other (--info), give one of them"),
+        (["run", "--run"], "--run is unsupported (--run), run decides by -m and hydra.mode"),
+        (["run", "-r"], "--run is unsupported"),
+        (
+            ["run", "--config-path", "x"],
+            "--config-path is unsupported (--config-path), conf/ is always the first folder",
+        ),
+        (["run", "-cp", "x"], "--config-path is unsupported"),
+        (["run", "-cn=x"], "--config-name is unsupported (--config-name), every run begins with conf/config.yaml"),
+        (["run", "--experimental-rerun", "x"], "(--experimental-rerun), Hydra's pickled jobs are not written"),
+        (["run", "-sc"], "--shell-completion is unsupported (--shell-completion), use symlab completion bash"),
+        (["run", "--hydra-help"], "--hydra-help is unsupported (--hydra-help), symlab run --help lists the flags"),
+        (["table"], "missing argument 'RECORDS...' (see symlab table --help)"),
+        (["completion", "fish"], "no such command 'fish' (see symlab completion --help)"),
+        (["track", "nowhere"], "nowhere"),
+        (["track", "x", "--uri", "here"], "'here' is no tracking URI (--uri)"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_2(
+    arguments: list[str],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("symlab: error: ")
+    assert line in said.err
+    assert said.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("door", "arguments", "program"),
+    [
+        (runner_door, ["--bogus"], "python -m runner"),
+        (runner_door, ["replay", "--bogus"], "python -m runner replay"),
+        (reports_door, ["table", "--bogus"], "python -m reports table"),
+        (kernels_door, ["--bogus"], "python -m kernels"),
+        (track_door, ["--bogus"], "python -m runner.track"),
+    ],
+)
+def test_the_modules_name_themselves(
+    door: object, arguments: list[str], program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(door)
+    assert door(arguments) == 2
+    assert capsys.readouterr().err.endswith(f"(see {program} --help)\n")
+
+
+def raising(error: BaseException) -> click.Command:
+    def body() -> None:
+        raise error
+
+    return click.Command("made", callback=body)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ValueError("two\nlines"), 2, "symlab: error: two lines\n"),
+        (KeyboardInterrupt(), 130, "symlab: interrupted\n"),
+    ],
+)
+def test_errors_of_a_command(
+    error: BaseException,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "made", raising(error), raising=False)
+    assert carry_out("symlab.command:made", "made", []) == code
+    assert capsys.readouterr().err == said
+
+
+def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "made", raising(KeyError("ours")), raising=False)
+    with pytest.raises(KeyError):
+        carry_out("symlab.command:made", "made", [])
+    monkeypatch.setattr("runner.command.start.start", lambda *_: int("not a request"))
+    with pytest.raises(AssertionError, match="not a wrong request"):
+        main(["run"])
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("records") / "all.jsonl.xz"
+    bundle.write(study(("one_shot",), (KIB,), worlds=2), path)
+    return path
+
+
+COMMANDS = {
+    "version": "symlab --version",
+    "help": "symlab --help",
+    "help of run": "symlab run --help",
+    "configuration": "symlab run --cfg job",
+    "run": "symlab run sizes=[8] track=none",
+    "table": "symlab table RECORDS",
+    "csv": "symlab table RECORDS --format csv",
+    "html": "symlab html RECORDS -o report.html",
+    "audit": "symlab audit RECORDS RECORDS",
+    "kernels": "symlab kernels",
+    "completion": "symlab completion zsh",
+    "python -m runner": "runner --cfg job",
+    "python -m reports": "reports table RECORDS",
+    "python -m kernels": "kernels --format json",
+    "python -m runner.track": "runner.track --help",
+}
+
+
+def shell(line: str, records: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    text = f"{sys.executable} -m {line.replace('RECORDS', str(records))}"
+    return subprocess.run(
+        ["/bin/bash", "-c", text], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [(">/dev/full", "can't write to standard output: No space left on device"), (">&-", "standard output is closed")],
+)
+def test_an_output_that_takes_nothing(name: str, output: str, problem: str, records: Path, tmp_path: Path) -> None:
+    done = shell(f"{COMMANDS[name]} {output}", records, tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"symlab: error: {problem}\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_reader_that_leaves(name: str, records: Path, tmp_path: Path) -> None:
+    done = shell(f"{COMMANDS[name]} | true; exit ${{PIPESTATUS[0]}}", records, tmp_path)
+    audits = name == "audit"
+    assert (done.returncode, done.stderr) == (2 if audits else 0, "")
+
+
+def test_the_exit_code_of_an_audit_stays_if_the_reader_leaves(records: Path, tmp_path: Path) -> None:
+    whole = shell("symlab audit RECORDS", records, tmp_path)
+    assert whole.returncode == 1
+    assert shell("symlab audit RECORDS | true; exit ${PIPESTATUS[0]}", records, tmp_path).returncode == 1
+
+
+def test_errors_with_stderr_closed_do_not_go_to_stdout(records: Path, tmp_path: Path) -> None:
+    done = shell("symlab run op=nothing 2>&-", records, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize("line", [["run", "sizes=[8]"], ["table", "PIPE"]])
+def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None:
+    """While modules are imported, or while a file is read (a pipe, which is waited for)."""
+    os.mkfifo(tmp_path / "PIPE")
+    for delay_s in (0.15, 0.3, 1.0) if line[0] == "table" else (0.15, 0.3):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "symlab", *line], cwd=tmp_path, env=ENVIRONMENT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        if "site.py" in said or process.returncode == -signal.SIGINT:
+            continue  # Python itself was still starting
+        assert process.returncode == 130, said
+        assert "Traceback" not in said
+        assert said.count("\n") <= 1
+
+
+def test_a_file_that_fails_is_named() -> None:
+    code = "from symlab.command import leave; leave(lambda: open('/nowhere/here'))"
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "symlab: error: /nowhere/here: No such file or directory\n")

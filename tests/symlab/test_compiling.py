@@ -1,0 +1,77 @@
+"""symlab.compile: what the runner compiles, with its digests, and no GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import symlab
+from kernels.code import code_digest, without_lines
+from kernels.compile import executable
+from tests.kernels.own_kernel import write_ring
+
+
+def test_it_is_the_runners_executable(tmp_path: Path) -> None:
+    case = symlab.case("send_recv/push", size_bytes="1K", ranks=3)
+    compiled = symlab.compile(case, arch="sm_100a", cache_dir=tmp_path)
+    assert compiled.executable == executable(symlab.kernel("send_recv/push"), case, "sm_100a", tmp_path)
+    assert (compiled.arch, compiled.case, compiled.kernel.name) == ("sm_100a", case, "send_recv/push")
+    assert f".entry {compiled.entry}(" in compiled.ptx
+    assert ".target sm_100a" in compiled.ptx
+    assert compiled.cubin[:4] == b"\x7fELF"
+    assert compiled.digest == f"sha256:{hashlib.sha256(compiled.ptx.encode()).hexdigest()}"
+    assert compiled.code_digest == code_digest(compiled.ptx) != compiled.digest
+    assert compiled.code_digest == f"sha256:{hashlib.sha256(without_lines(compiled.ptx).encode()).hexdigest()}"
+    assert compiled.launch == symlab.kernel("send_recv/push").launch(case)
+    assert list(tmp_path.glob("send_recv-push-sm_100a-*.json")), "the folder of compiled kernels is the given one"
+
+
+def test_it_can_be_sent_to_other_processes(tmp_path: Path) -> None:
+    """World.run pickles what it hands to ranks on GPUs."""
+    place = f"{write_ring(tmp_path)}:SPEC"
+    for name, kernel in (("send_recv/push", None), (place, place)):
+        compiled = symlab.compile(symlab.case(name, size_bytes="1K"), kernel=kernel)
+        assert pickle.loads(pickle.dumps(compiled)) == compiled
+
+
+def test_a_brought_kernel_is_compiled(tmp_path: Path) -> None:
+    place = f"{write_ring(tmp_path)}:SPEC"
+    compiled = symlab.compile(symlab.case(place, size_bytes="1K"), kernel=place, cache_dir=tmp_path)
+    assert "send_recv_ring" in compiled.entry
+    assert compiled.launch.threads == 96
+
+
+def test_what_can_not_be_compiled_is_a_value_error() -> None:
+    small = replace(symlab.case("all_reduce/lamport", size_bytes="4K"), size_bytes=1 << 30)
+    with pytest.raises(ValueError, match="all_reduce/lamport is for small messages"):
+        symlab.compile(small)
+    with pytest.raises(ValueError, match="unknown kernel 'all_reduce/one_shut'"):
+        symlab.compile(replace(small, algorithm="one_shut"))
+    with pytest.raises(ValueError, match=r"all_reduce/nccl is a library's collective \(case\), give a kernel"):
+        symlab.compile(symlab.case("all_reduce/nccl", size_bytes="4K"))
+
+
+def test_an_architecture_without_the_kernel_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="all_reduce/one_shot is not built for sm_70"):
+        symlab.compile(symlab.case("all_reduce/one_shot", size_bytes="4K"), arch="sm_70")
+
+
+def test_another_kernel_than_the_cases_is_a_value_error() -> None:
+    case = symlab.case("all_reduce/one_shot", size_bytes="4K")
+    with pytest.raises(
+        ValueError, match=r"the case is all_reduce/one_shot, the kernel is all_reduce/two_shot \(kernel\)"
+    ):
+        symlab.compile(case, kernel="all_reduce/two_shot")
+
+
+def test_a_cache_that_can_not_be_written_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    case = symlab.case("barrier/peers", size_bytes=4)
+    with caplog.at_level(logging.WARNING):
+        assert symlab.compile(case, cache_dir=tmp_path / "file" / "folder").ptx
+    assert "can't be written" in caplog.text

@@ -1,0 +1,201 @@
+"""Completion: what a command line can go on with, and that real shells, bash and zsh, complete it so."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from symlab.command import SETTINGS, main
+from symlab.completion import answer_lines, stripped, typed
+from symlab.verbs import VERBS
+
+ROOT = Path(__file__).parents[2]
+BREAKS = " \t\n\"'><=;|&(:"
+"""COMP_WORDBREAKS as bash has it."""
+
+PATIENCE_S = 60.0
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "last", "raw"),
+    [
+        ("", (), "", ""),
+        ("symlab ", ("symlab",), "", ""),
+        ("symlab run a=b", ("symlab", "run"), "a=b", "a=b"),
+        ("symlab run 'sizes=[1K, 2K]' x", ("symlab", "run", "sizes=[1K, 2K]"), "x", "x"),
+        ("symlab run 'sizes=[1K,", ("symlab", "run"), "sizes=[1K,", "'sizes=[1K,"),
+        (r"symlab run a\ b", ("symlab", "run"), "a b", r"a\ b"),
+        ('symlab run "" x', ("symlab", "run", ""), "x", "x"),
+    ],
+)
+def test_a_line_is_taken_apart(line: str, words: tuple[str, ...], last: str, raw: str) -> None:
+    now = typed(line)
+    assert (now.words, now.last, now.raw_last) == (words, last, raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "raw", "rest"),
+    [
+        ("run", "r", "run"),
+        ("+exp=barrier", "+exp=b", "barrier"),
+        ("+exp=barrier", "+exp=", "barrier"),
+        ("track.uri=sqlite:///x", "track.uri=sqlite:", "///x"),
+        ("sizes=[1K]", "'sizes=[1K", "sizes=[1K]"),
+    ],
+)
+def test_bash_wants_what_is_behind_the_last_break(text: str, raw: str, rest: str) -> None:
+    assert stripped(text, raw, BREAKS) == rest
+
+
+def test_all_verbs_are_offered_with_their_lines() -> None:
+    assert answer_lines("symlab ") == [f"word {verb.name}\t{verb.line}" for verb in VERBS.values()]
+    again = VERBS["replay"]
+    assert f"word {again.name}\t{again.line}" in answer_lines("symlab re")
+    assert not [line for line in answer_lines("symlab re") if not line.startswith("word re")]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("symlab run --mul", ["word --multirun"]),
+        ("symlab run --cfg ", ["word job", "word hydra", "word all"]),
+        ("symlab run world_size=2 --cfg h", ["word hydra"]),
+        ("symlab run --config-pa", []),
+        ("symlab run fabric.sch", ["nospace", "word fabric.schedule="]),
+        ("symlab run fabric.schedule=", ["word fair", "word random"]),
+        ("symlab run op=broadcast algorithms=[bulk,pu", ["nospace", "word [bulk,pull", "word [bulk,push"]),
+        ("symlab run records=", ["folders"]),
+        ("symlab table --format j", ["word json"]),
+        ("symlab table ", ["files"]),
+        ("symlab table x --mlflow ", []),
+        ("symlab replay rec", ["files"]),
+        ("symlab kernels --op all_g", ["word all_gather"]),
+        ("symlab nonsense ", []),
+    ],
+)
+def test_answers_for_bash(line: str, expected: list[str]) -> None:
+    found = [text.partition("\t")[0] for text in answer_lines(line, BREAKS)]
+    assert found == expected
+    assert "resilient_parsing" not in SETTINGS, "click writes into what it gets, and commands would run no more"
+
+
+def test_experiments_of_another_folder_are_offered_too(tmp_path: Path) -> None:
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "exp" / "allmine.yaml").write_text("# @package _global_\n# my own\n")
+    assert "word +exp=allmine\tmy own" in answer_lines(f"symlab run --config-dir {tmp_path} +exp=allm")
+    assert "word +exp=allmine\tmy own" in answer_lines(f"symlab run seed=1 -cd {tmp_path} +exp=allm")
+    assert answer_lines("symlab run +exp=allm") == []
+
+
+def test_it_is_quick() -> None:
+    heavy = {"torch", "hydra", "omegaconf", "yaml", "numpy", "mlflow", "rich", "argparse"}
+    code = (
+        "import sys, time; from symlab.command import main; "
+        "main(['completion', 'answer', 'bash', 'symlab run +exp=', '=']); "
+        f"print(time.process_time(), *sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    seconds, *found = done.stderr.split()
+    assert "word barrier\n" in done.stdout
+    assert found == []
+    assert float(seconds) < 0.5
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_is_one(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed here: its script is printed, not parsed")
+    assert subprocess.run([shell, "-n"], input=script, text=True, check=False).returncode == 0
+
+
+class Shell:
+    """An interactive shell in a terminal; there symlab completes words, and says its arguments in place of running."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed here")
+        program = folder / "symlab"
+        program.write_text(
+            "#!/bin/sh\n"
+            f'if [ "$1" = completion ]; then PYTHONPATH={ROOT} exec {sys.executable} -m symlab "$@"; fi\n'
+            'printf "<%s>" "$@"; echo END\n'
+        )
+        program.chmod(0o755)
+        (folder / "recorded").mkdir()
+        (folder / "recorded" / "records.json").write_text("{}")
+        self.process, self.terminal = pty.fork()
+        if self.process == 0:
+            os.chdir(folder)
+            environment = {
+                "PATH": f"{folder}:{os.environ['PATH']}",
+                "HOME": str(folder),
+                "TERM": "dumb",
+                "PS1": "$ ",
+                "LC_ALL": "C.UTF-8",
+            }
+            options = ["--norc", "--noprofile"] if name == "bash" else ["-f"]
+            os.execvpe(name, [name, *options, "-i"], environment)
+        if name == "zsh":
+            self.said("autoload -Uz compinit; compinit -u -D; echo READY\r", "READY\r\n")
+        self.said(f"source <(symlab completion {name}); echo SOURCED\r", "SOURCED\r\n")
+
+    def said(self, keys: str, end: str) -> str:
+        """Type keys; what the shell shows up to `end`."""
+        os.write(self.terminal, keys.encode())
+        seen, deadline_s = "", time.monotonic() + PATIENCE_S
+        while end not in seen:
+            if not select.select([self.terminal], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                raise AssertionError(f"no {end!r} behind {keys!r}: {seen!r}")
+            seen += os.read(self.terminal, 4096).decode(errors="replace")
+        return seen
+
+    def arguments(self, keys: str) -> list[str]:
+        """Type a command line and Enter; the arguments that symlab was called with."""
+        found = self.said(f"{keys}\r", ">END")
+        return found[found.rindex("\n<") + 2 : found.rindex(">END")].split("><")
+
+    def end(self) -> None:
+        os.close(self.terminal)
+        os.waitpid(self.process, 0)
+
+
+OF_ONE_SHELL = {
+    "bash": {
+        "symlab run op=broadcast algorithms=[mul\t": ["run", "op=broadcast", "algorithms=[multimem"],
+        "symlab run algorithms=[two_shot_l\t,ll\t]": ["run", "algorithms=[two_shot_lamport,ll]"],
+        "symlab run 'algorithms=[two_shot_l\t": ["run", "algorithms=[two_shot_lamport"],  # readline adds the quote
+        "symlab run records=reco\t": ["run", "records=recorded/"],
+    },
+    "zsh": {  # where an unquoted bracket is a pattern
+        "symlab run op=broadcast 'algorithms=[mul\t'": ["run", "op=broadcast", "algorithms=[multimem"],
+        "symlab run algorithms=\\[two_shot_l\t,ll\\]": ["run", "algorithms=[two_shot_lamport,ll]"],
+        "symlab run records=reco\t": ["run", "records=recorded"],  # zsh takes the slash away again
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh"])
+def test_in_a_real_shell(name: str, tmp_path: Path) -> None:
+    shell = Shell(name, tmp_path)
+    try:
+        for keys, expected in {
+            "symlab ru\t+exp=allreduce_b\t-m": ["run", "+exp=allreduce_bf16", "-m"],
+            "symlab run fabric.sch\tra\t": ["run", "fabric.schedule=random"],
+            **OF_ONE_SHELL[name],
+            "symlab run --multi\tchec\tfa\t": ["run", "--multirun", "check=false"],
+            "symlab ta\treco\trec\t": ["table", "recorded/records.json"],
+            "symlab table --fo\tmark\tx": ["table", "--format", "markdown", "x"],
+        }.items():
+            assert shell.arguments(keys) == expected, keys
+    finally:
+        shell.end()

@@ -1,0 +1,125 @@
+"""Kernels by name, and cases: what the command resolves and refuses, symlab.case does, too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import symlab
+from kernels.catalogue import NAMES, OPS, SPECS
+from runner.case.cases import cases_of, resolved
+from runner.command.plan import prepare
+from runner.request.compose import compose_jobs, hydra_over
+from runner.world.fabrics import FabricName
+from tests.kernels.own_kernel import write_ring
+
+
+def as_the_command_has_it(*overrides: str) -> str:
+    """The message of a wrong request, or the id of the only case, by way of Hydra and the command's plan."""
+    try:
+        with hydra_over():
+            jobs = compose_jobs([*overrides, "baselines=none", "track=none", "fabric=simulator"], False)
+        (case,) = prepare(overrides, jobs).jobs[0].cases
+    except ValueError as error:
+        return str(error)
+    return case.id
+
+
+def test_the_catalogue_is_listed_whole_and_by_op() -> None:
+    assert symlab.catalogue() == NAMES
+    assert [name for op in OPS for name in symlab.catalogue(op)] == list(NAMES)
+    with pytest.raises(ValueError, match="unknown op 'all_reduc': did you mean all_reduce"):
+        symlab.catalogue("all_reduc")
+
+
+def test_kernels_are_found_by_name_and_by_place(tmp_path: Path) -> None:
+    assert symlab.kernel("all_gather/pull") in SPECS
+    assert symlab.kernel(f"{write_ring(tmp_path)}:TRIAL").name == "send_recv/ring"
+    with pytest.raises(ValueError, match="unknown kernel 'all_gather/pul': did you mean all_gather/pull"):
+        symlab.kernel("all_gather/pul")
+    with pytest.raises(ValueError, match="there is no file"):
+        symlab.kernel(f"{tmp_path}/other.py:SPEC")
+
+
+WORLDS = ((2, "auto"), (3, "bfloat16"), (8, "float64"))
+
+
+@pytest.mark.parametrize(("name", "ranks", "dtype"), [(name, *WORLDS[at % 3]) for at, name in enumerate(NAMES)])
+def test_what_is_left_open_becomes_what_the_command_makes_of_it(name: str, ranks: int, dtype: str) -> None:
+    op, _, algorithm = name.partition("/")
+    size = "16" if op == "barrier" else "4K"
+    wanted = as_the_command_has_it(
+        f"op={op}", f"algorithms=[{algorithm}]", f"sizes=[{size}]", f"world_size={ranks}", f"dtype={dtype}"
+    )
+    try:
+        found = symlab.case(name, size_bytes=size, ranks=ranks, dtype=dtype).id
+    except ValueError as error:
+        found = str(error)
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("override", "given"),
+    [
+        ("sizes=[4Q]", {"size_bytes": "4Q"}),
+        ("sizes=[6]", {"size_bytes": 6}),
+        ("world_size=0", {"ranks": 0}),
+        ("world_size=two", {"ranks": "two"}),
+        ("dtype=floot32", {"dtype": "floot32"}),
+        ("accumulator=int8", {"accumulator": "int8"}),
+        ("reduction=mean", {"reduction": "mean"}),
+        ("placement=inplace", {"placement": "inplace"}),
+        ("inputs=random", {"inputs": "random"}),
+        ("seed=-1", {"seed": -1}),
+        ("seed=1.5", {"seed": 1.5}),
+        ("root=1", {"root": 1}),
+        ("offset=-2", {"offset": -2}),
+    ],
+)
+def test_a_wrong_value_has_the_commands_message(override: str, given: dict[str, object]) -> None:
+    key = override.partition("=")[0]
+    rest = [] if key == "sizes" else ["sizes=[4K]"]
+    wanted = as_the_command_has_it("op=all_reduce", "algorithms=[one_shot]", override, *rest)
+    arguments: dict[str, object] = {"size_bytes": "4K", **given}
+    with pytest.raises(ValueError, match=f"^{re.escape(wanted)}$"):
+        symlab.case("all_reduce/one_shot", **arguments)  # type: ignore[arg-type]
+    assert f"({key}" in wanted or "(sizes.list[0])" in wanted
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("one_shot", "unknown kernel 'one_shot'"),
+        ("all_reduc/one_shot", "unknown op 'all_reduc' (op), did you mean all_reduce"),
+        ("all_reduce/one_shut", "unknown algorithm 'one_shut' of all_reduce (algorithms), did you mean one_shot"),
+        ("all_reduce/", "unknown kernel 'all_reduce/'"),
+        ("all_reduce/auto", "unknown algorithm 'auto' of all_reduce (algorithms)"),
+    ],
+)
+def test_an_unknown_kernel_is_named(kernel: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        symlab.case(kernel, size_bytes="4K")
+
+
+def test_a_size_for_gpus_is_no_matter_of_the_simulators_heap() -> None:
+    assert symlab.case("all_reduce/two_shot", size_bytes="1G", ranks=8).size_bytes == 1 << 30
+
+
+def test_a_brought_kernel_and_a_library_have_cases(tmp_path: Path) -> None:
+    place = f"{write_ring(tmp_path)}:SPEC"
+    assert symlab.case(place, size_bytes="1K").name == "send_recv/ring"
+    assert symlab.case(symlab.kernel(place), size_bytes="1K") == symlab.case(place, size_bytes="1K")
+    nccl = symlab.case("all_reduce/nccl", size_bytes="1K")
+    assert (nccl.algorithm, nccl.accumulator) == ("nccl", "library")
+
+
+def test_a_case_is_the_runners_own() -> None:
+    with hydra_over():
+        (job,) = compose_jobs(["op=reduce_scatter", "algorithms=[pull]", "sizes=[100]", "world_size=3"], False)
+    fabric = job.request.fabric
+    (case,) = cases_of(resolved(job.request, replace(fabric, name=FabricName.simulator)))
+    assert symlab.case("reduce_scatter/pull", size_bytes=100, ranks=3) == case
+    assert case.size_bytes == 96, "rounded down to equal chunks, as in nccl-tests"

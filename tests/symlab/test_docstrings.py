@@ -1,0 +1,68 @@
+"""Every promised name has a docstring with an example, and the examples are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symlab
+
+ROOT = Path(symlab.__file__).resolve().parents[1]
+
+
+def examples_of(value: Any, name: str) -> doctest.DocTest:
+    found = doctest.DocTestParser().get_doctest(inspect.getdoc(value) or "", {}, name, None, None)
+    assert found is not None
+    return found
+
+
+def failures(test: doctest.DocTest) -> str:
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+    return "".join(said)
+
+
+@pytest.mark.parametrize("name", symlab.__all__)
+def test_a_name_has_an_example_and_it_is_true(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = getattr(symlab, name)
+    test = examples_of(value, name)
+    uses = any(re.search(rf"symlab\.{name}\b", example.source) for example in test.examples)
+    assert uses or inspect.isclass(value), f"{name}: the docstring has no example of it"
+    assert test.examples
+    if name == "experiment":
+        monkeypatch.chdir(tmp_path)  # it writes records
+    else:
+        monkeypatch.chdir(ROOT)
+    assert failures(test) == ""
+
+
+def test_a_wrong_example_is_seen() -> None:
+    def wrong() -> None:
+        """
+        >>> 1 + 1
+        3
+        """
+
+    assert "Expected" in failures(examples_of(wrong, "wrong"))
+
+
+@pytest.mark.parametrize("name", [name for name in symlab.__all__ if inspect.isfunction(getattr(symlab, name))])
+def test_a_functions_docstring_names_every_parameter(name: str) -> None:
+    function = getattr(symlab, name)
+    text = inspect.getdoc(function) or ""
+    for parameter in inspect.signature(function).parameters:
+        assert re.search(rf"\b{parameter}\b", text), f"{name}: the docstring does not say what {parameter} is"
+
+
+def test_modules_have_no_functions_name() -> None:
+    modules = {path.stem for path in (ROOT / "symlab").glob("*.py")}
+    assert not modules & set(symlab.__all__)
+    for module in modules - {"__init__", "__main__"}:
+        importlib.import_module(f"symlab.{module}")
+    assert all(callable(getattr(symlab, name)) for name in symlab.__all__)

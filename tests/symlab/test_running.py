@@ -1,0 +1,210 @@
+"""symlab.run: the runner's own run and record of one case, with outputs and inputs of one's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symlab
+from reports.record.record import Status, from_json
+from runner.audit_worker import configurations, jobs_of
+from runner.replay.rebuild import Wishes, rebuilt
+from runner.world.fabrics import HostOffer
+from symlab import requests
+from tests.kernels.own_kernel import write_ring
+
+
+@pytest.fixture
+def case() -> Any:
+    return symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=3, dtype="bfloat16")
+
+
+def test_a_case_ends_as_the_runners_record(case: Any) -> None:
+    done = symlab.run(case)
+    assert (done.status, done.reason, done.verified) == (Status.PASSED, "", True)
+    record = done.record
+    assert record is not None
+    assert record.id == case.id
+    assert record.check == done.check
+    assert done.check is not None
+    assert done.check.launches == 2
+    assert record.kernel is not None
+    assert record.kernel.ptx_digest == symlab.compile(case).digest
+    assert record.fabric is not None
+    assert record.fabric.simulated
+    assert record.counters["instructions"] > 0
+    assert record.environment.packages
+    assert record.timing is None
+    assert from_json(record.to_json()) == record
+    assert done.outputs is None
+
+
+def test_its_outputs_come_home_and_are_right(case: Any) -> None:
+    done = symlab.run(case, outputs=True, launches=1)
+    assert done.outputs is not None
+    wanted = symlab.make_reference(case)
+    assert len(done.outputs) == 3
+    assert all(torch.equal(one, right) for one, right in zip(done.outputs, wanted, strict=True))  # type: ignore[arg-type]
+    assert symlab.check(case, done.outputs).faults == ()
+
+
+def test_outputs_come_home_unchecked_and_only_where_the_op_gives_some() -> None:
+    case = symlab.case("reduce/pull", size_bytes=64, ranks=3, root=1)
+    done = symlab.run(case, outputs=True, check=False)
+    assert (done.status, done.check, done.verified) == (Status.PASSED, None, False)
+    assert done.outputs is not None
+    assert [one is None for one in done.outputs] == [True, False, True]
+    assert torch.equal(done.outputs[1], symlab.make_reference(case)[1])  # type: ignore[arg-type]
+
+
+def test_inputs_of_ones_own_are_added_and_checked_and_named_by_no_record() -> None:
+    case = symlab.case("all_reduce/one_shot", size_bytes=16, ranks=2, inputs="exact")
+    inputs = [torch.tensor([0.1, 1, 2, 3]), torch.tensor([0.2, 10, 20, 30])]
+    done = symlab.run(case, inputs=inputs, outputs=True)
+    assert (done.status, done.record) == (Status.PASSED, None)
+    assert done.check is not None
+    assert done.check.method == "bitwise_fold", "nothing is known of them: they are not exact"
+    assert done.outputs is not None
+    assert all(torch.equal(one, inputs[0] + inputs[1]) for one in done.outputs if one is not None)
+    assert done.case.inputs == "normal"
+    again = symlab.run(case, inputs=[one * 2 for one in inputs], outputs=True)
+    assert again.outputs is not None
+    assert torch.equal(again.outputs[0], (inputs[0] + inputs[1]) * 2)  # type: ignore[arg-type]
+
+
+def test_inputs_that_were_changed_are_other_inputs() -> None:
+    case = symlab.case("all_reduce/one_shot", size_bytes=16, ranks=2)
+    inputs = [torch.ones(4), torch.ones(4)]
+    first = symlab.run(case, inputs=inputs).check
+    inputs[1] += 1
+    second = symlab.run(case, inputs=inputs).check
+    assert first is not None
+    assert second is not None
+    assert [len(first.input_digests), len(set(first.input_digests)), len(set(second.input_digests))] == [2, 1, 2]
+    assert first.output_digests != second.output_digests
+
+
+def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too() -> None:
+    """A kernel that adds in the order of the ranks, and says that it begins with rank 2."""
+    spec = replace(
+        symlab.kernel("all_reduce/one_shot"),
+        fold="from_next_rank",
+        owner=lambda case, rank: torch.ones(case.numel, dtype=torch.int64),
+    )
+    case = symlab.case(spec, size_bytes="4K", ranks=3)
+    done = symlab.run(case, kernel=spec, outputs=True)
+    assert done.record is not None
+    assert (done.status, done.record.status, done.verified) == (Status.WRONG, Status.WRONG, False)
+    assert "elements are wrong; first at rank 0" in done.reason
+    assert done.outputs is not None, "what is wrong can be looked at"
+    inputs = [torch.full((1024,), value) for value in (2.0**-24, 2.0**-24, 1.0)]
+    mine = symlab.run(case, kernel=spec, inputs=inputs)
+    assert (mine.status, mine.record) == (Status.WRONG, None)
+    assert mine.check is not None
+    assert mine.check.wrong == 6 * 1024
+
+
+def test_the_record_says_what_composes_to_it_and_can_be_replayed() -> None:
+    """An audit composes the overrides again; a replay runs the case of the record again."""
+    case = symlab.case("all_reduce/one_shot", size_bytes=64, ranks=2, dtype="float16", inputs="edge", seed=5, offset=1)
+    with symlab.world(ranks=2, schedule="random", seed=3, heap_bytes="1M", multicast=False) as world:
+        record = symlab.run(case, world=world, launches=3, deadline_s=50).record
+    assert record is not None
+    assert record.fabric is not None
+    assert record.fabric.settings["schedule"] == "random"
+    assert record.request.configuration is not None
+    assert record.request.configuration["fabric"]["heap_bytes"] == "1M"
+    _, found = configurations(jobs_of([record]), lambda text: None)
+    assert found == {"verified": 1, "different": [], "not_comparable": []}
+    again = rebuilt([record], Wishes(machine=lambda: HostOffer(0, "no GPU driver found", False)))
+    assert again.left_out == ()
+    assert [one.cases for one in again.command.jobs] == [(case,)]
+
+
+def test_a_library_needs_gpus() -> None:
+    done = symlab.run(symlab.case("all_reduce/nccl", size_bytes="1K"))
+    assert done.status is Status.REFUSED
+    assert "needs GPUs" in done.reason
+
+
+def test_a_brought_kernel_runs(tmp_path: Path) -> None:
+    place = f"{write_ring(tmp_path)}:SPEC"
+    case = symlab.case(place, size_bytes="1K", ranks=3)
+    done = symlab.run(case, kernel=place, cache_dir=tmp_path)
+    assert done.verified, done.reason
+    assert list(tmp_path.glob("send_recv-ring-*.json"))
+    with pytest.raises(ValueError, match="unknown kernel 'send_recv/ring'"):
+        symlab.run(case)
+
+
+def test_a_kernel_that_never_ends_is_a_status(case: Any) -> None:
+    with symlab.world(ranks=3, step_budget=3) as world:
+        done = symlab.run(case, world=world)
+        assert done.status is Status.TIMEOUT
+        assert not world.healthy
+        with pytest.raises(ValueError, match=r"this world was hurt by a failure or an interrupt \(world\)"):
+            symlab.run(case, world=world)
+
+
+def test_cases_share_a_world(case: Any) -> None:
+    with symlab.world(ranks=3) as world:
+        assert [symlab.run(one, world=world).status for one in (case, replace(case, seed=1))] == [Status.PASSED] * 2
+        assert world.healthy
+    with pytest.raises(ValueError, match="this world is not open"):
+        symlab.run(case, world=world)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"launches": 0}, "0 launches of a case (launches), give 1 to 1000"),
+        ({"deadline_s": 0}, "a deadline of 0.0 s leaves no time (deadline_s)"),
+        ({"timing": "graph"}, "the simulator has no clock of real hardware (timing=graph), give none or use GPUs"),
+        ({"timing": "often"}, "unknown mode 'often' (timing.mode)"),
+        ({"cache_dir": "/proc/version"}, "/proc/version is not a folder (cache_dir=/proc/version)"),
+        ({"inputs": [torch.zeros(2048)]}, "1 tensors for 3 ranks (inputs), give one a rank"),
+        (
+            {"inputs": [torch.zeros(2048)] * 3},
+            "rank 0 has (2048,) of torch.float32 (inputs), give a 1-D tensor of 2048 elements of torch.bfloat16",
+        ),
+        ({"kernel": "all_reduce/one_shot"}, "the case is all_reduce/two_shot, the kernel is all_reduce/one_shot"),
+    ],
+)
+def test_wrong_arguments_are_value_errors(case: Any, given: dict[str, Any], message: str) -> None:
+    before = threading.active_count()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        symlab.run(case, **given)
+    assert threading.active_count() == before
+
+
+def test_what_does_not_fit_is_known_before(case: Any) -> None:
+    with (
+        symlab.world(ranks=3, heap_bytes="4K") as world,
+        pytest.raises(ValueError, match="4K is beyond the heap of 4K"),
+    ):
+        symlab.run(case, world=world)
+    with symlab.world(ranks=2) as world, pytest.raises(ValueError, match="the case is for 3 ranks, this world has 2"):
+        symlab.run(case, world=world)
+    odd = replace(case, size_bytes=4100)
+    with pytest.raises(ValueError, match=r"is no case that the runner runs \(case\)|chunks"):
+        symlab.run(replace(odd, op="reduce_scatter", algorithm="pull"))
+
+
+def test_memory_that_the_host_has_not_is_known_before(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(ValueError, match="takes up to .* of host memory, and 0.0G is available"):
+        symlab.run(case)
+
+
+def test_a_record_has_no_home_folder_and_no_secret(case: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "somebody"))
+    record = symlab.run(case, cache_dir=tmp_path / "somebody" / "cache").record
+    assert record is not None
+    assert "somebody" not in json.dumps(record.document())

@@ -1,0 +1,485 @@
+"""Worlds from Python: functions on all ranks, symmetric memory, launches; and nothing is left, however it ends."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import gc
+import hashlib
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symlab
+from memory.fabric import Argument, Deadlock, Disagreement, Executable, WrongCall
+from runner.world import fabrics
+from runner.world.fabrics import HostOffer
+from runner.world.threads import ThreadWorld
+from tests.runner.conftest import is_running
+from tests.runner.rank_programs import FileOpener
+from tests.symlab.rank_functions import divided, left_behind, sent_on
+
+STORE = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry store(.param .u64 target, .param .u32 value, .param .f32 scale)
+{
+  .reg .u32 %r<6>;
+  .reg .u64 %rd<4>;
+  .reg .f32 %f<4>;
+  ld.param.u64 %rd1, [target];
+  ld.param.u32 %r1, [value];
+  ld.param.f32 %f1, [scale];
+  mov.u32 %r2, %tid.x;
+  add.u32 %r3, %r1, %r2;
+  cvt.rn.f32.u32 %f2, %r3;
+  mul.f32 %f3, %f2, %f1;
+  mul.wide.u32 %rd2, %r2, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  st.global.f32 [%rd3], %f3;
+  ret;
+}
+"""
+KERNEL = Executable("store", "store", "sm_90a", STORE, f"sha256:{hashlib.sha256(STORE.encode()).hexdigest()}")
+"""Stores scale * (value + thread) to an array of floats."""
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive(), f"{thread.name} is left"
+
+
+def memory_of(world: Any) -> Any:
+    """A weak reference to the memory of an open simulated world."""
+    return weakref.ref(world._world._machine.space.memory)
+
+
+# Functions on ranks
+
+
+def test_results_are_by_rank_and_the_argument_is_everyones() -> None:
+    def program(rank: symlab.Rank, argument: dict[str, int]) -> tuple[int, int, str, bool, int, tuple[str, ...]]:
+        notes = rank.exchange(f"note {rank.rank}")
+        return rank.rank, rank.world_size, rank.traits.name, rank.traits.multicast, argument["x"], notes
+
+    notes = ("note 0", "note 1", "note 2")
+    with symlab.world(ranks=3) as world:
+        wanted = [(rank, 3, "simulator", True, 5, notes) for rank in range(3)]
+        assert world.run(program, {"x": 5}) == wanted
+        assert world.run(program, {"x": 5}, deadline_s=5) == wanted, "a world runs functions one after another"
+        assert (world.ranks, world.fabric, world.why, world.healthy) == (3, "simulator", "asked for", True)
+        assert repr(world) == "<world of 3 ranks, simulator, open>"
+    assert repr(world) == "<world of 3 ranks, simulator, closed>"
+    assert not world.healthy
+
+
+def test_a_kernel_is_launched_with_tensors_views_and_numbers() -> None:
+    def program(rank: symlab.Rank, _: None) -> list[float]:
+        with rank.pool() as pool:
+            data = pool.tensor((2, 4), torch.float32, name="data", fill=-1)
+            rank.barrier()
+            following = data.peer((rank.rank + 1) % rank.world_size)
+            rank.launch(KERNEL, grid=1, block=4, arguments=[following, ("u32", 10 * rank.rank), ("f32", 0.5)])
+            rank.synchronize()
+            rank.barrier()
+            own = Argument("address", data.address + 16)
+            rank.launch(KERNEL, grid=(1, 1, 1), block=(4, 1, 1), arguments=[own, ("u32", 7), Argument("f32", 2.0)])
+            return [float(one) for one in data.read().view(-1)]
+
+    with symlab.world(ranks=2) as world:
+        found = world.run(program)
+        assert world.counters()["of"] == {"launches": 2, "ranks": 2}
+    assert found == [[5, 5.5, 6, 6.5, 14, 16, 18, 20], [0, 0.5, 1, 1.5, 14, 16, 18, 20]]
+
+
+def test_a_compiled_kernel_is_bound_and_launched_again_and_again() -> None:
+    compiled = symlab.compile(symlab.case("all_reduce/multimem_two_shot", size_bytes="2K", ranks=3, inputs="exact"))
+
+    def program(rank: symlab.Rank, inputs: Any) -> list[torch.Tensor]:
+        with rank.pool() as pool:
+            bound = rank.bind(pool, compiled)
+            found = []
+            for turn in (1, 2):
+                bound.write(inputs[rank.rank] * turn)
+                bound.launch()
+                found.append(bound.read())
+            return found
+
+    inputs = symlab.make_inputs(compiled.case)
+    with symlab.world(ranks=3, schedule="random", seed=4) as world:
+        found = world.run(program, inputs)
+    for turn in (0, 1):
+        mine = [one * (turn + 1) for one in inputs]
+        assert symlab.check(compiled.case, [one[turn] for one in found], mine).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"multicast": False}, "multicast"), ({"arch": "sm_80"}, "is not built for sm_80"), ({"ranks": 3}, "2 ranks")],
+)
+def test_a_kernel_that_the_world_can_not_run_is_refused_with_the_reason(settings: dict[str, Any], message: str) -> None:
+    compiled = symlab.compile(symlab.case("all_reduce/multimem_one_shot", size_bytes="1K", ranks=2))
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        with rank.pool() as pool:
+            rank.bind(pool, compiled)
+
+    with symlab.world(**{"ranks": 2, **settings}) as world, pytest.raises(symlab.WorldFailure, match=message) as caught:
+        world.run(program)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "store has 3 parameters, and was given 0 arguments"),
+        ([1, 2, 3], "argument 0 is 1, of type int (arguments), give a symmetric tensor, a view of one, or a pair"),
+        ([("u64", 0), ("u32", 1 << 40), ("f32", 1.0)], "store, parameter 1: 1099511627776 is no u32"),
+        ([("u65", 0), ("u32", 1), ("f32", 1.0)], "an argument of kind 'u65': give u32, u64"),
+        ([("u64", 0), ("u64", 1), ("f32", 1.0)], "store, parameter 1 has 4 bytes, and was given u64 of 8"),
+    ],
+)
+def test_wrong_arguments_of_a_kernel_are_value_errors(arguments: list[Any], message: str) -> None:
+    def program(rank: symlab.Rank, _: None) -> None:
+        rank.launch(KERNEL, grid=1, block=1, arguments=arguments)
+
+    with symlab.world(ranks=2) as world, pytest.raises(symlab.WorldFailure, match=re.escape(message)) as caught:
+        world.run(program)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
+    compiled = symlab.compile(symlab.case("send_recv/pull", size_bytes=64, ranks=2))
+
+    def no_grid(rank: symlab.Rank, _: None) -> None:
+        rank.launch(KERNEL, arguments=[], block=1)
+
+    def short(rank: symlab.Rank, _: None) -> None:
+        with rank.pool() as pool:
+            rank.bind(pool, compiled).write(torch.zeros(15))
+
+    for program, message in (
+        (no_grid, "no grid or block for store (grid, block)"),
+        (short, "16 elements of torch.float32"),
+    ):
+        with symlab.world(ranks=2) as world, pytest.raises(symlab.WorldFailure, match=re.escape(message)):
+            world.run(program)
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ranks": 73}, "a world of 73 ranks is not possible (world_size), give 1 to 72"),
+        ({"ranks": "many"}, "'many' is not a whole number (world_size), give a whole number"),
+        ({"fabric": "gpus"}, "unknown name 'gpus' (fabric.name)"),
+        ({"heap_bytes": "4Q"}, "'4Q' has the unknown unit 'Q' (fabric.heap_bytes)"),
+        ({"heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
+        ({"fabric": "auto", "heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
+        ({"arch": "hopper"}, "'hopper' is no architecture (fabric.arch)"),
+        ({"schedule": "unfair"}, "unknown schedule 'unfair' (fabric.schedule)"),
+        ({"multimem": "none"}, "unknown multimem 'none' (fabric.multimem)"),
+        ({"seed": -1}, "fabric.seed is -1 (fabric.seed), give 0 or more"),
+        ({"step_budget": 0}, "fabric.step_budget is 0 (fabric.step_budget), give 1 or more"),
+    ],
+)
+def test_wrong_settings_have_the_commands_messages(
+    given: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fabrics, "look", lambda: HostOffer(0, "no GPU driver found", False))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        symlab.world(**given)
+
+
+def test_an_exception_in_a_rank_names_the_rank_and_leaves_nothing() -> None:
+    """The caught exception is kept, as a notebook keeps the last one: the world's memory is gone all the same."""
+    kept = []
+    with symlab.world(ranks=3) as world:
+        memory = memory_of(world)
+        machine = world._world._machine  # type: ignore[union-attr]
+        try:
+            world.run(divided, 1)
+        except symlab.WorldFailure as failure:
+            kept.append(failure)
+        assert [machine.live_regions(rank) for rank in range(3)] == [()] * 3, "the pools dropped what they held"
+        assert not world.healthy
+        with pytest.raises(
+            ValueError, match=r"this world was hurt by a failure or an interrupt \(world\), open another"
+        ):
+            world.run(divided, 1)
+    gc.collect()
+    assert memory() is None
+    assert kept[0].rank == 1
+    assert str(kept[0]).startswith("rank 1: ZeroDivisionError: division by zero (")
+    assert "rank_functions.py" in str(kept[0])
+    assert isinstance(kept[0].__cause__, ZeroDivisionError)
+
+
+def test_an_exception_in_the_block_leaves_nothing() -> None:
+    def block(memory: list[Any]) -> None:
+        with symlab.world(ranks=2) as world:
+            memory.append(memory_of(world))
+            raise KeyError("mine")
+
+    memory: list[Any] = []
+    with pytest.raises(KeyError):
+        block(memory)
+    gc.collect()
+    assert memory[0]() is None
+
+
+def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
+    """Ctrl-C while one rank computes and the others wait for it."""
+    reached, ended = threading.Event(), threading.Event()
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        with rank.pool() as pool:
+            pool.tensor(4, torch.int32, name="held", fill=0)
+            if rank.rank == 1:
+                reached.set()
+                ended.wait(20)
+            rank.barrier()
+
+    def interrupt() -> None:
+        assert reached.wait(20)
+        time.sleep(0.3)
+        _thread.interrupt_main()
+
+    pressing = threading.Thread(target=interrupt)
+    pressing.start()
+    try:
+        with symlab.world(ranks=3) as world:
+            memory = memory_of(world)
+            machine = world._world._machine  # type: ignore[union-attr]
+            with pytest.raises(KeyboardInterrupt):
+                world.run(program)
+            assert not world.healthy
+    finally:
+        ended.set()
+        pressing.join()
+    for thread in threading.enumerate():
+        if thread.name.startswith("rank "):
+            thread.join(5)
+    assert [machine.live_regions(rank) for rank in range(3)] == [()] * 3
+    del machine
+    gc.collect()
+    assert memory() is None
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "message"),
+    [
+        (lambda rank, _: rank.barrier() if rank.rank else None, None, "rank 0 has left"),
+        (lambda rank, _: rank.exchange("x") if rank.rank else rank.barrier(), Disagreement, "different"),
+        (left_behind, None, 'leak: symmetric tensor "flags" was never released'),
+    ],
+)
+def test_what_ranks_do_wrong_together_is_told(program: Any, kind: Any, message: str) -> None:
+    with symlab.world(ranks=2) as world, pytest.raises(symlab.WorldFailure, match=re.escape(message)) as caught:
+        world.run(program, deadline_s=10)
+    assert kind is None or isinstance(caught.value.__cause__, kind)
+
+
+def test_a_deadline_ends_a_rank_that_never_does() -> None:
+    ended = threading.Event()
+    with symlab.world(ranks=2) as world:
+        with pytest.raises(symlab.WorldFailure, match=r"rank 1: still running after 0.3 s") as caught:
+            world.run(lambda rank, _: ended.wait(20) if rank.rank else None, deadline_s=0.3)
+        ended.set()
+    assert caught.value.status == "TIMEOUT"
+    for deadline_s in (0, -1.0, float("nan"), float("inf")):
+        with symlab.world() as world, pytest.raises(ValueError, match=r"leaves no time \(deadline_s\)"):
+            world.run(sent_on, 1, deadline_s=deadline_s)
+
+
+def test_a_kernel_that_waits_for_nothing_is_a_deadlock() -> None:
+    compiled = symlab.compile(symlab.case("send_recv/pull", size_bytes=64, ranks=2))
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        with rank.pool() as pool:
+            bound = rank.bind(pool, compiled)
+            bound.write(torch.zeros(16))
+            rank.barrier()
+            bound._is_published = True
+            if rank.rank == 0:
+                bound.launch()
+            bound.read()
+
+    with (
+        symlab.world(ranks=2) as world,
+        pytest.raises(symlab.WorldFailure, match="deadlock in send_recv/pull") as caught,
+    ):
+        world.run(program)
+    assert caught.value.status == "DEADLOCK"
+    assert isinstance(caught.value.__cause__, Deadlock)
+
+
+def test_a_world_is_used_in_its_block_by_one_at_a_time() -> None:
+    world = symlab.world(ranks=2)
+    case = symlab.case("all_reduce/one_shot", size_bytes=64)
+    for use in (lambda: world.run(sent_on, 1), world.counters, lambda: symlab.run(case, world=world)):
+        with pytest.raises(ValueError, match=r"this world is not open \(world\), use it in a block"):
+            use()
+    with world:
+        with pytest.raises(ValueError, match="this world is open already"), world:
+            pass
+        with pytest.raises(symlab.WorldFailure, match=r"this world runs a function already \(world\)"):
+            world.run(lambda rank, _: world.run(sent_on, 1))
+    with world:
+        assert world.healthy, "a world that was closed can be opened again: it is a new one"
+
+
+# Where it runs
+
+
+def test_it_works_in_a_running_event_loop() -> None:
+    """Jupyter runs cells within one, in the main thread."""
+
+    async def cell() -> Any:
+        with symlab.world(ranks=2) as world:
+            found = world.run(lambda rank, _: rank.exchange(str(rank.rank)))
+        return found, symlab.run(symlab.case("all_reduce/one_shot", size_bytes="1K")).verified
+
+    assert asyncio.run(cell()) == ([("0", "1")] * 2, True)
+
+
+def test_it_works_in_a_thread() -> None:
+    """As asyncio.to_thread has it: where no signal can be caught."""
+    found: list[Any] = []
+
+    def work() -> None:
+        with symlab.world(ranks=2) as world:
+            found.extend(world.run(lambda rank, _: rank.rank))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+    assert found == [0, 1]
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabrics, "look", lambda: HostOffer(2, "", True))
+
+
+@pytest.fixture
+def processes(two_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks in processes over a fabric of files, in place of GPUs."""
+    monkeypatch.setattr(fabrics, "NvshmemOpener", lambda heap_bytes, joined=False: FileOpener(str(tmp_path)))
+
+
+@pytest.mark.parametrize("fabric", ["nvshmem", "auto"])
+def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: str) -> None:
+    with symlab.world(ranks=2, fabric=fabric) as world:
+        pids = world._world.processes  # type: ignore[union-attr]
+        assert world.fabric == "nvshmem"
+        assert world.run(sent_on, 10) == [[11] * 4, [10] * 4]
+        for function, message in (
+            (lambda rank, _: 0, "a program for other processes has to be a function of a module"),
+            (in_main(), "program is defined in a notebook or script, and ranks on GPUs import what they run"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                world.run(function)
+        assert world.healthy, "nothing was sent"
+        with pytest.raises(symlab.WorldFailure, match="rank 1: ZeroDivisionError") as caught:
+            world.run(divided, 1)
+        assert caught.value.rank == 1
+    assert not any(map(is_running, pids))
+
+
+def test_processes_end_with_the_block(processes: None) -> None:
+    with symlab.world(ranks=2, fabric="nvshmem") as world:
+        pids = world._world.processes  # type: ignore[union-attr]
+        assert all(map(is_running, pids))
+    assert not any(map(is_running, pids))
+
+
+def test_processes_end_with_an_interrupt(processes: None) -> None:
+    with symlab.world(ranks=2, fabric="nvshmem") as world:
+        pids = world._world.processes  # type: ignore[union-attr]
+        timer = threading.Timer(0.5, _thread.interrupt_main)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            world.run(asleep, 60)
+        timer.join()
+    assert not any(map(is_running, pids))
+
+
+def asleep(rank: symlab.Rank, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def in_main() -> Callable[..., Any]:
+    """A function as a notebook defines it."""
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        pass
+
+    program.__module__, program.__qualname__ = "__main__", "program"
+    return program
+
+
+def test_gpus_that_are_not_there_are_a_value_error(two_gpus: None) -> None:
+    with pytest.raises(ValueError, match=r"world_size is 3, but 2 GPUs are here \(world_size, fabric=nvshmem\)"):
+        symlab.world(ranks=3, fabric="nvshmem")
+    with symlab.world(ranks=3, fabric="auto") as world:
+        assert (world.fabric, world.why) == ("simulator", "world_size is 3, and 2 GPUs are here")
+
+
+def test_a_launchers_processes_start_no_worlds_of_gpus(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in outer.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    with pytest.raises(
+        ValueError, match=r"a world of the Python API starts its own ranks \(fabric\), start it without"
+    ):
+        symlab.world(fabric="nvshmem")
+    with symlab.world(ranks=2) as world:
+        assert world.healthy
+
+
+def test_ranks_work_on_the_nvshmem_fabric(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the stand-in for the library and the driver, which is strict: pools, peers, multicast and launches."""
+    machine = sys.modules["memory_nvshmem_stand_in"].StandInWorld(2)
+
+    def store(fabric: Any, target: int, value: int) -> None:
+        machine.at(fabric.rank, target, 4).view(torch.int32)[0] = value
+
+    machine.kernels["store"] = store
+    monkeypatch.setattr(fabrics, "make_world", lambda fabric, ranks, say: ThreadWorld(ranks, machine=machine))
+
+    def program(rank: symlab.Rank, _: None) -> tuple[int, bool]:
+        with rank.pool() as pool:
+            data = pool.tensor(1, torch.int32, name="data", fill=0)
+            rank.barrier()
+            arguments = [data.peer(1 - rank.rank), ("u32", 40 + rank.rank)]
+            rank.launch(Executable("store", "store", "sm_90a", "", ""), grid=1, block=32, arguments=arguments)
+            rank.synchronize()
+            rank.barrier()
+            return int(data.local[0]), data.multicast().address != data.address
+
+    with symlab.world(ranks=2, fabric="nvshmem") as world:
+        assert world.run(program) == [(41, True), (40, True)]
+    assert machine.complaints == []
+
+
+def test_the_environment_of_these_tests_has_no_launcher() -> None:
+    assert "TORCHELASTIC_RUN_ID" not in os.environ
+    assert issubclass(WrongCall, ValueError)

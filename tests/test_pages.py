@@ -1,0 +1,150 @@
+"""README.md and the pages of folders: their links, commands, keys and metrics exist; the README is short and works.
+
+What the README has as commands with output is carried out in a copy of the project, as it stands there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import click
+import pytest
+
+from runner.request.schema import SECTIONS
+from runner.request.validate import CONF
+from runner.track.names import command_metrics, metrics_of
+from symlab.command import loaded
+from tests import flow
+from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of
+from tests.reports.synthetic import record
+
+MAX_README_LINES = 250
+UNWANTED = ("nobody", "whoever", "so many", "is to be", "are to be", "be had", "nowhere", "no one who")
+"""Words of riddles; STYLE.md has what to write in their place."""
+
+KEYS = {member.name for member in dataclasses.fields(SECTIONS[""])}
+NESTED = {f"{section}.{member.name}" for section in SECTIONS for member in dataclasses.fields(SECTIONS[section])}
+
+
+def lines_of(page: str) -> list[str]:
+    """The commands of a page that begin with symlab: of console blocks, and of lines that are indented."""
+    text = text_of(page)
+    shown = [command for block in blocks(text) if block.kind == "console" for command, _, _ in commands(block.text)]
+    shown += re.findall(r"^    (symlab .*)$", text, re.MULTILINE)
+    return [line for line in shown if line.startswith("symlab ")]
+
+
+LINES = [(page, line) for page in PAGES for line in lines_of(page)]
+
+
+def test_the_pages_are_found() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "reports/audit/README.md"} <= set(PAGES)
+    assert len(LINES) > 40
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_its_words_are_plain(page: str) -> None:
+    text = " ".join(text_of(page).lower().split())
+    assert [word for word in UNWANTED if re.search(rf"\b{word}\b", text)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_its_links_lead_somewhere(page: str) -> None:
+    text = text_of(page)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        assert not path or ((ROOT / page).parent / path).exists(), target
+        if not path:
+            titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}" for page, line in LINES])
+def test_a_command_and_its_options_and_keys_exist(page: str, line: str) -> None:
+    """Whether it does what the page says is for tests of the command; here a renamed verb, option or key is found."""
+    words = shlex.split(re.sub(r"<\w[\w ]*>|\.\.\.", "X", line), comments=True)
+    group = loaded("symlab.verbs:symlab")
+    assert isinstance(group, click.Group)
+    command = group.get_command(click.Context(group), words[1])
+    assert command is not None, f"symlab has no verb {words[1]}"
+    options = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    for word in words[2:]:
+        if word.startswith("-"):
+            assert word.partition("=")[0] in options | {"-h", "--help"}, f"{words[1]} has no option {word}"
+        elif words[1] == "run" and "=" in word:
+            key, _, value = word.lstrip("+").partition("=")
+            known = key in KEYS | NESTED or key == "exp"
+            assert known or "CONTRIBUTING" in page, f"no key {key}"
+            if key == "exp":
+                assert value == "mine" or (CONF / "exp" / f"{value}.yaml").is_file()
+
+
+def test_the_table_for_users_of_nccl_tests_names_keys_that_exist() -> None:
+    rows = re.findall(r"^\| (`-.*|in place.*?) \| (.+?) \| .*\|$", text_of("README.md"), re.MULTILINE)
+    assert len(rows) > 15
+    for _, ours in rows:
+        for key in re.findall(r"([a-z0-9_.]+)=", ours):
+            assert key in KEYS | NESTED, ours
+    flags = " ".join(theirs for theirs, _ in rows)
+    assert [flag for flag in "beifdrgtnwGaIJNcuTMRmzCpDV" if f"-{flag}" not in flags] == []
+
+
+def test_every_key_has_its_line() -> None:
+    page = text_of("runner/README.md")
+    table = page[page.index("| key | meaning |") : page.index("The runner decides")]
+    named = set(
+        re.findall(r"`([a-z_]+)(?:\.\*)?`", "\n".join(line.split("|")[1] for line in table.splitlines() if line))
+    )
+    assert named - {"key"} == KEYS
+
+
+def test_every_metric_is_in_the_list() -> None:
+    check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)  # type: ignore[type-var]
+    made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0))
+    listed: set[str] = set()
+    for line in text_of("runner/track/README.md").splitlines():
+        names = re.findall(r"`([^`]+)`", line.split("|")[1]) if line.startswith("| `") else []
+        section = names[0].partition("/")[0] if names and "/" in names[0] else ""
+        for name in names if section else ():
+            first = names[0].rpartition("_min")[0] or names[0]
+            listed.add(f"{first}{name}" if name.startswith("_") else name if "/" in name else f"{section}/{name}")
+    assert [name for name in sorted(made) if name not in listed and not name.startswith("cases/")] == []
+    assert [name for name in sorted(listed) if name not in made and name.startswith(("latency", "bandwidth"))] == []
+
+
+def test_the_picture_of_the_flow_is_the_scripts() -> None:
+    assert flow.PLACE.read_text(encoding="utf-8") == flow.drawing()
+    assert {start for start, _ in flow.ARROWS} | {end for _, end in flow.ARROWS} == set(flow.BOXES)
+
+
+def test_the_pages_name_no_experiment_that_is_missing() -> None:
+    named = {name for page in PAGES for name in re.findall(r"\+exp=(\w+)", text_of(page))} - {"mine"}
+    assert named
+    assert {f"{name}.yaml" for name in named} <= {path.name for path in (CONF / "exp").glob("*.yaml")}
+
+
+def test_the_python_example_is_that_of_the_api() -> None:
+    """Whose page's examples are executed by tests/symlab/test_readme_example.py."""
+    examples = [
+        next(block.text for block in blocks(text_of(page)) if block.kind == "python")
+        for page in ("README.md", "symlab/README.md")
+    ]
+    assert examples[0] == examples[1]
+
+
+@pytest.mark.slow
+def test_the_readme_works_as_it_is_written(tmp_path: Any) -> None:
+    checkout = copied(tmp_path)
+    found = blocks(text_of("README.md"))
+    assert {"yaml", "console"} <= {block.kind for block in found}
+    for block in found:
+        if block.kind != "python" or block.path:
+            carried_out(checkout, block)
