@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -21,7 +22,9 @@ from runner.request_error import RequestError
 from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
+from simulator.options import Schedule
 from symlab.compiling import Compiled
+from symlab.launching import Brought, Kernel, brought_launch, run_on_rank
 from symlab.requests import checked
 
 if TYPE_CHECKING:
@@ -32,6 +35,16 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 KernelArgument = SymmetricTensor | View | Argument | tuple[str, int | float | bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a launch on all ranks gave: outputs[name][rank] is what a buffer holds afterwards, as a host tensor; counts
+    is what the simulator counted ({} on GPUs); seed is that of the schedule, None if it has none."""
+
+    outputs: dict[str, list[torch.Tensor]]
+    counts: dict[str, Any]
+    seed: int | None = None
 
 
 class World:
@@ -99,6 +112,62 @@ class World:
             )
         with self.lent() as world:
             return world.run(_on_rank, (function, argument), deadline_s)
+
+    def launch(
+        self,
+        kernel: Kernel,
+        *,
+        grid: int | tuple[int, int, int] | None = None,
+        block: int | tuple[int, int, int] | None = None,
+        buffers: Mapping[str, Any],
+        arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+        local: Sequence[str] = (),
+        entry: str | None = None,
+        shared_bytes: int = 0,
+        cluster: int | tuple[int, int, int] = 1,
+        deadline_s: float | None = None,
+    ) -> Launched:
+        """Launch a kernel once on every rank, and return what its buffers hold afterwards.
+
+        kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
+        dynamic shared memory of a block. cluster: blocks of a cluster.
+
+        buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
+        rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
+        "random", "normal", or a function of rank and number of ranks that returns a tensor. Other ranks may reach them
+        all, but for those named in local.
+
+        arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
+        buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
+        table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
+        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), or ("struct", [..]), its members laid out
+        as in C. A CuTe DSL function takes pointers to global memory and numbers, and passes the first of its arguments,
+        in their order, to the one kernel that it launches; grid and block must be those that it launches with.
+
+        Raises WorldFailure and ValueError as run does.
+        """
+        work = brought_launch(
+            kernel,
+            self.ranks,
+            grid=grid,
+            block=block,
+            buffers=buffers,
+            arguments=arguments,
+            local=local,
+            entry=entry,
+            arch=None,
+            shared_bytes=shared_bytes,
+            cluster=cluster,
+        )
+        seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
+        return self.launch_brought(work, seed, deadline_s)
+
+    def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
+        """Carry out a launch that is described already; seed is noted in the result."""
+        with self.lent() as world:
+            found = world.run(run_on_rank, work, deadline_s)
+            outputs = {one.name: [by_name[one.name] for by_name in found] for one in work.buffers}
+            return Launched(outputs, world.counters(), seed)
 
     def counters(self) -> dict[str, Any]:
         """Return what the simulator counted during the last run: instructions, accesses and bytes by kind and link; {}

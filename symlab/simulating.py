@@ -1,0 +1,143 @@
+"""Run a kernel that was brought on virtual GPUs, under many orders of its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner.world.world import WorldFailure
+from simulator.options import Schedule
+from symlab.launching import Kernel, brought_launch
+from symlab.worlds import Launched, world
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What a kernel did under all seeds: `runs` has a Launched for each, in order, with seed, outputs and counts."""
+
+    runs: tuple[Launched, ...]
+
+    @property
+    def outputs(self) -> dict[str, list[torch.Tensor]]:
+        """What the buffers hold afterwards, by name and rank. ValueError if two seeds gave different bytes: then each
+        of `runs` has its own."""
+        first = self.runs[0]
+        for name, by_rank in first.outputs.items():
+            for other in self.runs[1:]:
+                for rank, (one, same) in enumerate(zip(by_rank, other.outputs[name], strict=True)):
+                    if (at := _first_difference(one, same)) is not None:
+                        raise ValueError(
+                            f"the result depends on the order of threads: buffer {name} on rank {rank} differs at "
+                            f"element {at} between seeds {first.seed} and {other.seed}, look at .runs"
+                        )
+        return first.outputs
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What the simulator counted under the first seed: instructions, accesses and bytes by kind and link."""
+        return self.runs[0].counts
+
+
+def simulate(
+    kernel: Kernel,
+    *,
+    ranks: int = 4,
+    grid: int | tuple[int, int, int] | None = None,
+    block: int | tuple[int, int, int] | None = None,
+    buffers: Mapping[str, Any],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+    local: Sequence[str] = (),
+    schedule: str = "random",
+    seeds: int | Sequence[int] = 20,
+    entry: str | None = None,
+    shared_bytes: int = 0,
+    cluster: int | tuple[int, int, int] = 1,
+    arch: str | None = None,
+    multicast: bool = True,
+    heap_bytes: int | str | None = None,
+    step_budget: int | None = None,
+    deadline_s: float | None = None,
+) -> Simulation:
+    """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
+
+    kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function, which is
+    compiled for arch. ranks: number of virtual GPUs. grid and block: numbers of blocks and of threads of a block, in x
+    or in (x, y, z); block may be left out for a kernel that states its own (.reqntid). buffers, arguments, local,
+    entry, shared_bytes and cluster: see World.launch, which runs the same on GPUs.
+
+    schedule: the order in which threads run, "random" (another one for each seed) or "fair" (one run; seeds is not
+    used). seeds: their number, counted from 0, or the seeds themselves. multicast: whether the switch has it.
+    heap_bytes: one rank's memory. step_budget: maximum number of steps of one run. deadline_s: seconds for one run.
+
+    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
+    has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
+    source as attributes and in the message; ValueError for what can't be launched.
+
+    >>> import symlab, torch
+    >>> compiled = symlab.compile(symlab.case("all_reduce/one_shot", size_bytes=16, ranks=2))
+    >>> len(compiled.kernel.parameters), compiled.launch.grid
+    (8, (1, 1, 1))
+    >>> from pathlib import Path
+    >>> text = Path("tests/symlab/scale.ptx").read_text()
+    >>> done = symlab.simulate(text, ranks=2, grid=1, block=32, buffers={"data": torch.ones(32)},
+    ...     arguments=["data", ("f32", 2.5), ("u32", 32)], seeds=3)
+    >>> done.outputs["data"][1][:3], len(done.runs)
+    (tensor([2.5000, 2.5000, 2.5000]), 3)
+    """
+    numbers = _seeds(schedule, seeds)
+    work = brought_launch(
+        kernel,
+        ranks,
+        grid=grid,
+        block=block,
+        buffers=buffers,
+        arguments=arguments,
+        local=local,
+        entry=entry,
+        arch=arch,
+        shared_bytes=shared_bytes,
+        cluster=cluster,
+    )
+    how: dict[str, Any] = {"multicast": multicast, "heap_bytes": heap_bytes, "step_budget": step_budget}
+    runs = []
+    for seed in numbers:
+        opened = world(ranks, arch=work.executable.arch, schedule=schedule, seed=seed, **how)
+        with opened:
+            try:
+                runs.append(opened.launch_brought(work, seed, deadline_s))
+            except WorldFailure as failure:
+                if schedule == Schedule.random:
+                    raise _under(failure, seed) from failure.__cause__
+                raise
+    return Simulation(tuple(runs))
+
+
+def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not numbers:
+        raise ValueError("there are no seeds (seeds), give their number, 1 or more, or a list of them")
+    return numbers[:1] if schedule == Schedule.fair else numbers
+
+
+def _under(failure: WorldFailure, seed: int) -> WorldFailure:
+    """The failure, with the seed that it happened under."""
+    message = f"{failure.message} (schedule=random, seed {seed}; seeds=[{seed}] repeats it)"
+    found = WorldFailure(failure.status, failure.rank, message, failure.errors)
+    found.seed = seed
+    return found
+
+
+def _first_difference(one: torch.Tensor, other: torch.Tensor) -> int | None:
+    """The first element whose bytes differ, None if there is none."""
+    import torch
+
+    raw = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (one, other)]
+    if torch.equal(raw[0], raw[1]):
+        return None
+    return int((raw[0] != raw[1]).nonzero()[0]) // one.element_size()
+
+
