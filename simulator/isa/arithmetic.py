@@ -152,6 +152,7 @@ def comparison(function: Any, kind: str) -> Any:
         first = instruction.operands[0]
         left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
         if isinstance(first, Pair):
+            assert not instruction.qualifiers[-1].endswith("f16")
             return _opposites(function, kind, first, (left, right), bind)
         target = bind.write(first)
 
@@ -208,8 +209,10 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
         address = symbol_reader(source, bind)
         return lambda frame: fill_address(frame.regs[to], address(frame))
     if isinstance(source, Register) and source.name in CLOCKS:
-        assert kind == "u8", "both clocks have 64 bits"
-        return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns)
+        wide = source.name in ("%globaltimer", "%clock64")
+        assert kind == ("u8" if wide else "u4")
+        shift, mask = (32 if source.name.endswith("hi") else 0), (1 << (64 if wide else 32)) - 1
+        return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns >> shift & mask)
     origin = bind.read(source, kind)
 
     def run(frame: LaneFrame) -> None:

@@ -43,7 +43,9 @@ def _keys(opcode: str) -> list[str]:
         for name in names
         if opcode == "atom" or word not in ("exch", "cas")
     ]
-    keys = [f"{opcode}.{space}{form}" for form in [*forms, *(f"add.noftz.{name}" for name in _HALVES)] for space in spaces]
+    keys = [
+        f"{opcode}.{space}{form}" for form in [*forms, *(f"add.noftz.{name}" for name in _HALVES)] for space in spaces
+    ]
     for space in ("", "global."):
         keys += [f"{opcode}.{space}add.{vector}.f32" for vector in ("v2", "v4")]
         for name in _HALVES:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.arithmetic import COMPARE
-from simulator.isa.floats import compare_tests
+from simulator.isa.floats import compare_tests, flush_half
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation, value_builder
 from simulator.number import rounding
 from simulator.ptx.ir import CARRY, Immediate, Instruction, Negated, Operand, Pair, Register
@@ -19,13 +19,15 @@ _WIDTHS = {"b32": "u4", "b64": "u8"}
 
 def _popcount(a: Lanes) -> Lanes:
     found: Lanes = np.unpackbits(np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1), axis=1).sum(1)
-    return found.astype(np.uint32)
+    counted: Lanes = found.astype(np.uint32)
+    return counted
 
 
 def _leading_zeros(a: Lanes) -> Lanes:
     big_endian = np.ascontiguousarray(a).byteswap().view(np.uint8).reshape(len(a), -1)
     bits = np.unpackbits(big_endian, axis=1)
-    return np.where(bits.any(axis=1), bits.argmax(axis=1), bits.shape[1]).astype(np.uint32)
+    found: Lanes = np.where(bits.any(axis=1), bits.argmax(axis=1), bits.shape[1]).astype(np.uint32)
+    return found
 
 
 def _reverse(kind: str) -> Any:
@@ -130,7 +132,8 @@ def _high_sum(name: str) -> Any:
 
     def function(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         exact = (_as_object(a) * _as_object(b) >> bits) + _as_object(c)
-        return (exact & ((1 << bits) - 1)).astype(unsigned).view(kind)
+        found: Lanes = (exact & ((1 << bits) - 1)).astype(unsigned).view(kind)
+        return found
 
     return function
 
@@ -139,13 +142,14 @@ def _of_24_bits(word: str, name: str, adds: bool) -> Any:
     """mul24 and mad24: of the low 24 bits of each factor; .lo the low 32 bits of the 48, .hi the high 32."""
     shift = 0 if word == "lo" else 16
 
-    def cut(a: Lanes) -> Lanes:
+    def cut(a: Lanes) -> Any:
         wide = a.astype(np.int64) & 0xFFFFFF
         return np.where(wide >> 23, wide - (1 << 24), wide) if name == "s32" else wide
 
     def function(a: Lanes, b: Lanes, c: Any = 0) -> Lanes:
         product = cut(a) * cut(b) >> shift
-        return ((product + c) & 0xFFFFFFFF).astype(np.uint32)
+        found: Lanes = ((product + c) & 0xFFFFFFFF).astype(np.uint32)
+        return found
 
     return value_builder(function, (DTYPES[name],) * (3 if adds else 2))
 
@@ -154,7 +158,8 @@ def _apart(kind: str) -> Any:
     """sad: |a - b| + c."""
 
     def function(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-        return np.where(a > b, a - b, b - a) + c
+        found: Lanes = np.where(a > b, a - b, b - a) + c
+        return found
 
     return value_builder(function, (kind,) * 3)
 
@@ -162,7 +167,8 @@ def _apart(kind: str) -> Any:
 def _clipped(sign: int) -> Any:
     def function(a: Lanes, b: Lanes) -> Lanes:
         exact = a.astype(np.int64) + sign * b.astype(np.int64)
-        return np.clip(exact, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+        found: Lanes = np.clip(exact, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+        return found
 
     return value_builder(function, ("i4", "i4"))
 
@@ -292,6 +298,7 @@ def combined_comparison(function: Any, kind: str, word: str, flush: Any = None) 
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         first = instruction.operands[0]
+        assert not isinstance(first, Pair) or not instruction.qualifiers[-1].endswith("f16")
         pair = (first.first, first.second) if isinstance(first, Pair) else (first, Register("_"))
         targets = [None if one == Register("_") else bind.write(one) for one in pair]
         left, right = (bind.read(one, kind) for one in instruction.operands[1:3])
@@ -332,6 +339,10 @@ def _register_comparisons() -> None:
     for word, name, function, kind in comparisons():
         for combine in ("and", "or", "xor"):
             operation(f"setp.{word}.{combine}.{name}")(combined_comparison(function, kind, combine))
+        if name == "f16":
+            for combine in ("", "and", "or", "xor"):
+                dot = f".{combine}" if combine else ""
+                operation(f"setp.{word}{dot}.ftz.f16")(combined_comparison(function, kind, combine, flush_half))
         if name == "f32":
             for combine in ("", "and", "or", "xor"):
                 dot = f".{combine}" if combine else ""

@@ -51,8 +51,12 @@ def _register_narrowing() -> None:
         if flush and source != "f32" and target != "f32":
             continue
         for last in ("", ".sat") if target != "bf16" else ("", ".relu"):
-            _convert(f".{direction}{flush}{last}", target, source, _narrow(target, direction, bool(flush), last), bool(flush))
-        if target == "f16" and source == "f32" and not flush:
+            if last == ".relu" and (flush or source != "f32" or direction not in ("rn", "rz")):
+                continue
+            _convert(
+                f".{direction}{flush}{last}", target, source, _narrow(target, direction, bool(flush), last), bool(flush)
+            )
+        if target == "f16" and source == "f32" and not flush and direction in ("rn", "rz"):
             _convert(f".{direction}.relu", target, source, _narrow(target, direction, False, ".relu"), False)
     for name, direction, last in product(("f16", "bf16"), ("rn", "rz"), ("", ".relu")):
         narrow = _narrow(name, direction, False, last)
@@ -74,9 +78,17 @@ def _convert(mode: str, target: str, source: str, narrow: Callable[[Lanes], Lane
 
 
 def _register_widening() -> None:
-    ways = [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16"), ("f32", "f32"), ("f64", "f64"), ("f16", "f16")]
+    ways = [
+        ("f32", "f16"),
+        ("f32", "bf16"),
+        ("f64", "f32"),
+        ("f64", "f16"),
+        ("f32", "f32"),
+        ("f64", "f64"),
+        ("f16", "f16"),
+    ]
     for (target, source), flush, last in product(ways, ("", ".ftz"), ("", ".sat")):
-        if flush and "f32" not in (target, source):
+        if (flush and "f32" not in (target, source)) or (last and source == "bf16"):
             continue
         _convert(f"{flush}{last}", target, source, _narrow(target, "rn", bool(flush), last), bool(flush))
     for name, word, flush, last in product(("f16", "f32", "f64"), _WHOLE, ("", ".ftz"), ("", ".sat")):
@@ -130,7 +142,9 @@ def _register_to_integers() -> None:
     for target, source, word, flush in product(_INTEGERS, ("f16", "bf16", "f32", "f64"), _WHOLE, ("", ".ftz")):
         if flush and source != "f32":
             continue
-        for last in ("", ".sat"):
+        if source == "bf16" and target.endswith("8"):
+            continue
+        for last in ("", ".sat") if source != "bf16" else ("",):
             function = _to_integer(target, source, word, bool(flush))
             _add(f"cvt.{word}{flush}{last}.{target}.{source}", _to_register(target, function, source))
 
@@ -174,8 +188,13 @@ def _from_integer(target: str, source: str, direction: str, last: str) -> Any:
 
 def _register_from_integers() -> None:
     for target, source, direction in product(("f16", "bf16", "f32", "f64"), _INTEGERS, rounding.DIRECTIONS):
+        if target == "bf16" and source.endswith("8"):
+            continue
         for last in ("", ".sat") if target != "bf16" else ("",):
-            _add(f"cvt.{direction}{last}.{target}.{source}", _from_integer(target, source, direction, last))
+            build = _from_integer(target, source, direction, last)
+            _add(f"cvt.{direction}{last}.{target}.{source}", build)
+            if target == "f32":  # no integer is subnormal
+                _add(f"cvt.{direction}.ftz{last}.{target}.{source}", build)
 
 
 def _saturated(target: str, source: str) -> Callable[[Lanes], Lanes]:
@@ -191,6 +210,9 @@ def _saturated(target: str, source: str) -> Callable[[Lanes], Lanes]:
 
 def _register_saturating() -> None:
     for target, source in product(_INTEGERS, _INTEGERS):
+        to, given = np.iinfo(DTYPES[target]), np.iinfo(DTYPES[source])
+        if to.min <= given.min and given.max <= to.max:
+            continue  # nothing could saturate
         _add(f"cvt.sat.{target}.{source}", _to_register(target, _saturated(target, source), source))
 
 

@@ -25,10 +25,14 @@ ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
 """Memory order and scope. The simulator runs one step after another, so all of them hold; listeners see them."""
 _CACHE = (
     "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged "
-    "L2::64B L2::128B L2::256B"
+    "L2::64B L2::128B L2::256B L2::cache_hint"
 )
 _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
-_VECTORS = ("", "v2.", "v4.")
+_FORMS = tuple(
+    f"{vector}{name}" for name in _TYPES for vector in ("", "v2.", "v4.", "v8.") if vector != "v8." or name[1:] == "32"
+)
+_NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
+"""Types with vectors, of 128 bits at most: 256 are for global memory only."""
 
 
 def element_type(instruction: Instruction) -> str:
@@ -73,9 +77,7 @@ def check_order(instruction: Instruction) -> None:
         raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
 
 
-@operation(
-    *(f"ld.param{where}.{vector}{name}" for name in _TYPES for vector in _VECTORS for where in ("", "::entry", "::func"))
-)
+@operation(*(f"ld.param{where}.{name}" for name in _NARROW for where in ("", "::entry", "::func")))
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand.
 
@@ -132,17 +134,36 @@ def store_build(space: str, instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(*(f"ld.{space}.{vector}{name}" for space in ("local", "const") for name in _TYPES for vector in _VECTORS))
+@operation(*(f"ld.global.nc.{one}" for one in _FORMS), neutral=_CACHE)
+def _load_read_only(instruction: Instruction, bind: Binder) -> Run:
+    """A load through the cache that nothing keeps coherent: of memory that no one writes while the kernel runs. Other
+    ranks may write to symmetric memory at any time, so there it is a fault."""
+    load = load_build("global", instruction, bind)
+    addresses = address_reader(instruction.operands[1], bind)
+
+    def run(frame: LaneFrame) -> None:
+        heaps = frame.batch.space
+        places = addresses(frame)
+        position = heaps.first_symmetric(frame.view, places)
+        if position >= 0:
+            place = heaps.describe_address(frame.view, places, position)
+            raise LaneFault(position, f"ld.global.nc of {place}: symmetric memory, to which other ranks may write")
+        load(frame)
+
+    return run
+
+
+@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in _NARROW))
 def _load_elsewhere(instruction: Instruction, bind: Binder) -> Run:
     return load_build("local" if "local" in instruction.qualifiers else "const", instruction, bind)
 
 
-@operation(*(f"st.local.{vector}{name}" for name in _TYPES for vector in _VECTORS))
+@operation(*(f"st.local.{name}" for name in _NARROW))
 def _store_local(instruction: Instruction, bind: Binder) -> Run:
     return store_build("local", instruction, bind)
 
 
-@operation(*(f"st.param{where}.{vector}{name}" for name in _TYPES for vector in _VECTORS for where in ("", "::func")))
+@operation(*(f"st.param{where}.{name}" for name in _NARROW for where in ("", "::func")))
 def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter of a call, or what a function returns: the thread's own."""
     address = instruction.operands[0]
@@ -153,8 +174,8 @@ def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"ld.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"ld.global.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"ld.{one}" for one in _FORMS),
+    *(f"ld.global.{one}" for one in _FORMS),
     neutral=f"{ORDER} {_CACHE}",
 )
 def _load(instruction: Instruction, bind: Binder) -> Run:
@@ -179,8 +200,8 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"st.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"st.global.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"st.{one}" for one in _FORMS),
+    *(f"st.global.{one}" for one in _FORMS),
     neutral=f"{ORDER} {_CACHE}",
 )
 def _store(instruction: Instruction, bind: Binder) -> Run:
@@ -221,8 +242,7 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
 
 
 @operation(
-    *(f"ld.shared.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"ld.shared::cta.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
 )
 def _load_shared(instruction: Instruction, bind: Binder) -> Run:
     kind = DTYPES[element_type(instruction)]
@@ -248,8 +268,7 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"st.shared.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"st.shared::cta.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
 )
 def _store_shared(instruction: Instruction, bind: Binder) -> Run:
     kind = f"u{np.dtype(DTYPES[element_type(instruction)]).itemsize}"

@@ -1,7 +1,7 @@
 """Float arithmetic in other modes than nearest even: .rz, .rm, .rp, .ftz, .sat, and the approximations of the GPU.
 
-Of an approximation (.approx, .full) the PTX ISA gives a largest error, and not the result: here comes the result that is
-nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals (.ftz; sin, cos,
+Of an approximation (.approx, .full) the PTX ISA gives the largest error, and not the result. The simulator gives the
+result that is nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals (.ftz; sin, cos,
 ex2 and lg2 of f32 only with it), so does this one.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.floats import INFINITY
+from simulator.isa.floats import INFINITY, flush_half
 from simulator.isa.registry import DTYPES, TABLE, Lanes, canonical, operation, value_builder
 from simulator.number import numbers, rounding
 
@@ -94,8 +94,7 @@ def _register_flushed() -> None:
         for nan in ("", ".NaN"):
 
             def pick(a: Lanes, b: Lanes, larger: bool = larger, nan: str = nan) -> Lanes:
-                flushed = (rounding.flush_f32(one) for one in (a, b))
-                return numbers.pick_floats(*flushed, larger=larger, propagate=bool(nan))
+                return numbers.pick_floats(rounding.flush_f32(a), rounding.flush_f32(b), larger, bool(nan))
 
             _add(f"{word}.ftz{nan}.f32", value_builder(pick, ("f4", "f4")))
 
@@ -120,14 +119,10 @@ def _register_pairs() -> None:
 # Halves
 
 
-def _flush_half(bits: Lanes) -> Lanes:
-    return np.where(bits & np.uint16(0x7C00), bits, bits & np.uint16(0x8000))
-
-
 def shape_half(out: Lanes, brain: bool, flush: bool, last: str) -> Lanes:
     """.sat: into [0, 1]; .relu: negative ones to 0, NaN stays."""
     if flush:
-        out = _flush_half(out)
+        out = flush_half(out)
     negative = out >> np.uint16(15) != 0
     nan = out & np.uint16(0x7FFF) > np.uint16(INFINITY["bf16" if brain else "f16"])
     one = np.uint16(0x3F80 if brain else 0x3C00)
@@ -138,15 +133,13 @@ def shape_half(out: Lanes, brain: bool, flush: bool, last: str) -> Lanes:
     return out
 
 
-def _half(opcode: str, brain: bool, flush: bool, last: str, packed: bool) -> Any:
+def _half(opcode: str, brain: bool, flush: bool, last: str, packed: bool, direction: str = "rn") -> Any:
     odd, count = _ODD[opcode]
-    widen, narrow = (
-        (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
-    )
+    widen, narrow = (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
 
     def function(*lanes: Lanes) -> Lanes:
-        given = [_flush_half(one) if flush else one for one in lanes]
-        return shape_half(narrow(odd(*map(widen, given)), "rn"), brain, flush, last)
+        given = [flush_half(one) if flush else one for one in lanes]
+        return shape_half(narrow(odd(*map(widen, given)), direction), brain, flush, last)
 
     def words(*lanes: Lanes) -> Lanes:
         out = function(*(np.ascontiguousarray(one).view("u2").reshape(-1, 2) for one in lanes))
@@ -163,8 +156,35 @@ def _register_halves() -> None:
                     _add(f"{opcode}{flush}{last}.{name}", _half(opcode, False, bool(flush), last, name.endswith("x2")))
             for last in ("", ".sat", ".relu"):
                 _add(f"fma.rn{flush}{last}.{name}", _half("fma", False, bool(flush), last, name.endswith("x2")))
-    for name in ("bf16", "bf16x2"):
-        _add(f"fma.rn.relu.{name}", _half("fma", True, False, ".relu", name.endswith("x2")))
+        for word, function in _FLUSHED_HALVES.items():
+            _add(f"{word}.{name}", _of_flushed(function, name.endswith("x2")))
+    for name, direction, last in product(("bf16", "bf16x2"), rounding.DIRECTIONS, ("", ".relu")):
+        _add(f"fma.{direction}{last}.{name}", _half("fma", True, False, last, name.endswith("x2"), direction))
+
+
+def _picked(larger: bool, propagate: bool) -> Callable[..., Lanes]:
+    return lambda a, b: numbers.pick_bits(a, b, INFINITY["f16"], larger, propagate)
+
+
+_FLUSHED_HALVES: dict[str, Callable[..., Lanes]] = {
+    "neg.ftz": lambda a: a ^ np.uint16(0x8000),
+    "abs.ftz": lambda a: a & np.uint16(0x7FFF),
+    "min.ftz": _picked(False, False),
+    "max.ftz": _picked(True, False),
+    "min.ftz.NaN": _picked(False, True),
+    "max.ftz.NaN": _picked(True, True),
+}
+
+
+def _of_flushed(function: Callable[..., Lanes], packed: bool) -> Any:
+    count = function.__code__.co_argcount
+
+    def words(*lanes: Lanes) -> Lanes:
+        given = (np.ascontiguousarray(one).view("u2").reshape(-1, 2 if packed else 1) for one in lanes)
+        out = np.ascontiguousarray(function(*map(flush_half, given)))
+        return out.view("u4" if packed else "u2").reshape(-1)
+
+    return value_builder(words, ("u4" if packed else "u2",) * count)
 
 
 # Approximations
@@ -227,9 +247,7 @@ def _short_f64(function: Callable[[Any], Any]) -> Callable[[Lanes], Lanes]:
 
 
 def _half_function(function: Callable[[Any], Any], brain: bool, flush: bool, packed: bool) -> Any:
-    widen, narrow = (
-        (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
-    )
+    widen, narrow = (numbers.bf16_to_f32, rounding.to_bf16) if brain else (numbers.f16_to_f32, rounding.to_f16)
     smallest = np.float64(2.0**-126)
 
     def run(a: Lanes) -> Lanes:

@@ -140,9 +140,15 @@ def key_of(instruction: Instruction) -> str:
 def find(instruction: Instruction) -> Operation:
     """Raises UnknownInstruction naming the PTX line."""
     found = TABLE.get(key_of(instruction))
+    if found is not None and "rn" in instruction.qualifiers and not _has_float(instruction):
+        found = None
     if found is None:
         raise UnknownInstruction(f"the simulator has no {key_of(instruction)} yet; {instruction.where()}")
     return found
+
+
+def _has_float(instruction: Instruction) -> bool:
+    return any("f" in word and word in TYPES for word in instruction.qualifiers)
 
 
 def fill(target: Lanes, values: Any) -> None:

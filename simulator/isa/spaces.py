@@ -200,7 +200,7 @@ def spread(frame: LaneFrame, addresses: Lanes, run: Callable[[LaneFrame, str, La
     """
     windows = addresses >> np.uint64(WINDOW_SHIFT)
     for window in np.unique(windows).tolist() if windows[0] != windows[-1] or (windows != windows[0]).any() else [None]:
-        lanes = slice(None) if window is None else np.flatnonzero(windows == window)
+        lanes: Any = slice(None) if window is None else np.flatnonzero(windows == window)
         number = int(windows[0]) if window is None else window
         space = _SPACE_OF.get(number, "global")
         some = frame if window is None else frame.batch.narrow(frame, lanes, [])
@@ -219,9 +219,7 @@ def is_in_heaps(addresses: Lanes) -> bool:
     return bool(addresses.min() >= TAG)
 
 
-def load_rows(
-    frame: LaneFrame, space: str, addresses: Lanes, width: int, kind: str, instruction: Instruction
-) -> Lanes:
+def load_rows(frame: LaneFrame, space: str, addresses: Lanes, width: int, kind: str, instruction: Instruction) -> Lanes:
     """The bytes that each lane reads as a matrix (lanes, elements); space "" is generic."""
     if space == "" and is_in_heaps(addresses):
         space = "global"
@@ -266,7 +264,7 @@ def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, inst
 
 def _converted(space: str) -> Any:
     """cvta: from an address in a space to a generic one. Global and constant addresses stay."""
-    shift = np.uint64(WINDOWS.get(space, 0))
+    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         to, source = bind.write(instruction.operands[0]), instruction.operands[1]
@@ -285,7 +283,7 @@ def _converted(space: str) -> Any:
 
 
 def _converted_back(space: str) -> Any:
-    shift = np.uint64(WINDOWS.get(space, 0))
+    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], "u8")
@@ -324,7 +322,7 @@ def _is_in(space: str) -> Any:
     return build
 
 
-for _space in CONVERTED:
+for _space in (*CONVERTED, "shared::cta", "shared::cluster"):
     operation(f"cvta.{_space}.u64")(_converted(_space))
     operation(f"cvta.to.{_space}.u64")(_converted_back(_space))
 for _space in (*CONVERTED, "shared::cta", "shared::cluster"):

@@ -85,7 +85,7 @@ def _put(frame: LaneFrame, slots: list[int | None], values: tuple[Lanes, ...]) -
 
 @operation(*(f"shfl.sync.{way}.b32" for way in ("up", "down", "bfly", "idx")))
 def _shuffle(instruction: Instruction, bind: Binder) -> Run:
-    """The formulas are those of the PTX ISA: c holds a clamp and, from bit 8 on, a mask that cuts warps into segments."""
+    """As the PTX ISA says: c holds a clamp and, from bit 8 on, a mask that cuts warps into segments."""
     way = next(word for word in instruction.qualifiers if word in ("up", "down", "bfly", "idx"))
     target, *sources = instruction.operands
     slots = _targets(target, bind)
@@ -123,7 +123,7 @@ def _vote(instruction: Instruction, bind: Binder) -> Run:
         sets = _sets(frame, masks(frame))
         yes = sets.table(predicates(frame))
         every, some = (yes | ~sets.present).all(axis=1), yes.any(axis=1)
-        answers = {"all": every, "any": some, "uni": every | ~some}
+        answers: dict[str, Any] = {"all": every, "any": some, "uni": every | ~some}
         found = sets.bits(yes) if word == "ballot" else answers[word]
         fill(frame.regs[target], found[sets.number])
 
@@ -205,7 +205,12 @@ def _active(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation("bar.red.popc.u32", "barrier.red.popc.u32", *(f"{bar}.red.{word}.pred" for bar in ("bar", "barrier") for word in ("and", "or")), neutral="cta aligned")
+@operation(
+    "bar.red.popc.u32",
+    "barrier.red.popc.u32",
+    *(f"{bar}.red.{word}.pred" for bar in ("bar", "barrier") for word in ("and", "or")),
+    neutral="cta aligned",
+)
 def _barrier_reduce(instruction: Instruction, bind: Binder) -> Run:
     """Called once for each barrier that is complete, with all threads that wait there."""
     word = next(one for one in instruction.qualifiers if one in ("popc", "and", "or"))

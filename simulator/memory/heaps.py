@@ -113,10 +113,11 @@ class Heaps:
         unit = max(alignment_bytes, GRANULE_BYTES)
         start = -(-self.module_tops[space] // unit) * unit
         end = self.constants_start if space == "global" else len(self.memory)
+        room = end - (self.heaps_end if space == "global" else self.constants_start)
         if start + size_bytes > end:
             raise HeapFull(
                 f"rank {rank}: the variable {name} of {size_bytes:,} bytes does not fit: the simulator keeps "
-                f"{end - (self.heaps_end if space == 'global' else self.constants_start):,} bytes for .{space} variables",
+                f"{room:,} bytes for .{space} variables",
                 rank=rank,
             )
         self.module_tops[space] = start + size_bytes + GAP_BYTES

@@ -1,9 +1,9 @@
 """The memory of a simulated world: heaps, windows of ranks and of multicast, and all that can be wrong with an access.
 
 An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w
-as v sees it (its own included), window 127 is multicast; behind the heaps follow the .global and the .const variables of
-modules. Generic addresses below TAG are in windows of their own: shared memory, the thread's local memory, the kernel's
-parameters, functions. So every rank sees every byte at an address of its own, as
+as v sees it (its own included), window 127 is multicast; behind the heaps follow the .global and the .const variables
+of modules. Generic addresses below TAG are in windows of their own: shared memory, the thread's local memory, the
+kernel's parameters, functions. So every rank sees every byte at an address of its own, as
 on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, which reports
 them to listeners (simulator/observe/events.py).
 """
@@ -210,6 +210,15 @@ class Space(Heaps):
         self.written[index : index + len(data)] = 1
         self.version += 1
 
+    def make_poison(self, index: int, size_bytes: int) -> None:
+        """Give up bytes of one allocation: they count as never written."""
+        self.memory[index : index + size_bytes] = 0xFF
+        self.written[index : index + size_bytes] = 0
+        found = self._one_allocation(index, index + size_bytes)
+        assert found is not None
+        found.unwritten = True
+        self.version += 1
+
     def _report(
         self,
         view: View,
@@ -312,6 +321,20 @@ class Space(Heaps):
             lane = int(np.argmin(fine))
             place = self.describe(int(span.index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"read of {span.width_bytes} bytes at {place}: never written (poison)")
+
+    def first_symmetric(self, view: View, addresses: Addresses) -> int:
+        """The position of the first address in symmetric memory, -1 if there is none."""
+        index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
+        for position in np.flatnonzero((index >= 0) & (index < self.heaps_end)).tolist():
+            found = self.allocations[abs(int(self.granules[int(index[position]) // GRANULE_BYTES]))]
+            if found is None or found.symmetric:
+                return int(position)
+        return -1
+
+    def describe_address(self, view: View, addresses: Addresses, position: int) -> str:
+        """An address of a frame for people."""
+        base = view.base if isinstance(view.base, int) else int(view.base[position])
+        return self.describe(int(addresses[position]) - base, int(addresses[position]))
 
     # Data
 

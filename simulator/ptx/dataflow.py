@@ -18,8 +18,28 @@ from simulator.ptx.ir import (
 )
 
 _NO_TARGET = frozenset(
-    "st red bra brx bar barrier ret exit fence membar nanosleep prefetch prefetchu trap brkpt applypriority discard "
-    "griddepcontrol setmaxnreg cp".split()
+    [
+        "st",
+        "red",
+        "bra",
+        "brx",
+        "bar",
+        "barrier",
+        "ret",
+        "exit",
+        "fence",
+        "membar",
+        "nanosleep",
+        "prefetch",
+        "prefetchu",
+        "trap",
+        "brkpt",
+        "applypriority",
+        "discard",
+        "griddepcontrol",
+        "setmaxnreg",
+        "cp",
+    ]
 )
 COLLECTIVES = frozenset({"shfl", "vote", "match", "elect", "redux"})
 """What the lanes of a warp do together: it ends a block."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-CLOCKS = frozenset({"%globaltimer", "%clock64"})
+CLOCKS = frozenset({"%globaltimer", "%clock64", "%clock", "%clock_hi", "%globaltimer_lo", "%globaltimer_hi"})
 """Special registers that change by themselves; mov reads them, at the moment it runs."""
 
 

@@ -97,8 +97,7 @@ class _Linker:
         blocks, labels = _all_blocks([*(one.items for one in functions), items])
         starts = [one.index + 1 for one in blocks if one.is_last][:-1]
         made = [
-            replace(f, first=first)
-            for f, first in zip((one.function for one in functions), [0, *starts], strict=False)
+            replace(f, first=first) for f, first in zip((one.function for one in functions), [0, *starts], strict=False)
         ]
         made += [self._external(one) for one in self._reached() if one.start < 0]
         self._module_variables()

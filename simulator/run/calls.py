@@ -8,7 +8,7 @@ that can come back to its own function saves those that are still needed, and gi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt

@@ -359,8 +359,8 @@ class _Decoder:
         register, negated = instruction.guard
         predicate = self._register(register.name)
         targets = [self._register(name) for name in targets_of(instruction)]
-        used = {self._register(name) for name in (*sources_of(instruction), *targets_of(instruction))}
-        used = sorted(used | self.used_symbols)
+        named = {self._register(name) for name in (*sources_of(instruction), *targets_of(instruction))}
+        used = sorted(named | self.used_symbols)
 
         def guarded(frame: LaneFrame) -> None:
             mask = frame.regs[predicate]

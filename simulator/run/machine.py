@@ -23,8 +23,8 @@ from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnd
 from simulator.observe.lanes import Group, Ids, Launched, ids_of
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
-from simulator.run.copies import Copies, Waiting
 from simulator.run.calls import Calls, address_of
+from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
 from simulator.run.meetings import NumberedBarriers, Warps

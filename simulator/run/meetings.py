@@ -83,7 +83,8 @@ class Warps:
         masks = np.concatenate([one.masks for one in entries])
         warps = self.warps_of(lanes)
         sets, number = np.unique(warps << 32 | masks, return_inverse=True)
-        come = np.bincount(number, np.left_shift(np.int64(1), self.places_of(lanes)).astype(np.float64)).astype(np.int64)
+        bits = np.left_shift(np.int64(1), self.places_of(lanes)).astype(np.float64)
+        come = np.bincount(number, bits).astype(np.int64)
         full = come == (sets & 0xFFFFFFFF & self.alive[sets >> 32])
         if not full.any():
             return []

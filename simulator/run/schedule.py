@@ -236,7 +236,8 @@ def _at_meetings(batch: Batch) -> list[str]:
         end = way_out.instruction
         places = [place for place in range(32) if missing >> place & 1]
         who = batch.name(int(lanes[0]))
-        lines.append(f"{who} and {len(lanes) - 1} others wait for lanes {places} at {end.where() if end else 'a barrier'}")
+        where = end.where() if end else "a barrier"
+        lines.append(f"{who} and {len(lanes) - 1} others wait for lanes {places} at {where}")
     for (block, number), one in sorted(batch.numbered.open.items())[:REPORTED_THREADS]:
         rank, index, _ = batch.place(block * batch.block)
         needed = one.expected or int(batch.alive[block])

@@ -50,7 +50,9 @@ def printed(text: str, values: bytes, guard: str = "") -> list[tuple[int, int, i
 
     outcome = run(world, program)
     assert outcome.errors == [None, None], outcome.errors
-    assert [f"rank {rank}, block {block}, thread {thread}: {said}" for rank, block, thread, said in log.said] == world.printed
+    assert [
+        f"rank {rank}, block {block}, thread {thread}: {said}" for rank, block, thread, said in log.said
+    ] == world.printed
     return log.said
 
 
@@ -100,7 +102,9 @@ def test_a_failed_assertion_says_what_where_and_who() -> None:
     body = f"""{loads} setp.eq.u32 %p1, %lane, 6; @!%p1 bra OVER;
       {{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; st.param.b64 [a], %d1; st.param.b64 [b], %d2;
       st.param.b32 [c], 77; st.param.b64 [d], %d3; st.param.b64 [e], 1; call.uni __assertfail, (a, b, c, d, e); }} OVER:"""
-    assert "rank 0, block 1, thread 2: assertion failed: x > 0 (void f(int), my/kernel.cu:77); PTX line" in fault(body, before)
+    assert "rank 0, block 1, thread 2: assertion failed: x > 0 (void f(int), my/kernel.cu:77); PTX line" in fault(
+        body, before
+    )
 
 
 @pytest.mark.parametrize("word", ["trap", "brkpt"])

@@ -161,11 +161,17 @@ def _vector_cells(opcode: str, space: str, word: str, noftz: str, vector: str, k
     size = bits // 8 * count
     at = np.arange(SAMPLES, dtype=np.int64)[::-1] * size
     key = f"{opcode}.{space}{word}.{noftz}{vector}{'.' if vector else ''}{kind}"
-    stores = " ".join(f"st.global.b{bits} [p+{{to}}+{bits // 8 * number}], {name};" for number, name in enumerate(names[0]))
+    stores = " ".join(
+        f"st.global.b{bits} [p+{{to}}+{bits // 8 * number}], {name};" for number, name in enumerate(names[0])
+    )
     target = f"{listed(names[2])}, " if opcode == "atom" else ""
     text = f"add.s64 p, at, %out; {stores} {key} {target}[p+{{to}}], {listed(names[1])};"
     inputs = [("at", "b64", at)]
-    inputs += [(n, f"b{bits}", v) for group, values in zip(names, (olds, givens), strict=False) for n, v in zip(group, values, strict=True)]
+    inputs += [
+        (n, f"b{bits}", v)
+        for group, values in zip(names, (olds, givens), strict=False)
+        for n, v in zip(group, values, strict=True)
+    ]
     outputs = tuple((n, f"b{bits}", v) for n, v in zip(names[2], olds, strict=True)) if opcode == "atom" else ()
     rows = np.concatenate([one.reshape(-1, 1).view(np.uint8) for one in news], axis=1)
     place = Store(rows, at, SAMPLES * size)

@@ -149,7 +149,9 @@ def carries() -> Iterator[Vector]:
                 high.append(exact >> bits & mask)
                 third.append(5 + (exact >> 2 * bits) & mask)
             text = f"{opcode}.cc.{kind} d, al, bl; {opcode}c.cc.{kind} e, ah, bh; {opcode}c.{kind} f, 5, 0;"
-            outputs = tuple((n, f"b{bits}", np.array(v, np.uint64)) for n, v in zip("def", (low, high, third), strict=True))
+            outputs = tuple(
+                (n, f"b{bits}", np.array(v, np.uint64)) for n, v in zip("def", (low, high, third), strict=True)
+            )
             for key in (f"{opcode}.cc.{kind}", f"{opcode}c.cc.{kind}", f"{opcode}c.{kind}"):
                 yield Vector(key, "words", text, inputs, outputs)
 
@@ -207,7 +209,11 @@ def dots() -> Iterator[Vector]:
                 yield from vectors_of(key, key, two, 32, (32,) * 3)
 
 
-_JOIN: dict[str, Callable[[int, int], int]] = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}
+_JOIN: dict[str, Callable[[int, int], int]] = {
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}
 
 
 def _float_answers(word: str, kind: str, a: Array, b: Array, flush: bool) -> list[int]:
@@ -236,7 +242,11 @@ def _float_answers(word: str, kind: str, a: Array, b: Array, flush: bool) -> lis
 
 def comparisons() -> Iterator[Vector]:
     """Comparisons that are combined with a predicate, with two destinations, and of flushed numbers."""
-    whole = [(word, kind) for kind in ("u16", "s16", "u32", "s32", "u64", "s64") for word in ("eq", "ne", "lt", "le", "gt", "ge")]
+    whole = [
+        (word, kind)
+        for kind in ("u16", "s16", "u32", "s32", "u64", "s64")
+        for word in ("eq", "ne", "lt", "le", "gt", "ge")
+    ]
     whole += [(word, kind) for kind in ("b16", "b32", "b64") for word in ("eq", "ne")]
     whole += [(word, kind) for kind in ("u16", "u32", "u64") for word in ("lo", "ls", "hi", "hs")]
     ordered = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -245,22 +255,32 @@ def comparisons() -> Iterator[Vector]:
     for word, kind in whole:
         bits = width(kind)
         a, b = samples(bits, 0), np.where(given == 1, samples(bits, 1), samples(bits, 0))
-        pairs = [(signed(x, bits), signed(y, bits)) if kind[0] == "s" else (x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+        pairs = [
+            (signed(x, bits), signed(y, bits)) if kind[0] == "s" else (x, y)
+            for x, y in zip(a.tolist(), b.tolist(), strict=True)
+        ]
         found = [int(COMPARE[word](*pair)) for pair in pairs]
         yield from _combined(word, "", kind, register_class(bits), a, b, found)
         if kind[0] == "u" and word in ("lo", "ls", "hi", "hs") and bits == 16:
             inputs = (("a", "b16", a), ("b", "b16", b))
-            yield Vector(f"setp.{word}.{kind}", "alone", f"setp.{word}.{kind} d, a, b;", inputs, (("d", "pred", np.array(found)),))
+            yield Vector(
+                f"setp.{word}.{kind}",
+                "alone",
+                f"setp.{word}.{kind} d, a, b;",
+                inputs,
+                (("d", "pred", np.array(found)),),
+            )
     for kind in ("f16", "bf16", "f32", "f64"):
         a, b = column(FORMATS[kind], 0), column(FORMATS[kind], 1)
         for word in floats:
-            for flush in ("", ".ftz") if kind == "f32" else ("",):
+            for flush in ("", ".ftz") if kind in ("f16", "f32") else ("",):
                 found = _float_answers(word, kind, a, b, bool(flush))
                 yield from _combined(word, flush, kind, f"b{FORMATS[kind].bits}", a, b, found)
                 if flush:
-                    inputs = (("a", "b32", a), ("b", "b32", b))
-                    text = f"setp.{word}.ftz.f32 d, a, b;"
-                    yield Vector(f"setp.{word}.ftz.f32", "alone", text, inputs, (("d", "pred", np.array(found)),))
+                    home = f"b{FORMATS[kind].bits}"
+                    inputs = (("a", home, a), ("b", home, b))
+                    text = f"setp.{word}.ftz.{kind} d, a, b;"
+                    yield Vector(f"setp.{word}.ftz.{kind}", "alone", text, inputs, (("d", "pred", np.array(found)),))
 
 
 def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, found: list[int]) -> Iterator[Vector]:
@@ -271,7 +291,11 @@ def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, f
         no = [function(1 - one, 1 - int(c)) for one, c in zip(found, given, strict=True)]
         text = f"setp.{word}.{join}{flush}.{kind} d, a, b, c; setp.{word}.{join}{flush}.{kind} _|e, a, b, !c;"
         outputs = (("d", "pred", np.array(yes)), ("e", "pred", np.array(no)))
+        if kind.endswith("f16"):
+            text, outputs = f"setp.{word}.{join}{flush}.{kind} d, a, b, c;", outputs[:1]
         yield Vector(f"setp.{word}.{join}{flush}.{kind}", "combined", text, inputs, outputs)
+    if kind.endswith("f16"):
+        return
     outputs = (("d", "pred", np.array(found)), ("e", "pred", 1 - np.array(found)))
     text = f"setp.{word}{flush}.{kind} d|e, a, b;"
     yield Vector(f"setp.{word}{flush}.{kind}", "both", text, inputs[:2], outputs)

@@ -172,18 +172,55 @@ def flushed() -> Iterator[Vector]:
         yield _vector(f"{word}.ftz.f32", f"{word}.ftz.f32", [plain], found, "b32")
     for word, nan in product(("min", "max"), ("", ".NaN")):
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        found = np.array([oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan)) for x, y in pairs], np.uint64)
+        found = np.array(
+            [oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan)) for x, y in pairs],
+            np.uint64,
+        )
         yield _vector(f"{word}.ftz{nan}.f32", f"{word}.ftz{nan}.f32", [a, b], found, "b32")
+
+
+def flushed_halves() -> Iterator[Vector]:
+    kind = FORMATS["f16"]
+    a, b = column(kind, 0), column(kind, 1)
+    plain = np.where((a & 0x7FFF) > kind.infinity, 0x3C00, a).astype(np.uint16)
+    for word, function in {"neg": lambda x: x ^ kind.sign, "abs": lambda x: x & ~kind.sign}.items():
+        found = each(lambda x, f=function: f(cleared(x, kind)), plain)
+        yield from _halves_of(f"{word}.ftz.f16", [plain], found)
+    for word, nan in product(("min", "max"), ("", ".NaN")):
+
+        def pick(x: int, y: int, word: str = word, nan: str = nan) -> int:
+            return oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan))
+
+        yield from _halves_of(f"{word}.ftz{nan}.f16", [a, b], each(pick, a, b))
+
+
+def _halves_of(key: str, columns: list[Array], found: Array) -> Iterator[Vector]:
+    yield _vector(key, key, columns, found, "b16")
+    both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
+    yield _vector(f"{key}x2", f"{key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
 
 
 def halves() -> Iterator[Vector]:
     for name in ("f16", "bf16"):
         kind = FORMATS[name]
         if name == "f16":
-            forms = [(word, flush, sat) for word, flush, sat in product(("add", "sub", "mul"), ("", ".ftz"), ("", ".sat")) if flush or sat]
-            forms += [("fma", flush, last) for flush, last in product(("", ".ftz"), ("", ".sat", ".relu")) if flush or last]
+            forms = [
+                (word, flush, sat)
+                for word, flush, sat in product(("add", "sub", "mul"), ("", ".ftz"), ("", ".sat"))
+                if flush or sat
+            ]
+            forms += [
+                ("fma", flush, last) for flush, last in product(("", ".ftz"), ("", ".sat", ".relu")) if flush or last
+            ]
         else:
             forms = [("fma", "", ".relu")]
+            for direction, last in product(("rz", "rm", "rp"), ("", ".relu")):
+                columns = [column(kind, role) for role in range(3)]
+                found = each(lambda *row, h=(kind, direction, False, last): computed("fma", row, *h), *columns)
+                key = f"fma.{direction}{last}.bf16"
+                yield _vector(key, key, columns, found, "b16")
+                both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
+                yield _vector(f"{key}x2", f"{key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
         for word, flush, last in forms:
             columns = [column(kind, role) for role in range(COUNTS[word])]
             found = each(lambda *row, h=(kind, "rn", bool(flush), last), w=word: computed(w, row, *h), *columns)
@@ -218,8 +255,10 @@ def double(number: float) -> int:
 
 INF, NAN = math.inf, math.nan
 POINTS: dict[str, list[tuple[float, float]]] = {
-    "rcp": [(2.0**e * s, 2.0**-e * s) for e in range(-120, 121, 7) for s in (1, -1)] + [(INF, 0.0), (0.0, INF), (-INF, -0.0)],
-    "sqrt": [(float(n * n) * 4.0**e, n * 2.0**e) for n in (1, 3, 5, 1001) for e in (-20, 0, 20)] + [(0.0, 0.0), (INF, INF), (-1.0, NAN)],
+    "rcp": [(2.0**e * s, 2.0**-e * s) for e in range(-120, 121, 7) for s in (1, -1)]
+    + [(INF, 0.0), (0.0, INF), (-INF, -0.0)],
+    "sqrt": [(float(n * n) * 4.0**e, n * 2.0**e) for n in (1, 3, 5, 1001) for e in (-20, 0, 20)]
+    + [(0.0, 0.0), (INF, INF), (-1.0, NAN)],
     "rsqrt": [(4.0**e, 2.0**-e) for e in range(-60, 61, 5)] + [(0.0, INF), (INF, 0.0), (-4.0, NAN)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN)],
     "cos": [(0.0, 1.0), (-0.0, 1.0), (-INF, NAN)],
@@ -235,7 +274,10 @@ def cycled(values: list[int], kind: str = "u8") -> Array:
 
 def approximations() -> Iterator[Vector]:
     for word, points in POINTS.items():
-        given, wanted = cycled([single(x) for x, _ in points]), cycled([0x7FFFFFFF if math.isnan(y) else single(y) for _, y in points])
+        given, wanted = (
+            cycled([single(x) for x, _ in points]),
+            cycled([0x7FFFFFFF if math.isnan(y) else single(y) for _, y in points]),
+        )
         for flush in ("", ".ftz") if word != "tanh" else ("",):
             key = f"{word}.approx{flush}.f32"
             yield _vector(key, key, [given], wanted, "b32")
@@ -244,15 +286,27 @@ def approximations() -> Iterator[Vector]:
         columns = [cycled([single(row[at]) for row in rows]) for at in range(3)]
         key = f"div.{word}{flush}.f32"
         yield _vector(key, key, columns[:2], columns[2], "b32")
-    for key, points in (("rcp.approx.ftz.f64", POINTS["rcp"]), ("rsqrt.approx.ftz.f64", POINTS["rsqrt"]), ("rsqrt.approx.f64", POINTS["rsqrt"])):
+    for key, points in (
+        ("rcp.approx.ftz.f64", POINTS["rcp"]),
+        ("rsqrt.approx.ftz.f64", POINTS["rsqrt"]),
+        ("rsqrt.approx.f64", POINTS["rsqrt"]),
+    ):
         quiet = 0x7FFFFFFFFFFFFFFF
-        given, wanted = cycled([double(x) for x, _ in points]), cycled([quiet if math.isnan(y) else double(y) for _, y in points])
+        given, wanted = (
+            cycled([double(x) for x, _ in points]),
+            cycled([quiet if math.isnan(y) else double(y) for _, y in points]),
+        )
         yield _vector(key, key, [given], wanted, "b64")
     for name in ("f16", "bf16"):
         kind = FORMATS[name]
         for word, flush in (("ex2", ".ftz" if name == "bf16" else ""), ("tanh", "")):
-            points = [(x, y) for x, y in POINTS[word] if abs(x) < 12 or math.isinf(x)] + [(1.0, 2.0) if word == "ex2" else (0.0, 0.0)]
-            rows = [(oracle.convert(single(x), FORMATS["f32"], kind), oracle.convert(single(y), FORMATS["f32"], kind)) for x, y in points]
+            points = [(x, y) for x, y in POINTS[word] if abs(x) < 12 or math.isinf(x)] + [
+                (1.0, 2.0) if word == "ex2" else (0.0, 0.0)
+            ]
+            rows = [
+                (oracle.convert(single(x), FORMATS["f32"], kind), oracle.convert(single(y), FORMATS["f32"], kind))
+                for x, y in points
+            ]
             given, wanted = (cycled([row[at] for row in rows]) for at in (0, 1))
             key = f"{word}.approx{flush}.{name}"
             yield _vector(key, key, [given], wanted, "b16")
@@ -276,7 +330,9 @@ def questions() -> Iterator[Vector]:
             found = np.array([function(x) for x in a.tolist()])
             key = f"testp.{word}.{name}"
             yield Vector(key, "plain", f"{key} d, a;", (("a", f"b{kind.bits}", a),), (("d", "pred", found),))
-        found = np.array([(x & kind.sign) | (y & ~kind.sign) for x, y in zip(a.tolist(), b.tolist(), strict=True)], np.uint64)
+        found = np.array(
+            [(x & kind.sign) | (y & ~kind.sign) for x, y in zip(a.tolist(), b.tolist(), strict=True)], np.uint64
+        )
         yield _vector(f"copysign.{name}", f"copysign.{name}", [a, b], found, f"b{kind.bits}")
 
 
@@ -316,14 +372,20 @@ def conversions() -> Iterator[Vector]:
     for target, source, direction, flush, last in forms:
         if (flush and "f32" not in (target, source)) or (last == ".sat" and target == "bf16"):
             continue
-        if last == ".relu" and (flush if target == "f16" else target == "f32"):
-            continue
-        if last == ".relu" and target == "f16" and source != "f32":
+        if last == ".relu" and (flush or target == "f32" or source != "f32" or direction not in ("rn", "rz")):
             continue
         yield _conversion(target, source, f".{direction}", direction, flush, last)
-    widening = [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16"), ("f32", "f32"), ("f64", "f64"), ("f16", "f16")]
+    widening = [
+        ("f32", "f16"),
+        ("f32", "bf16"),
+        ("f64", "f32"),
+        ("f64", "f16"),
+        ("f32", "f32"),
+        ("f64", "f64"),
+        ("f16", "f16"),
+    ]
     for (target, source), flush, last in product(widening, ("", ".ftz"), ("", ".sat")):
-        if not (flush and "f32" not in (target, source)):
+        if not (flush and "f32" not in (target, source)) and not (last and source == "bf16"):
             yield _conversion(target, source, "", "rn", flush, last)
     for name, word, flush, last in product(("f16", "f32", "f64"), WHOLE, ("", ".ftz"), ("", ".sat")):
         if flush and name != "f32":
@@ -363,8 +425,10 @@ def _conversion(target: str, source: str, way: str, direction: str, flush: str, 
 
 
 def to_integers() -> Iterator[Vector]:
-    for target, source, word, flush, last in product(INTEGERS, ("f16", "bf16", "f32", "f64"), WHOLE, ("", ".ftz"), ("", ".sat")):
-        if flush and source != "f32":
+    for target, source, word, flush, last in product(
+        INTEGERS, ("f16", "bf16", "f32", "f64"), WHOLE, ("", ".ftz"), ("", ".sat")
+    ):
+        if (flush and source != "f32") or (source == "bf16" and (last or target.endswith("8"))):
             continue
         bits, kind = int(target[1:]), FORMATS[source]
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
@@ -374,7 +438,11 @@ def to_integers() -> Iterator[Vector]:
         nothing = signed(undefined, bits) if target[0] == "s" else undefined
 
         def whole(
-            one: int, k: Format = kind, flush: str = flush, word: str = word, ends: tuple[int, ...] = (low, high, nothing, home)
+            one: int,
+            k: Format = kind,
+            flush: str = flush,
+            word: str = word,
+            ends: tuple[int, ...] = (low, high, nothing, home),
         ) -> int:
             low, high, nothing, home = ends
             one = cleared(one, k) if flush else one
@@ -390,6 +458,8 @@ def to_integers() -> Iterator[Vector]:
 
 def from_integers() -> Iterator[Vector]:
     for target, source, direction in product(("f16", "bf16", "f32", "f64"), INTEGERS, DIRECTIONS):
+        if target == "bf16" and source.endswith("8"):
+            continue
         bits, kind = int(source[1:]), FORMATS[target]
         a = samples(bits, 0)
         given = a.astype(np.uint16) if bits == 8 else a
@@ -400,12 +470,19 @@ def from_integers() -> Iterator[Vector]:
                 return shaped(toward(Fraction(number), h[2], h[3]), h[2], False, h[4])
 
             key = f"cvt.{direction}{last}.{target}.{source}"
-            yield _vector(key, key, [given], each(rounded, a), f"b{kind.bits}", home_of(source))
+            found = each(rounded, a)
+            yield _vector(key, key, [given], found, f"b{kind.bits}", home_of(source))
+            if target == "f32":
+                key = f"cvt.{direction}.ftz{last}.{target}.{source}"
+                yield _vector(key, key, [given], found, "b32", home_of(source))
 
 
 def saturating() -> Iterator[Vector]:
     for target, source in product(INTEGERS, INTEGERS):
         bits, to = int(source[1:]), int(target[1:])
+        fits = bits < to and (target[0] == "s" or source[0] == "u")
+        if fits or target == source:
+            continue
         low, high = (-(1 << (to - 1)), (1 << (to - 1)) - 1) if target[0] == "s" else (0, (1 << to) - 1)
         a = samples(bits, 0)
         home = int(home_of(target)[1:])
@@ -416,7 +493,7 @@ def saturating() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (modes(), flushed(), halves(), side_by_side(), approximations(), questions())
+    parts = (modes(), flushed(), flushed_halves(), halves(), side_by_side(), approximations(), questions())
     return [vector for part in parts for vector in part]
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
-from simulator_bench import SAMPLES, Vector
+from simulator_bench import SAMPLES, Store, Vector
 from simulator_oracle import signed, wrap
 from simulator_vectors_control import STRUCT
 from simulator_vectors_integer import samples
@@ -17,6 +17,7 @@ _RANDOM = random.Random("constants").randbytes(64)
 BEFORE = (
     f".const .align 32 .b8 fixed[64] = {{{', '.join(map(str, _RANDOM))}}};\n"
     ".global .align 8 .b8 changing[64];\n"
+    f".global .align 32 .b8 initial[64] = {{{', '.join(map(str, _RANDOM))}}};\n"
     ".func (.param .align 32 .b8 r[32]) echo(.param .align 32 .b8 a[32]) {\n  .reg .b64 x<4>;\n"
     + "".join(f"  ld.param.b64 x{n}, [a+{8 * n}]; st.param.b64 [r+{8 * n}], x{n};\n" for n in range(4))
     + "  ret;\n}\n"
@@ -32,7 +33,8 @@ def round_trips() -> Iterator[Vector]:
     for vector, count in COUNTS.items():
         for kind in TYPES:
             for home in homes(kind):
-                yield from _round_trip(vector, count, kind, home)
+                if bits_of(kind) * count <= 128 and count < 8:
+                    yield from _round_trip(vector, count, kind, home)
 
 
 def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
@@ -68,6 +70,8 @@ def constants() -> Iterator[Vector]:
         for vector, count in COUNTS.items():
             for kind in TYPES:
                 size = bits_of(kind) // 8
+                if size * count > 16 or count == 8:
+                    continue
                 at = 32 - size * count
                 values = [
                     int.from_bytes(contents[first : first + size], "little", signed=kind[0] == "s")
@@ -76,7 +80,8 @@ def constants() -> Iterator[Vector]:
                 home = homes(kind)[0]
                 names = [f"d{one}" for one in range(count)]
                 outputs = tuple(
-                    (n, f"b{home}", np.full(SAMPLES, wrap(v, home), np.uint64)) for n, v in zip(names, values, strict=True)
+                    (n, f"b{home}", np.full(SAMPLES, wrap(v, home), np.uint64))
+                    for n, v in zip(names, values, strict=True)
                 )
                 key = f"ld.{space}.{vector}{kind}"
                 yield Vector(key, "by_name", f"{key} {listed(names)}, [{name}+{at}];", (), outputs)
@@ -93,13 +98,14 @@ NAMES = {"global": "changing", "shared": "words", "local": "depot", "const": "fi
 def conversions() -> Iterator[Vector]:
     """There and back again; and a generic address answers for its own space only."""
     a = samples(32, 0)
-    for space, name in NAMES.items():
+    places = {**NAMES, "shared::cta": "words", "shared::cluster": "words"}
+    for space, name in places.items():
         text = f"mov.u64 v, {name}; cvta.{space}.u64 w, v; cvta.to.{space}.u64 x, w; sub.u64 x, x, v; cvt.u32.u64 d, x;"
         declared = ".local .align 8 .b8 depot[8]; .reg .b64 v, w, x;"
         for key in (f"cvta.{space}.u64", f"cvta.to.{space}.u64"):
             yield Vector(key, "there_and_back", text, (), (("d", "b32", np.zeros(SAMPLES)),), registers=declared)
         for asked in (*NAMES, "shared::cta", "shared::cluster"):
-            good = np.full(SAMPLES, asked.partition("::")[0] == space)
+            good = np.full(SAMPLES, asked.partition("::")[0] == space.partition("::")[0])
             text = f"mov.u64 v, {name}; cvta.{space}.u64 w, v; isspacep.{asked} d, w;"
             yield Vector(f"isspacep.{asked}", space, text, (), (("d", "pred", good),), registers=declared)
     text = (
@@ -127,5 +133,62 @@ def mixed() -> Iterator[Vector]:
     yield Vector("ld.b32", "mixed_spaces", text, inputs, (("d", "b32", expected),), registers=declared)
 
 
+def read_only() -> Iterator[Vector]:
+    """Memory that is not symmetric, through the cache for what nothing writes."""
+    for vector, count in COUNTS.items():
+        for kind in TYPES:
+            size = bits_of(kind) // 8
+            if size * count > 32 or (count == 8 and size < 4):
+                continue
+            names = [f"d{one}" for one in range(count)]
+            parts = [_RANDOM[32 + one * size : 32 + (one + 1) * size] for one in range(count)]
+            values = [int.from_bytes(part, "little", signed=kind[0] == "s") for part in parts]
+            home = homes(kind)[0]
+            outputs = tuple(
+                (n, f"b{home}", np.full(SAMPLES, wrap(v, home), np.uint64)) for n, v in zip(names, values, strict=True)
+            )
+            key = f"ld.global.nc.{vector}{kind}"
+            for words in ("", "L1::no_allocate.L2::128B."):
+                text = f"ld.global.nc.{words}{vector}{kind} {listed(names)}, [initial+32];"
+                yield Vector(key, words or "bare", text, (), outputs)
+
+
+def hints() -> Iterator[Vector]:
+    """They leave every register and all memory as they were; a policy is a number of which nothing is known."""
+    a = samples(32, 3)
+    kept = (("d", "b32", a),)
+    keys = [f"prefetch{space}.{level}" for space in ("", ".global", ".local") for level in ("L1", "L2")]
+    keys += ["prefetch.global.L2::evict_last", "prefetch.global.L2::evict_normal", "prefetchu.L1"]
+    for key in keys:
+        yield Vector(key, "kept", f"mov.u32 d, a; {key} [%in];", (("a", "b32", a),), kept)
+    for key in ("applypriority.L2::evict_normal", "applypriority.global.L2::evict_normal"):
+        yield Vector(key, "kept", f"mov.u32 d, a; {key} [%in], 128;", (("a", "b32", a),), kept)
+    for key in ("griddepcontrol.wait", "griddepcontrol.launch_dependents"):
+        yield Vector(key, "kept", f"mov.u32 d, a; {key};", (("a", "b32", a),), kept)
+    priorities = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
+    forms = [f"createpolicy.fractional.{one}.b64" for one in priorities]
+    others = [
+        ("last", "first"),
+        ("last", "unchanged"),
+        ("first", "unchanged"),
+        ("normal", "unchanged"),
+        ("normal", "first"),
+    ]
+    forms += [f"createpolicy.fractional.L2::evict_{one}.L2::evict_{other}.b64" for one, other in others]
+    for key in forms:
+        text = f"{key} p, 0f3F000000; ld.L2::cache_hint.b32 d, [%in4+{{held}}], p;"
+        yield Vector(key, "used", text, (), (("d", "b32", a),), {"held": a}, registers=".reg .b64 p;")
+    text = "createpolicy.cvt.L2.b64 p, 0x14f0000000000000; ld.global.L2::cache_hint.b32 d, [%in4+{held}], p;"
+    yield Vector("createpolicy.cvt.L2.b64", "used", text, (), (("d", "b32", a),), {"held": a}, registers=".reg .b64 p;")
+    line = np.arange(SAMPLES, dtype=np.int64)[::-1] * 128
+    for key in ("discard.L2", "discard.global.L2"):
+        rows = a.reshape(-1, 1).view(np.uint8)
+        text = f"add.s64 p, at, %out; {key} [p+{{to}}], 128; st.global.b32 [p+{{to}}], a;"
+        inputs = (("at", "b64", line), ("a", "b32", a))
+        yield Vector(key, "rewritten", text, inputs, (), {}, {"to": Store(rows, line, 128 * SAMPLES)}, ".reg .b64 p;")
+
+
 def family() -> list[Vector]:
-    return [vector for part in (round_trips(), constants(), conversions(), mixed()) for vector in part]
+    return [
+        vector for part in (read_only(), hints(), round_trips(), constants(), conversions(), mixed()) for vector in part
+    ]

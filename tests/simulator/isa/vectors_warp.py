@@ -30,7 +30,9 @@ def shuffles() -> Iterator[Vector]:
     found = a[LANES // WARP * WARP + amounts]
     text = "shfl.sync.idx.b32 d|p, a, n, 31, -1;"
     inputs = (("a", "b32", a), ("n", "b32", amounts))
-    yield Vector("shfl.sync.idx.b32", "each_its_own", text, inputs, (("d", "b32", found), ("p", "pred", np.ones(SAMPLES))))
+    yield Vector(
+        "shfl.sync.idx.b32", "each_its_own", text, inputs, (("d", "b32", found), ("p", "pred", np.ones(SAMPLES)))
+    )
     quads = np.where(GUARD[LANES // 4 * 4] != 0, 1, 0)  # whole quads take part, so that the masks are known
     text = "mov.u32 d, 9; vote.sync.ballot.b32 m, g, -1; @g shfl.sync.bfly.b32 d, a, 2, 31, m;"
     found = np.where(quads != 0, a[LANES ^ 2], 9)
@@ -89,7 +91,13 @@ def votes() -> Iterator[Vector]:
                 flags = column if not sign else 1 - column
                 text = f"vote.sync.{word}.pred d, {sign}a, -1;"
                 found = np.array(by_warp(function, flags))
-                yield Vector(f"vote.sync.{word}.pred", f"{name}{'_not' if sign else ''}", text, (("a", "pred", column),), (("d", "pred", found),))
+                yield Vector(
+                    f"vote.sync.{word}.pred",
+                    f"{name}{'_not' if sign else ''}",
+                    text,
+                    (("a", "pred", column),),
+                    (("d", "pred", found),),
+                )
         bits = by_warp(lambda places, values: sum(v << p for p, v in zip(places, values, strict=True)), column)
         text = "vote.sync.ballot.b32 d, a, 0xffffffff; and.b32 d, d, 0xdddddddd;"
         yield Vector("vote.sync.ballot.b32", name, text, (("a", "pred", column),), (("d", "b32", np.array(bits)),))
@@ -98,7 +106,11 @@ def votes() -> Iterator[Vector]:
 def matches() -> Iterator[Vector]:
     for kind in ("b32", "b64"):
         bits = int(kind[1:])
-        few = samples(bits, 0)[LANES * 5 % 3 + LANES // WARP] if bits == 32 else samples(64, 0)[LANES * 7 % 4 + LANES // WARP]
+        few = (
+            samples(bits, 0)[LANES * 5 % 3 + LANES // WARP]
+            if bits == 32
+            else samples(64, 0)[LANES * 7 % 4 + LANES // WARP]
+        )
         same = samples(bits, 1)[np.where(LANES % 96 < 40, LANES // WARP, 5)]
         for name, column in (("few", few), ("same", same)):
             good = [
@@ -127,7 +139,16 @@ def elections() -> Iterator[Vector]:
 
 
 def reductions() -> Iterator[Vector]:
-    neutral = {"add": 0, "min.u32": 2**32 - 1, "min.s32": 2**31 - 1, "max.u32": 0, "max.s32": 2**31, "and": 2**32 - 1, "or": 0, "xor": 0}
+    neutral = {
+        "add": 0,
+        "min.u32": 2**32 - 1,
+        "min.s32": 2**31 - 1,
+        "max.u32": 0,
+        "max.s32": 2**31,
+        "and": 2**32 - 1,
+        "or": 0,
+        "xor": 0,
+    }
     folds: dict[str, Callable[[list[int]], int]] = {
         "add": sum,
         "min": min,
@@ -159,9 +180,13 @@ def masks() -> Iterator[Vector]:
         "ge": [sum(1 << k for k in range(n, 32)) for n in lane.tolist()],
     }
     for word, column in values.items():
-        yield Vector("mov.u32", f"lanemask_{word}", f"mov.u32 d, %lanemask_{word};", (), (("d", "b32", np.array(column)),))
-    text = "activemask.b32 d; shr.u32 d, d, %laneid; and.b32 d, d, 1;"
-    yield Vector("activemask.b32", "knows_itself", text, (), (("d", "b32", np.ones(SAMPLES)),))
+        yield Vector(
+            "mov.u32", f"lanemask_{word}", f"mov.u32 d, %lanemask_{word};", (), (("d", "b32", np.array(column)),)
+        )
+    text = "activemask.b32 d; mov.u32 e, %laneid; shr.u32 d, d, e; and.b32 d, d, 1;"
+    yield Vector(
+        "activemask.b32", "knows_itself", text, (), (("d", "b32", np.ones(SAMPLES)),), registers=".reg .b32 e;"
+    )
     a = samples(32, 0)
     text = (
         "mov.u32 p, %tid.x; xor.b32 q, p, 4; shl.b32 p, p, 2; shl.b32 q, q, 2; mov.u32 b, exchange; add.u32 p, p, b;"
@@ -184,7 +209,9 @@ def blocks() -> Iterator[Vector]:
         one = text.replace("BARRIER", spelled)
         extra = " .reg .b32 b_number;" if "b_number" in spelled else ""
         one = f"mov.u32 b_number, 5; {one}" if extra else one
-        yield Vector(key, "numbered", one, (("a", "b32", a),), (("d", "b32", a[LANES ^ 4]),), registers=registers + extra)
+        yield Vector(
+            key, "numbered", one, (("a", "b32", a),), (("d", "b32", a[LANES ^ 4]),), registers=registers + extra
+        )
     for bar in ("bar", "barrier"):
         for word in ("and", "or"):
             text = f"{bar}.red.{word}.pred d, 2, a;"
@@ -193,9 +220,18 @@ def blocks() -> Iterator[Vector]:
             text = f"{bar}.red.{word}.pred d, 2, !a;"
             yield Vector(f"{bar}.red.{word}.pred", "zeros", text, (("a", "pred", same),), (("d", "pred", same * 0),))
         text = f"mov.u32 e, %tid.x; and.b32 e, e, 3; setp.eq.u32 q, e, 2; {bar}.red.popc.u32 d, 2, q; mov.u32 e, %ntid.x; shr.u32 e, e, 2; sub.u32 d, d, e;"
-        yield Vector(f"{bar}.red.popc.u32", "a_quarter", text, (), (("d", "b32", LANES * 0),), registers=".reg .b32 e; .reg .pred q;")
+        yield Vector(
+            f"{bar}.red.popc.u32",
+            "a_quarter",
+            text,
+            (),
+            (("d", "b32", LANES * 0),),
+            registers=".reg .b32 e; .reg .pred q;",
+        )
         text = f"mov.u32 d, 7; @never {bar}.arrive 6, 64; add.u32 d, d, 1;"
-        yield Vector(f"{bar}.arrive", "passed_by", text, (("never", "pred", LANES * 0),), (("d", "b32", LANES * 0 + 8),))
+        yield Vector(
+            f"{bar}.arrive", "passed_by", text, (("never", "pred", LANES * 0),), (("d", "b32", LANES * 0 + 8),)
+        )
 
 
 def family() -> list[Vector]:

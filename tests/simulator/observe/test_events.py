@@ -458,7 +458,16 @@ class TestListeners:
             raise AssertionError("an event was made")
 
         patched = set()
-        for place in ("memory.space", "isa.memory", "isa.spaces", "isa.system", "isa.bulk", "run.copies", "run.machine", "world"):
+        for place in (
+            "memory.space",
+            "isa.memory",
+            "isa.spaces",
+            "isa.system",
+            "isa.bulk",
+            "run.copies",
+            "run.machine",
+            "world",
+        ):
             where = importlib.import_module(f"simulator.{place}")
             for name in names & set(vars(where)):
                 monkeypatch.setattr(where, name, forbidden)

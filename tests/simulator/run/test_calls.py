@@ -112,7 +112,9 @@ def test_recursion_ends_at_a_depth() -> None:
 
 
 def test_the_stack_of_a_thread_has_an_end() -> None:
-    body = "{ .param .b32 x; .param .align 16 .b8 z[1024]; .param .b32 y; st.param.b32 [x], 100; call (y), deep, (x, z); }"
+    body = (
+        "{ .param .b32 x; .param .align 16 .b8 z[1024]; .param .b32 y; st.param.b32 [x], 100; call (y), deep, (x, z); }"
+    )
     assert "the thread's stack is full: it has 65,536 bytes" in fault(body, DEEP.replace("FRAME", "1024"))
 
 
@@ -157,9 +159,8 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
     code = executable(module(body + STORE, ["u64 out"], before))
 
     def program(fabric: SimulatorFabric) -> list[int]:
-        found = []
+        out, found = put(fabric, "out", np.zeros(1, np.uint32)), []
         for _ in range(2 + fabric.rank):
-            out = put(fabric, f"out{_}", np.zeros(1, np.uint32)) if _ < 2 else out
             start(fabric, code, 1, 1, [out.address])
             fabric.synchronize()
             found.append(int(get(fabric, out, "u4")[0]))
@@ -172,7 +173,10 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
     ("body", "said"),
     [
         ("mov.u64 %d1, fixed; st.global.u32 [%d1], 1;", "'fixed' of 8 bytes): constant memory is read only"),
-        ("mov.u64 %d1, changing; ld.const.u32 %r1, [%d1];", ".global variable 'changing' of 8 bytes): not constant memory"),
+        (
+            "mov.u64 %d1, changing; ld.const.u32 %r1, [%d1];",
+            ".global variable 'changing' of 8 bytes): not constant memory",
+        ),
         ("ld.global.u32 %r1, [changing+8];", "outside every live tensor"),
         ("mov.u64 %d1, %lane64; cvta.param.u64 %d1, %d1; st.u32 [%d1], 1;", "they are read only"),
         ("ld.global.u32 %r1, [missing];", "no such operands of ld.global.u32"),
@@ -180,15 +184,47 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
     ],
 )
 def test_wrong_spaces(body: str, said: str) -> None:
-    before = ".const .align 4 .u32 fixed[2] = {3, 4};\n.global .align 4 .u32 changing[2];\n.extern .global .u32 missing;\n"
+    before = (
+        ".const .align 4 .u32 fixed[2] = {3, 4};\n.global .align 4 .u32 changing[2];\n.extern .global .u32 missing;\n"
+    )
     assert said in fault(body, before)
+
+
+def test_a_read_only_load_of_symmetric_memory_is_a_fault() -> None:
+    """Of a rank's other memory it is none."""
+    code = executable(module("ld.global.nc.u32 %r2, [%src];" + STORE, ["u64 out", "u64 src"]))
+
+    def program(fabric: SimulatorFabric, symmetric: bool) -> int:
+        out, shared = put(fabric, "out", np.zeros(1, np.uint32)), put(fabric, "shared", np.full(1, 7, np.uint32))
+        space = fabric._world.space
+        own = space.allocate(fabric.rank, 4, 256, "own", symmetric=False)
+        space.host_write(own, 0, np.full(1, 9, np.uint32).view(np.uint8))
+        start(fabric, code, 1, 1, [out.address, shared.address if symmetric else space.address(fabric.rank, own)])
+        return int(get(fabric, out, "u4")[0])
+
+    assert succeed(make_world(2), lambda fabric: program(fabric, False)).results == [9, 9]
+    said = str(run(make_world(2), lambda fabric: program(fabric, True)).error())
+    assert "byte 0 of tensor 'shared' of 4 bytes): symmetric memory, to which other ranks may write; PTX line" in said
+
+
+def test_what_was_discarded_is_poison() -> None:
+    code = executable(module("discard.global.L2 [%src], 128; ld.global.u32 %r1, [%src+4];", ["u64 src"]))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, 1, [put(fabric, "data", np.zeros(64, np.uint32)).address])
+        fabric.synchronize()
+
+    assert "byte 4 of tensor 'data' of 256 bytes): never written (poison)" in str(run(make_world(1), program).error())
 
 
 def test_a_fault_in_a_function_is_named_with_its_line() -> None:
     before = ".func broken() {\n  .reg .b64 a;\n  mov.u64 a, 3;\n  st.global.u32 [a], 1;\n  ret;\n}\n"
     said = fault("setp.eq.u32 %p1, %lane, 2; @%p1 call broken;", before)
     line = module("", before=before).splitlines().index("  st.global.u32 [a], 1;") + 1
-    assert f"rank 0, block 0, thread 2: store of 4 bytes at 0x3: no address of this world (a null pointer?); PTX line {line}: " in said
+    assert (
+        f"rank 0, block 0, thread 2: store of 4 bytes at 0x3: no address of this world (a null pointer?); PTX line {line}: "
+        in said
+    )
 
 
 def test_what_is_unsupported_is_listed_for_all_kernels_at_once() -> None:

@@ -79,12 +79,16 @@ def test_a_short_last_warp() -> None:
 
 
 def test_a_shuffle_from_a_lane_that_takes_no_part_gives_poison() -> None:
-    body = "mov.u32 %r2, 5; mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 8; @%p1 shfl.sync.down.b32 %r2, %r3, 4, 31, 0xff;"
+    body = (
+        "mov.u32 %r2, 5; mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 8; @%p1 shfl.sync.down.b32 %r2, %r3, 4, 31, 0xff;"
+    )
     assert stored(body, grid=1, block=32) == [4, 5, 6, 7, *[0xFFFFFFFF] * 4, *[5] * 24]
 
 
 def test_a_lane_that_never_comes_is_named() -> None:
-    said = failed("mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 7; @%p1 bar.sync 0; shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;", 32)
+    said = failed(
+        "mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 7; @%p1 bar.sync 0; shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;", 32
+    )
     assert said.startswith("Deadlock")
     assert "rank 0, block 0, thread 0 and 30 others wait for lanes [7] at PTX line" in said
 
