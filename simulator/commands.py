@@ -60,7 +60,9 @@ def _say_missing(file: Path, text: str, entries: tuple[str, ...], target: str) -
         print("simulator: has all forms")
         return True
     places = sum(len(one.lines) for one in missing)
-    print(f"simulator: {len(missing)} unsupported form{'s' * (len(missing) != 1)}, in {places} line{'s' * (places != 1)}")
+    print(
+        f"simulator: {len(missing)} unsupported form{'s' * (len(missing) != 1)}, in {places} line{'s' * (places != 1)}"
+    )
     for one in missing:
         later = " (planned)" if one.is_planned else ""
         print(f"  {len(one.lines)} x {one.form}{later}: {_lines(one.lines)}")

@@ -38,8 +38,7 @@ def missing_forms(ptx: str) -> tuple[Missing, ...]:
     for one in unsupported_forms(ptx):
         lines.setdefault((_form(one), one.reason), []).append(one.line)
     found = [
-        Missing(form, tuple(sorted(set(places))), reason, _is_planned(form))
-        for (form, reason), places in lines.items()
+        Missing(form, tuple(sorted(set(places))), reason, _is_planned(form)) for (form, reason), places in lines.items()
     ]
     return tuple(sorted(found, key=lambda one: (-len(one.lines), one.lines)))
 

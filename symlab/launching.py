@@ -178,7 +178,9 @@ def _described(name: str, value: tuple[Any, ...], rank: int, ranks: int) -> _Con
     fill = value[2] if len(value) == 3 else Fill.poison
     if isinstance(fill, str) and fill not in tuple(Fill):
         raise ValueError(f"buffer {name} has the fill {fill!r} (buffers), give a number or {', '.join(Fill)}")
-    spec = BufferSpec(name, _dtype_name(name, value[1]), shape, fill=Fill(fill) if isinstance(fill, str) else Fill.poison)
+    spec = BufferSpec(
+        name, _dtype_name(name, value[1]), shape, fill=Fill(fill) if isinstance(fill, str) else Fill.poison
+    )
     return spec.shape, spec.dtype, filled(spec, fill, rank, ranks)
 
 

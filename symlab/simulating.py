@@ -77,16 +77,21 @@ def simulate(
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
     source as attributes and in the message; ValueError for what can't be launched.
 
-    >>> import symlab, torch
-    >>> compiled = symlab.compile(symlab.case("all_reduce/one_shot", size_bytes=16, ranks=2))
-    >>> len(compiled.kernel.parameters), compiled.launch.grid
-    (8, (1, 1, 1))
-    >>> from pathlib import Path
-    >>> text = Path("tests/symlab/scale.ptx").read_text()
-    >>> done = symlab.simulate(text, ranks=2, grid=1, block=32, buffers={"data": torch.ones(32)},
-    ...     arguments=["data", ("f32", 2.5), ("u32", 32)], seeds=3)
-    >>> done.outputs["data"][1][:3], len(done.runs)
-    (tensor([2.5000, 2.5000, 2.5000]), 3)
+    >>> import symlab
+    >>> ptx = '''
+    ... .version 8.0
+    ... .target sm_90
+    ... .address_size 64
+    ... .entry note(.param .u64 out, .param .u32 rank) {
+    ...   .reg .b64 %d; .reg .b32 %r;
+    ...   ld.param.u64 %d, [out]; ld.param.u32 %r, [rank];
+    ...   st.global.u32 [%d], %r; ret;
+    ... }
+    ... '''
+    >>> buffers = {"out": (1, "int32")}
+    >>> done = symlab.simulate(ptx, ranks=3, grid=1, block=1, buffers=buffers, arguments=["out", ("u32", "rank")])
+    >>> [int(out) for out in done.outputs["out"]], len(done.runs)
+    ([0, 1, 2], 20)
     """
     numbers = _seeds(schedule, seeds)
     work = brought_launch(
@@ -139,5 +144,3 @@ def _first_difference(one: torch.Tensor, other: torch.Tensor) -> int | None:
     if torch.equal(raw[0], raw[1]):
         return None
     return int((raw[0] != raw[1]).nonzero()[0]) // one.element_size()
-
-
