@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from simulator.forms import Missing
 
 README = Path(__file__).resolve().parent / "README.md"
 INCLUDED = re.compile(r"(<!-- forms -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -27,6 +32,7 @@ def check(file: Path, arch: str | None) -> int:
     It lists all of them with their lines, also in code that may never run: in the simulator only a thread that gets
     there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses.
     """
+    from simulator.forms import missing_forms
     from simulator.ptx.parse import PtxSyntaxError, entries_of
 
     if arch is not None and not ARCH.fullmatch(arch):
@@ -38,27 +44,28 @@ def check(file: Path, arch: str | None) -> int:
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
         raise ValueError(f"{file}: no .target, give a PTX module")
-    entries: tuple[str, ...] = ()
     try:
         entries = entries_of(text)
-        is_whole = _say_missing(file, text, entries, target.group(1))
+        missing = missing_forms(text)
     except PtxSyntaxError as error:
         print(f"{file}: the simulator can't read it: {error}")
         is_whole = False
+    else:
+        if not entries:
+            raise ValueError(f"{file}: no kernel (.entry), give PTX with one: a function by itself runs nowhere")
+        kernels = f"{len(entries)} kernel{'s' * (len(entries) != 1)}: {', '.join(entries)}"
+        print(textwrap.fill(f"{file}: {target.group(1)}, {kernels}", 120, break_on_hyphens=False))
+        is_whole = not missing
+        _say_missing(missing)
     is_legal = _say_assembled(text, arch or target.group(1))
     return 0 if is_whole and is_legal else 1
 
 
-def _say_missing(file: Path, text: str, entries: tuple[str, ...], target: str) -> bool:
-    """Print what the simulator does not have; returns whether it has everything."""
-    from simulator.forms import missing_forms
-
-    kernels = f"{len(entries)} kernel{'s' * (len(entries) != 1)}"
-    print(textwrap.fill(f"{file}: {target}, {kernels}: {', '.join(entries) or 'none'}", 120, break_on_hyphens=False))
-    missing = missing_forms(text)
+def _say_missing(missing: Sequence[Missing]) -> None:
+    """Print what the simulator does not have."""
     if not missing:
         print("simulator: has all forms")
-        return True
+        return
     places = sum(len(one.lines) for one in missing)
     print(
         f"simulator: {len(missing)} unsupported form{'s' * (len(missing) != 1)}, in {places} line{'s' * (places != 1)}"
@@ -68,7 +75,6 @@ def _say_missing(file: Path, text: str, entries: tuple[str, ...], target: str) -
         print(f"  {len(one.lines)} x {one.form}{later}: {_lines(one.lines)}")
         if "the simulator has no " not in one.reason or " yet" not in one.reason:
             print(f"      {one.reason}")
-    return False
 
 
 def _lines(numbers: tuple[int, ...]) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +97,7 @@ def brought_launch(
     if len({tuple(map(_type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
     executable = _executable(kernel, entry, arch, parsed[0], {spec.name: spec for spec in specs})
-    parsed = tuple(_fitting(executable, each, is_function=_is_function(kernel)) for each in parsed)
+    parsed = tuple(_fitting(executable, each, takes_more=is_function(kernel)) for each in parsed)
     if isinstance(kernel, Compiled):
         grid, block = grid or kernel.launch.grid, block or kernel.launch.block
     block = block or parse_kernel(executable.ptx, executable.entry).required_block
@@ -109,8 +108,6 @@ def brought_launch(
 
 def adapted(brought: Brought, traits: Traits) -> Brought:
     """The launch for GPUs of another architecture: PTX of an older one that is not bound to its features runs on it."""
-    from dataclasses import replace
-
     made = brought.executable
     if made.arch == traits.arch or made.arch[-1] in "af" or _generation(made.arch) > _generation(traits.arch):
         return brought
@@ -172,44 +169,29 @@ def _of_tensor(name: str, value: Any) -> _Content:
 
 def _described(name: str, value: tuple[Any, ...], rank: int, ranks: int) -> _Content:
     """(shape, dtype) or (shape, dtype, fill); fill: a number, a word of Fill, or a function of rank and world size."""
+    from runner.custom.contents import content_of
+
     if len(value) not in (2, 3):
         raise ValueError(f"buffer {name} is a tuple of {len(value)} (buffers), give (shape, dtype) or with a fill")
-    shape = (value[0],) if isinstance(value[0], int) else tuple(value[0])
+    shape = tuple(value[0]) if isinstance(value[0], Sequence) else (value[0],)
     fill = value[2] if len(value) == 3 else Fill.poison
     if isinstance(fill, str) and fill not in tuple(Fill):
         raise ValueError(f"buffer {name} has the fill {fill!r} (buffers), give a number or {', '.join(Fill)}")
-    spec = BufferSpec(
-        name, _dtype_name(name, value[1]), shape, fill=Fill(fill) if isinstance(fill, str) else Fill.poison
-    )
-    return spec.shape, spec.dtype, filled(spec, fill, rank, ranks)
+    dtype = _dtype_name(name, value[1])
+    if not isinstance(fill, str) and not callable(fill):
+        spec = BufferSpec(name, dtype, shape)
+        return spec.shape, dtype, _all_of(spec, fill)
+    spec = BufferSpec(name, dtype, shape, fill=Fill(fill) if isinstance(fill, str) else fill)
+    content = None if spec.fill is Fill.poison else content_of(spec, rank, ranks, seed=0).cpu()
+    return spec.shape, dtype, content
 
 
-def filled(spec: BufferSpec, fill: Any, rank: int, ranks: int) -> torch.Tensor | None:
-    """Return what a buffer holds on a rank, None for poison. Random content depends on the buffer's name and on rank."""
+def _all_of(spec: BufferSpec, number: Any) -> torch.Tensor:
+    """A number in every element."""
     import torch
 
-    if fill == Fill.poison and isinstance(fill, str):
-        return None
-    dtype = DTYPES[spec.dtype]
-    if callable(fill):
-        made = torch.as_tensor(fill(rank, ranks))
-        if made.dtype != dtype or tuple(made.shape) != spec.shape:
-            raise ValueError(
-                f"the fill of buffer {spec.name} gives {tuple(made.shape)} of {made.dtype} (buffers), give "
-                f"{spec.shape} of {dtype}"
-            )
-        return made.detach().cpu().contiguous()
-    generator = torch.Generator().manual_seed(zlib.crc32(f"{spec.name} {rank}".encode()))
-    if fill == "normal":
-        return torch.randn(spec.shape, generator=generator).to(dtype)
-    if fill == "random":
-        if spec.dtype.startswith(("float", "bfloat")):
-            return torch.rand(spec.shape, generator=generator).to(dtype)
-        raw = torch.randint(0, 256, (spec.size_bytes,), dtype=torch.uint8, generator=generator)
-        return raw.view(dtype).view(spec.shape)
-    number = {"zeros": 0, "rank": rank}.get(fill, fill) if isinstance(fill, str) else fill
     try:
-        return torch.full(spec.shape, number, dtype=dtype)
+        return torch.full(spec.shape, number, dtype=DTYPES[spec.dtype])
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"buffer {spec.name} of {spec.dtype} can't be filled with {number!r} (buffers)") from error
 
@@ -292,13 +274,13 @@ def _alignment(argument: BroughtArgument) -> int:
     return min(_size_bytes(argument), MAX_STRUCT_ALIGNMENT_BYTES)
 
 
-def _fitting(executable: Executable, given: Sequence[Any], is_function: bool) -> tuple[BroughtArgument, ...]:
+def _fitting(executable: Executable, given: Sequence[Any], takes_more: bool) -> tuple[BroughtArgument, ...]:
     """The arguments that the kernel takes. ValueError if they are not its parameters in number and size.
 
-    Of a function, arguments at the end may be for the host alone, such as a number of blocks.
+    takes_more: arguments at the end may be for the host alone, as a CuTe DSL function's number of blocks.
     """
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    if len(given) < len(parameters) or (len(given) > len(parameters) and not is_function):
+    if len(given) < len(parameters) or (len(given) > len(parameters) and not takes_more):
         raise ValueError(
             f"{executable.name} has {counted(len(parameters), 'parameter')}, and {len(given)} were given (arguments), "
             "give one for each"
@@ -315,7 +297,8 @@ def _fitting(executable: Executable, given: Sequence[Any], is_function: bool) ->
 # The kernel
 
 
-def _is_function(kernel: Kernel) -> bool:
+def is_function(kernel: Kernel) -> bool:
+    """Return whether a kernel is a CuTe DSL function, which is still to be compiled."""
     return callable(kernel) and not isinstance(kernel, (Compiled, Executable))
 
 

@@ -24,7 +24,7 @@ from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from simulator.options import Schedule
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, brought_launch, run_on_rank
+from symlab.launching import Brought, Kernel, brought_launch, is_function, run_on_rank
 from symlab.requests import checked
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class World:
             arguments=arguments,
             local=local,
             entry=entry,
-            arch=None,
+            arch=self._arch() if is_function(kernel) else None,
             shared_bytes=shared_bytes,
             cluster=cluster,
         )
@@ -168,6 +168,11 @@ class World:
             found = world.run(run_on_rank, work, deadline_s)
             outputs = {one.name: [by_name[one.name] for by_name in found] for one in work.buffers}
             return Launched(outputs, world.counters(), seed)
+
+    def _arch(self) -> str:
+        """The architecture of its GPUs, which only the ranks know."""
+        with self.lent() as world:
+            return str(world.run(_arch_on_rank, None, None)[0])
 
     def counters(self) -> dict[str, Any]:
         """Return what the simulator counted during the last run: instructions, accesses and bytes by kind and link; {}
@@ -420,3 +425,7 @@ def _on_rank(fabric: Fabric, work: tuple[Callable[[Rank, Any], Result], Any]) ->
     """The per-rank program of World.run."""
     function, argument = work
     return function(Rank(fabric), argument)
+
+
+def _arch_on_rank(fabric: Fabric, argument: None) -> str:
+    return fabric.traits.arch

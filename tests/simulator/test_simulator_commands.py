@@ -111,6 +111,13 @@ def test_a_wrong_request_is_one_line(
     assert said.err.count("\n") == 1
 
 
+def test_a_module_without_a_kernel_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "device.ptx"
+    path.write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .func help() { ret; }\n")
+    assert main(["check", str(path)]) == 2
+    assert "no kernel (.entry), give PTX with one" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_text_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kernel.cubin"
     path.write_bytes(b"\x7fELF\xff\xfe")

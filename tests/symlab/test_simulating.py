@@ -150,9 +150,10 @@ def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype: s
         (torch.ones(32, dtype=torch.complex64), "buffer data is of complex64"),
         ((32, torch.float32, "noise"), "has the fill 'noise'"),
         ((32, torch.float32, 1, 2), "a tuple of 4"),
+        ((1.5, torch.float32), "shape is \\[1.5\\]"),
         ((0, torch.float32), "shape is \\[0\\]"),
         ((32, torch.int32, "normal"), "fill 'normal' is for floats"),
-        ((32, torch.float32, lambda rank, ranks: torch.ones(3)), "gives \\(3,\\) of torch.float32"),
+        ((32, torch.float32, lambda rank, ranks: torch.ones(3)), "the fill of buffer data for rank 0"),
         ((32, torch.uint8, 300), "can't be filled with 300"),
     ],
 )
@@ -347,6 +348,13 @@ def test_ptx_of_an_older_gpu_runs_on_a_newer_one_unless_it_is_bound_to_its_featu
         world.launch(SCALE, **how)
         with pytest.raises(symlab.WorldFailure, match="was compiled for sm_90a, this world simulates sm_100a"):
             world.launch(SCALE.read_text(encoding="utf-8").replace("sm_90", "sm_90a"), **how)
+
+
+def test_a_function_is_compiled_for_the_worlds_gpus() -> None:
+    arguments = ["x", "x", ("s32", 512), ("f32", 2.0), ("s32", 4)]
+    with symlab.world(ranks=1, arch="sm_100a") as world:
+        done = world.launch(scaled, grid=4, buffers={"x": torch.ones(512)}, arguments=arguments)
+    assert done.outputs["x"][0].tolist() == [2.0] * 512
 
 
 def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_world: Any, on_ranks: Any) -> None:
