@@ -1,8 +1,8 @@
 """Float arithmetic in other modes than nearest even: .rz, .rm, .rp, .ftz, .sat, and the approximations of the GPU.
 
 Of an approximation (.approx, .full) the PTX ISA gives the largest error, and not the result. The simulator gives the
-result that is nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals (.ftz; sin, cos,
-ex2 and lg2 of f32 only with it), so does this one.
+result that is nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals
+(.ftz), so does this one.
 """
 
 from __future__ import annotations

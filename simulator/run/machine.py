@@ -103,10 +103,10 @@ class Batch:
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
-        self.warps = Warps(self.block, self.lanes)
+        self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
+        self.warps = Warps(self.block, self.lanes if self.meets else 0)
         self.numbered = NumberedBarriers(self.block, self.barriers["block"].alive)
         self.rank_alive = dict.fromkeys(ranks, self.threads)
-        self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
         self.steps = 0
