@@ -56,6 +56,16 @@ BroughtArgument = ArgumentSpec | PeerArgument | StructArgument
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """How a kernel is launched, as far as it is given: see memory.fabric.Launch."""
+
+    grid: int | tuple[int, int, int] | None = None
+    block: int | tuple[int, int, int] | None = None
+    shared_bytes: int = 0
+    cluster: int | tuple[int, int, int] = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Brought:
     """A launch on every rank of a world: the kernel, its shape, its buffers with what they hold, and its arguments.
 
@@ -75,16 +85,12 @@ class Brought:
 def brought_launch(
     kernel: Kernel,
     ranks: int,
-    *,
-    grid: int | tuple[int, int, int] | None,
-    block: int | tuple[int, int, int] | None,
+    shape: Shape,
     buffers: Mapping[str, Any],
     arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
-    local: Sequence[str],
-    entry: str | None,
-    arch: str | None,
-    shared_bytes: int,
-    cluster: int | tuple[int, int, int],
+    local: Sequence[str] = (),
+    entry: str | None = None,
+    arch: str | None = None,
 ) -> Brought:
     """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
     sm_90a for a function. ValueError for whatever can't be."""
@@ -98,12 +104,18 @@ def brought_launch(
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
     executable = _executable(kernel, entry, arch, parsed[0], {spec.name: spec for spec in specs})
     parsed = tuple(_fitting(executable, each, takes_more=is_function(kernel)) for each in parsed)
+    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed)
+
+
+def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
+    """The launch, with what the kernel itself says of its grid and block where they are left out."""
+    grid, block = shape.grid, shape.block
     if isinstance(kernel, Compiled):
         grid, block = grid or kernel.launch.grid, block or kernel.launch.block
     block = block or parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
-    return Brought(executable, Launch(grid, block, shared_bytes, cluster), specs, contents, parsed)
+    return Launch(grid, block, shape.shared_bytes, shape.cluster)
 
 
 def adapted(brought: Brought, traits: Traits) -> Brought:

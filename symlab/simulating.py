@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
-from symlab.launching import Kernel, brought_launch
+from symlab.launching import Brought, Kernel, Shape, brought_launch
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:
@@ -66,12 +66,10 @@ def simulate(
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function, which is
     compiled for arch. ranks: number of virtual GPUs. grid and block: numbers of blocks and of threads of a block, in x
-    or in (x, y, z); block may be left out for a kernel that states its own (.reqntid). buffers, arguments, local,
-    entry, shared_bytes and cluster: see World.launch, which runs the same on GPUs.
-
-    schedule: the order in which threads run, "random" (another one for each seed) or "fair" (one run; seeds is not
-    used). seeds: their number, counted from 0, or the seeds themselves. multicast: whether the switch has it.
-    heap_bytes: one rank's memory. step_budget: maximum number of steps of one run. deadline_s: seconds for one run.
+    or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry, shared_bytes and cluster: see
+    World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run). seeds: their number,
+    from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's memory. step_budget
+    and deadline_s: maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
@@ -83,9 +81,7 @@ def simulate(
     ... .target sm_90
     ... .address_size 64
     ... .entry note(.param .u64 out, .param .u32 rank) {
-    ...   .reg .b64 %d; .reg .b32 %r;
-    ...   ld.param.u64 %d, [out]; ld.param.u32 %r, [rank];
-    ...   st.global.u32 [%d], %r; ret;
+    ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
     ... }
     ... '''
     >>> buffers = {"out": (1, "int32")}
@@ -93,32 +89,21 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    numbers = _seeds(schedule, seeds)
-    work = brought_launch(
-        kernel,
-        ranks,
-        grid=grid,
-        block=block,
-        buffers=buffers,
-        arguments=arguments,
-        local=local,
-        entry=entry,
-        arch=arch,
-        shared_bytes=shared_bytes,
-        cluster=cluster,
-    )
-    how: dict[str, Any] = {"multicast": multicast, "heap_bytes": heap_bytes, "step_budget": step_budget}
-    runs = []
-    for seed in numbers:
-        opened = world(ranks, arch=work.executable.arch, schedule=schedule, seed=seed, **how)
-        with opened:
-            try:
-                runs.append(opened.launch_brought(work, seed, deadline_s))
-            except WorldFailure as failure:
-                if schedule == Schedule.random:
-                    raise _under(failure, seed) from failure.__cause__
-                raise
-    return Simulation(tuple(runs))
+    shape = Shape(grid, block, shared_bytes, cluster)
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
+    how = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes, "step_budget": step_budget}
+    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in _seeds(schedule, seeds)))
+
+
+def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: dict[str, Any]) -> Launched:
+    """One launch in a world of its own. A failure under a random order has the seed."""
+    with world(ranks, arch=work.executable.arch, seed=seed, **how) as opened:
+        try:
+            return opened.launch_brought(work, seed, deadline_s)
+        except WorldFailure as failure:
+            if how["schedule"] == Schedule.random:
+                raise _under(failure, seed) from failure.__cause__
+            raise
 
 
 def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:

@@ -24,7 +24,7 @@ from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from simulator.options import Schedule
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, brought_launch, is_function, run_on_rank
+from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
 from symlab.requests import checked
 
 if TYPE_CHECKING:
@@ -146,19 +146,9 @@ class World:
 
         Raises WorldFailure and ValueError as run does.
         """
-        work = brought_launch(
-            kernel,
-            self.ranks,
-            grid=grid,
-            block=block,
-            buffers=buffers,
-            arguments=arguments,
-            local=local,
-            entry=entry,
-            arch=self._arch() if is_function(kernel) else None,
-            shared_bytes=shared_bytes,
-            cluster=cluster,
-        )
+        arch = self._arch() if is_function(kernel) else None
+        shape = Shape(grid, block, shared_bytes, cluster)
+        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
         return self.launch_brought(work, seed, deadline_s)
 
