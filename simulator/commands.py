@@ -96,6 +96,10 @@ def _say_assembled(text: str, arch: str) -> bool:
     if not verdict.problems:
         print(f"{name}: assembles it for {arch}")
         return True
+    old = next((one.text for one in verdict.problems if one.text.startswith("Unsupported .version")), "")
+    if old:
+        print(f"{name}: too old for this file, so what hardware refuses is unknown: {old}")
+        return True
     print(f"{name}: refuses it for {arch}")
     for one in verdict.problems:
         print(f"  line {one.line}: {one.text}" if one.line else f"  {one.text}")

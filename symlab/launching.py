@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_STRUCT_ALIGNMENT_BYTES = 16
 _FORMS = (
     '"data" (the address of a buffer), ("peers", "data"), ("peer", "data", 1), ("multicast", "data"), ("u32", 5), '
@@ -94,6 +95,10 @@ def brought_launch(
 ) -> Brought:
     """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
     sm_90a for a function. ValueError for whatever can't be."""
+    if not isinstance(buffers, Mapping):
+        raise ValueError(f"the buffers are of type {type(buffers).__name__} (buffers), give a dictionary by name")
+    if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
+        raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     specs, contents = _buffers(buffers, ranks, local)
     given = [arguments(rank) if callable(arguments) else arguments for rank in range(ranks)]
     parsed = tuple(tuple(_argument(number, one) for number, one in enumerate(each)) for each in given)
@@ -335,7 +340,11 @@ def _executable(
     if entry is not None:
         raise ValueError("a function has one kernel (entry), leave it out")
     name = getattr(kernel, "__name__", type(kernel).__name__)
-    return compiled_callable(kernel, name, [_compiled_type(name, one, specs) for one in arguments], arch or "sm_90a")
+    types = [_compiled_type(name, one, specs) for one in arguments]
+    try:
+        return compiled_callable(kernel, name, types, arch or "sm_90a")
+    except ValueError as error:  # the compiler's messages have colours and many lines
+        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
 
 
 def _compiled_type(name: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec]) -> tuple[str, str]:
@@ -351,6 +360,8 @@ def _compiled_type(name: str, argument: BroughtArgument, specs: Mapping[str, Buf
 
 def _of_ptx(given: str | Path, entry: str | None) -> Executable:
     """A kernel of PTX text, or of a file of it."""
+    if not str(given).strip():
+        raise ValueError("the kernel is empty text (kernel), give the path of a PTX file, or PTX text")
     if isinstance(given, Path) or "\n" not in given:
         try:
             text, name = Path(given).read_text(encoding="utf-8"), Path(given).name

@@ -65,11 +65,11 @@ def simulate(
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function, which is
-    compiled for arch. ranks: number of virtual GPUs. grid and block: numbers of blocks and of threads of a block, in x
-    or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry, shared_bytes and cluster: see
-    World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run). seeds: their number,
-    from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's memory. step_budget
-    and deadline_s: maximum number of steps, and of seconds, of one run.
+    compiled for it. ranks: number of virtual GPUs. arch: theirs; None: the PTX's. grid and block: numbers of blocks and
+    of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry,
+    shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each seed) or "fair"
+    (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes:
+    one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
@@ -89,15 +89,23 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
+    how: dict[str, Any] = {
+        "schedule": schedule,
+        "multicast": multicast,
+        "heap_bytes": heap_bytes,
+        "step_budget": step_budget,
+    }
+    numbers = _seeds(schedule, seeds)
+    world(ranks, arch=arch or "sm_90a", **how)  # before anything is compiled: it refuses what is not possible
     shape = Shape(grid, block, shared_bytes, cluster)
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
-    how = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes, "step_budget": step_budget}
-    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in _seeds(schedule, seeds)))
+    how["arch"] = arch or work.executable.arch
+    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
 
 
 def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: dict[str, Any]) -> Launched:
     """One launch in a world of its own. A failure under a random order has the seed."""
-    with world(ranks, arch=work.executable.arch, seed=seed, **how) as opened:
+    with world(ranks, seed=seed, **how) as opened:
         try:
             return opened.launch_brought(work, seed, deadline_s)
         except WorldFailure as failure:
@@ -107,9 +115,9 @@ def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: di
 
 
 def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not numbers:
-        raise ValueError("there are no seeds (seeds), give their number, 1 or more, or a list of them")
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds) if isinstance(seeds, Sequence) else []
+    if not numbers or not all(type(one) is int for one in numbers):
+        raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them")
     return numbers[:1] if schedule == Schedule.fair else numbers
 
 

@@ -22,6 +22,7 @@ from runner.request_error import RequestError
 from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
+from runner.world.world import WorldFailure
 from simulator.options import Schedule
 from symlab.compiling import Compiled
 from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
@@ -103,8 +104,7 @@ class World:
         memory that was not released; ValueError for a world that is not open or not healthy, and for a function that
         can't be sent to the ranks.
         """
-        if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
-            raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
+        _check_deadline(deadline_s)
         if self.request.name == FabricName.nvshmem and getattr(function, "__module__", "") == "__main__":
             raise ValueError(
                 f"{getattr(function, '__qualname__', function)} is defined in a notebook or script, and ranks on GPUs "
@@ -144,7 +144,7 @@ class World:
         as in C. A CuTe DSL function takes pointers to global memory and numbers, and passes the first of its arguments,
         in their order, to the one kernel that it launches; grid and block must be those that it launches with.
 
-        Raises WorldFailure and ValueError as run does.
+        Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
         shape = Shape(grid, block, shared_bytes, cluster)
@@ -154,8 +154,14 @@ class World:
 
     def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
         """Carry out a launch that is described already; seed is noted in the result."""
+        _check_deadline(deadline_s)
         with self.lent() as world:
-            found = world.run(run_on_rank, work, deadline_s)
+            try:
+                found = world.run(run_on_rank, work, deadline_s)
+            except WorldFailure as failure:
+                if isinstance(failure.__cause__, ValueError):  # what a fabric refuses, such as too large a buffer
+                    raise ValueError(failure.message) from failure
+                raise
             outputs = {one.name: [by_name[one.name] for by_name in found] for one in work.buffers}
             return Launched(outputs, world.counters(), seed)
 
@@ -415,6 +421,11 @@ def _on_rank(fabric: Fabric, work: tuple[Callable[[Rank, Any], Result], Any]) ->
     """The per-rank program of World.run."""
     function, argument = work
     return function(Rank(fabric), argument)
+
+
+def _check_deadline(deadline_s: float | None) -> None:
+    if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
+        raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
 
 
 def _arch_on_rank(fabric: Fabric, argument: None) -> str:

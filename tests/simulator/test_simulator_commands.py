@@ -86,6 +86,16 @@ def test_what_ptxas_refuses_is_listed(fake_ptxas: Path, capsys: pytest.CaptureFi
     assert lines[2:] == ["ptxas 13.5.37: refuses it for sm_100a", "  line 12: Unknown symbol '%r9'"]
 
 
+def test_a_ptxas_that_is_too_old_refuses_nothing(fake_ptxas: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "ptxas $2, line 1; fatal   : Unsupported .version 9.4; current version is '9.0'"
+    fake_ptxas.write_text(
+        fake_ptxas.read_text().replace("exit 0; fi\nif", f'exit 0; fi\necho "{said}"; exit 255\nif', 1)
+    )
+    code, lines = checked(capsys, str(SUM))
+    assert code == 0
+    assert lines[2].startswith("ptxas 13.5.37: too old for this file, so what hardware refuses is unknown: Unsupported")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -195,7 +195,7 @@ def test_a_struct_may_hold_addresses() -> None:
 def test_a_multicast_address_needs_a_switch_that_has_it() -> None:
     how = {"arguments": [("multicast", "data"), ("f32", 1.0), ("u32", 0)]}
     assert len(scale(**how).runs) == 2
-    with pytest.raises(symlab.WorldFailure, match="without multicast"):
+    with pytest.raises(ValueError, match="without multicast"):
         scale(**how, multicast=False)
 
 
@@ -247,7 +247,20 @@ def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> No
         ({"kernel": 5}, "the kernel is of type int"),
         ({"entry": "scaled"}, "scale.ptx has no kernel scaled \\(entry\\), give one of scale"),
         ({"block": None}, "no grid or block for scale.ptx:scale"),
-        ({"seeds": 0}, "there are no seeds"),
+        ({"kernel": ""}, "the kernel is empty text"),
+        ({"seeds": 0}, "seeds is 0 \\(seeds\\), give their number"),
+        ({"seeds": "3"}, "seeds is '3'"),
+        ({"seeds": [-1]}, "fabric.seed is -1"),
+        ({"deadline_s": -1}, "leaves no time"),
+        ({"buffers": [torch.ones(32)]}, "the buffers are of type list"),
+        ({"arguments": "data"}, "the arguments are of type str"),
+        ({"arguments": None}, "the arguments are of type NoneType"),
+        ({"grid": 0}, "grid is \\(0, 1, 1\\)"),
+        ({"shared_bytes": 1 << 20}, "shared_bytes is 1,048,576"),
+        ({"heap_bytes": "4K", "buffers": {"data": torch.ones(3200)}}, "needs 12,800 bytes"),
+        ({"ranks": 0}, "a world of 0 ranks is not possible"),
+        ({"arch": "sm_x"}, "'sm_x' is no architecture"),
+        ({"kernel": len}, "compiling len for sm_90a failed"),
         ({"ranks": 99, "arguments": ["data", ("f32", 1.0), ("u32", 1)]}, "a world of 99 ranks is not possible"),
         ({"schedule": "wild"}, "wild"),
     ],
@@ -346,7 +359,7 @@ def test_ptx_of_an_older_gpu_runs_on_a_newer_one_unless_it_is_bound_to_its_featu
     with symlab.world(ranks=1, arch="sm_100a") as world:
         how = {"grid": 1, "block": 1, "buffers": {"data": torch.ones(1)}, "arguments": arguments}
         world.launch(SCALE, **how)
-        with pytest.raises(symlab.WorldFailure, match="was compiled for sm_90a, this world simulates sm_100a"):
+        with pytest.raises(ValueError, match="was compiled for sm_90a, this world simulates sm_100a"):
             world.launch(SCALE.read_text(encoding="utf-8").replace("sm_90", "sm_90a"), **how)
 
 
