@@ -33,6 +33,7 @@ from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
+from simulator.run.waiting import waiting_places
 
 MAX_WORLD_SIZE = 72
 
@@ -304,11 +305,13 @@ class SimulatedWorld:
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]
         hosts += [f"rank {rank} has left" for rank in gone]
         if self.batches:
+            places = waiting_places(self.batches)
             report = waiting_report(self.space, self.batches)
             lines = "\n  ".join([report, *hosts[:8]])
             raise Deadlock(
                 f"deadlock in {self.batches[0].executable.name} after {self.scheduler.steps:,} steps: "
-                f"nothing can change any more\n  {lines}"
+                f"nothing can change any more\n  {lines}",
+                places=places,
             )
         wait = "waits" if len(waiting) == 1 else "wait"
         raise PeerLost(

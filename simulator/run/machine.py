@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from memory.fabric import DeviceFault, Dimensions, Executable, Launch
+from memory.fabric import DeviceFault, Dimensions, Executable, Launch, Place
 from simulator.isa.registry import LaneFrame, Lanes
 from simulator.isa.spaces import CLUSTER_SHIFT
 from simulator.memory.space import LaneFault, Space, View
@@ -430,7 +430,12 @@ class Batch:
     ) -> DeviceFault:
         """The error that names a lane and what it did wrong in which instruction."""
         text = f"{self.executable.name} on {self.name(lane)}: {message}; {instruction.where()}"
-        return kind(text, rank=self.place(lane)[0])
+        return kind(text, rank=self.place(lane)[0], places=[self.place_at(lane, instruction)])
+
+    def place_at(self, lane: int, instruction: Instruction | None) -> Place:
+        """A lane at an instruction, for what reads errors."""
+        source = instruction.source.places[0] if instruction is not None and instruction.source is not None else ""
+        return Place(*self.place(lane), instruction.line if instruction is not None else 0, source)
 
     # Where lanes go
 
