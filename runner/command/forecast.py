@@ -68,7 +68,7 @@ def expected_cases(command: Command, durations: Durations) -> list[ExpectedCase]
     found = []
     for job in command.jobs:
         for case in job.cases:
-            refusal = expected_refusal(case, job.request.fabric)
+            refusal = expected_refusal(case, job.request.fabric, job.specs)
             seconds = 0.0 if refusal else durations.of(kind_of(case, job.request))
             found.append(ExpectedCase(job.composed.number + 1, case, refusal, seconds))
     return found
@@ -166,14 +166,14 @@ def _memory(command: Command, available: int | None) -> str:
     heap = 0
     for one in command.jobs:
         if one.request.fabric.simulated:
-            here = host_bytes_needed(one.request, before=kept)
-            kept = kept.after(one.request)
+            here = host_bytes_needed(one.request, one.specs, kept)
+            kept = kept.after(one.request, one.specs)
             if here > needed:
                 needed, job = here, one.composed.number + 1
             continue
         rules = rules_of(one.request.fabric)
         for case in one.cases:
-            spec = spec_for(case)
+            spec = spec_for(case, one.specs)
             if not is_too_large(case, spec):
                 heap = max(heap, heap_bytes_needed(case, spec, rules))
     parts = []

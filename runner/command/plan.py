@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
@@ -16,17 +17,24 @@ from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from kernels.spec import Case, KernelSpec
+    from runner.case.bringing import Brought
     from runner.world.launcher import Outer
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """A composed job that was found possible: its request with nothing left open, its cases."""
+    """A composed job that was found possible: its request with nothing left open, its cases, the kernels it brings."""
 
     composed: ComposedJob
     request: ResolvedRequest
     cases: tuple[Case, ...]
+    brought: tuple[Brought, ...] = ()
+
+    @property
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """The brought kernels."""
+        return tuple(one.spec for one in self.brought)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +65,18 @@ def prepare(
     outer: Outer | None = None,
     machine: Callable[[], HostOffer] | None = None,
     memory: Callable[[], int | None] | None = None,
+    folder: Path | None = None,
 ) -> Command:
     """Look at all jobs before the first runs: the catalogue, the sizes, the fabric, the host's memory. RequestError for
     what can't be.
 
     outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
     runner.world.fabrics.look does; memory returns the bytes that this process can still take (None: unknown), else
-    runner.environment.host.available_bytes does.
+    runner.environment.host.available_bytes does. folder is where relative paths of brought kernels begin (None: the
+    working folder).
     """
+    from kernels.catalogue import SPECS
+    from runner.case.bringing import with_names
     from runner.case.cases import cases_of, check_against_catalogue, resolved
     from runner.case.host_memory import NOTHING_KEPT, check_host_memory
 
@@ -78,14 +90,16 @@ def prepare(
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
-            request = resolved(job.request, decided[wanted][0])
-            check_against_catalogue(request)
-            check_host_memory(request, available, kept=kept)
+            named, brought = with_names(job.request, folder)
+            specs = (*SPECS, *(one.spec for one in brought))
+            request = resolved(named, decided[wanted][0], specs)
+            check_against_catalogue(request, specs)
+            check_host_memory(request, available, specs, kept)
             if request.fabric.simulated:
-                kept = kept.after(request)
+                kept = kept.after(request, specs)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
-            jobs.append(PreparedJob(job, request, cases_of(request)))
+            jobs.append(PreparedJob(job, request, cases_of(request), brought))
     for key in ("records", "track"):
         if len({getattr(job.request, key) for job in jobs}) > 1:
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")

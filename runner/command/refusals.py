@@ -51,8 +51,8 @@ def _possible_traits(case: Case, spec: KernelSpec | Baseline, fabric: FabricRequ
 def refuse_if_nothing_can_run(command: Command) -> None:
     """RequestError if every case of a command will be refused, with the first reason."""
     first = None
-    for case, fabric in chain.from_iterable(((case, job.request.fabric) for case in job.cases) for job in command.jobs):
-        refusal = expected_refusal(case, fabric)
+    for case, job in chain.from_iterable(((case, job) for case in job.cases) for job in command.jobs):
+        refusal = expected_refusal(case, job.request.fabric, job.specs)
         if refusal is None:
             return
         first = first or refusal

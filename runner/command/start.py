@@ -170,8 +170,9 @@ def headline(command: Command) -> list[str]:
             f"{counted(request.world_size, 'rank')}, {counted(len(sizes_of(request)), 'size')} x "
             f"{counted(len(algorithms), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
         )
+    brought = dict.fromkeys(f"kernel: {one.spec.name} from {one.place}" for job in command.jobs for one in job.brought)
     rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
-    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
+    return [what, *brought, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
 
 
 def _show_configuration(options: RunOptions) -> None:

@@ -44,7 +44,23 @@ class ConfigurationFiles(FileConfigSource):
         if "hydra" in result.config and not isinstance(result.config._get_node("hydra"), DictConfig):
             raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
         _write_out_sizes(result.config)
+        if name.startswith("exp/"):
+            self._write_out_places(result.config, name)
         return result
+
+    def _write_out_places(self, config: DictConfig, name: str) -> None:
+        """Relative paths of brought kernels begin at the folder of the file that names them.
+
+        In the project's own conf/ they become paths from the project's root, so that records are the same in every
+        checkout; in another folder of configurations, absolute ones.
+        """
+        given = config._get_node("algorithms") if "algorithms" in config else None
+        if isinstance(given, ListConfig) and not given._is_none() and not given._is_missing():
+            folder = (Path(self.path) / name).parent
+            near = Path("conf", name).parent if self.provider == "main" else folder.resolve()
+            config["algorithms"] = [
+                _from(near, folder, value) for value in OmegaConf.to_container(given, resolve=False)
+            ]
 
     def _refuse_mark(self, name: str) -> None:
         """RequestError for a file that begins with a byte order mark, which hides its first line."""
@@ -77,6 +93,16 @@ def _write_out_sizes(config: DictConfig) -> None:
     value = None if node is None or OmegaConf.is_interpolation(config, "sizes") else config["sizes"]
     if isinstance(value, (ListConfig, str, int)) and not isinstance(value, bool):
         config["sizes"] = {"list": value}
+
+
+def _from(near: Path, folder: Path, value: object) -> object:
+    """A place whose relative path begins at folder, as one that begins at near; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    where, colon, name = value.rpartition(":")
+    if not colon or "${" in value or where.startswith(("/", "~")) or not (where.endswith(".py") or "/" in where):
+        return value
+    return f"{near / where}:{name}" if (folder / where).is_file() else value
 
 
 _YAML_HINTS = (

@@ -1,0 +1,155 @@
+"""Kernels that a request names by their place: "my/ring.py:SPEC" or "package.module:SPEC" among its algorithms.
+
+A relative path begins at the working folder, or, where there is no such file, at the project's root, so that experiments
+of conf/ find the files beside them (runner/request/experiment_files.py). Where records are read, the file is taken from
+this machine by the place that they name, and its digest says whether it is the one that ran: text that records keep is
+evidence, and never run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.baselines import names_for
+from kernels.brought import spec_at
+from kernels.catalogue import NAMES
+from kernels.sources import ROOT, Source, digest_of, is_foreign, sources_of
+from kernels.spec import KernelSpec
+from reports.record.record import Record
+from runner.request.validate import Request
+from runner.request_error import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A kernel that a request names by its place. place is as it was written, the way it stands in records."""
+
+    place: str
+    spec: KernelSpec
+
+    @property
+    def digest(self) -> str:
+        """ "sha256:<hex>" of all files that the kernel is made of, as KernelInfo.source_digest."""
+        return f"sha256:{digest_of(self.spec.files)}"
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The files that the kernel is made of and that are not the project's own, as this process read them."""
+        return tuple(one for one in sources_of(self.spec.files) if is_foreign([str(one.path)]))
+
+
+def is_place(name: str) -> bool:
+    """Whether a name of an algorithm is the place of a brought kernel."""
+    return ":" in name
+
+
+def found_at(place: str, folder: Path | None = None) -> Brought:
+    """Return the kernel at a place. folder: where relative paths begin; None: the working folder.
+
+    Raises ValueError, in one line, for a place that gives no kernel.
+    """
+    where = Path(place.rpartition(":")[0]).expanduser()
+    name = place.rpartition(":")[2]
+    if where.suffix != ".py" and len(where.parts) < 2:
+        return Brought(place, spec_at(place))
+    start = folder or Path.cwd()
+    if not (start / where).is_file() and (ROOT / where).is_file():
+        start = ROOT
+    return Brought(place, spec_at(f"{where}:{name}", start))
+
+
+def with_names(request: Request, folder: Path | None = None) -> tuple[Request, tuple[Brought, ...]]:
+    """Return the request with names of algorithms in place of places, and the kernels that it brings.
+
+    folder: as found_at takes it. RequestError for a place that gives no kernel, a kernel of another op, and one whose
+    name another algorithm of the request, of the catalogue or of a library has.
+    """
+    if isinstance(request.algorithms, str):
+        return request, ()
+    names: list[str] = []
+    found: list[Brought] = []
+    for name in request.algorithms:
+        if not is_place(name):
+            names.append(name)
+            continue
+        try:
+            one = found_at(name, folder)
+        except ValueError as error:
+            raise RequestError(f"{error} (algorithms)") from error
+        _check(one, request.op, found)
+        found.append(one)
+        names.append(one.spec.algorithm)
+    return dataclasses.replace(request, algorithms=tuple(names)), tuple(found)
+
+
+def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
+    """RequestError for a kernel of another op, and for a name that something else has."""
+    spec = one.spec
+    if spec.op != op:
+        raise RequestError(
+            f"{one.place} is a kernel of {spec.op}, the job's op is {op} (algorithms), give op={spec.op}"
+        )
+    other = next((two.place for two in others if two.spec.name == spec.name), "")
+    if not other and spec.name in NAMES:
+        other = "the catalogue"
+    if not other and spec.algorithm in names_for(op):
+        other = "a library"
+    if other:
+        raise RequestError(
+            f"{one.place} and {other} both have the name {spec.name} (algorithms), give your kernel a name of its own"
+        )
+
+
+def recorded_spec(record: Record) -> KernelSpec:
+    """Return the kernel that a record names, as it is here: the catalogue's, or the file at the recorded place.
+
+    Raises ValueError, in one line, if there is none here.
+    """
+    from kernels.catalogue import find
+
+    place = recorded_place(record)
+    if not place:
+        return find(record.case.name)
+    spec = found_at(place).spec
+    if spec.name != record.case.name:
+        raise ValueError(f"{place} is {spec.name} here, and the record's kernel is {record.case.name}")
+    return spec
+
+
+def recorded_place(record: Record) -> str:
+    """Return the place of a record's kernel; "" if it was not brought."""
+    return str(_entry(record).get("place") or "")
+
+
+def differs_here(record: Record) -> str:
+    """Return what is to be said of a brought kernel whose files are not those that the record names; "" otherwise."""
+    place, recorded = recorded_place(record), str(_entry(record).get("digest") or "")
+    if not place:
+        return ""
+    try:
+        here = found_at(place).digest
+    except ValueError:
+        return ""  # it can't be run at all: whoever runs it says so
+    if here == recorded:
+        return ""
+    return f"{record.case.name}: {place} is not the file that ran (recorded {recorded[:19]}.., here {here[:19]}..)"
+
+
+def described(brought: Sequence[Brought], kept: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a record's request says of brought kernels, by algorithm; None without any.
+
+    kept: what is kept of each one's files, by digest.
+    """
+    found = {
+        one.spec.algorithm: {"place": one.place, "digest": one.digest, **kept.get(one.digest, {})} for one in brought
+    }
+    return found or None
+
+
+def _entry(record: Record) -> Mapping[str, Any]:
+    entry = (record.request.brought or {}).get(record.case.algorithm)
+    return entry if isinstance(entry, Mapping) else {}
