@@ -1,9 +1,9 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "inputs_up_to_bytes": n}, and writes JSON, one document a line: {"progress": ".."} now and then, and
-last {"configurations": .., "cases": .., "inputs": .., "sources": .., "secrets": ..}, see the functions
-of these names.
+{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin}, and writes JSON, one
+document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
+"sources": .., "secrets": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main() -> int:
         "configurations": found,
         "cases": cases(jobs, recomposed),
         "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
-        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say),
+        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, Path(asked.get("folder", "."))),
         "secrets": secrets(records),
     }
     print(json.dumps(answer), flush=True)
@@ -143,7 +143,7 @@ def _apart(members: Sequence[Record]) -> str:
     has changed before it went on.
     """
     requests = [
-        {key: value for key, value in one.request.document().items() if key not in ("kernel", "resumed")}
+        {key: value for key, value in one.request.document().items() if key not in ("brought", "kernel", "resumed")}
         for one in members
     ]
     if odd := _odd(members, "request", requests):
@@ -286,7 +286,11 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
     ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
     theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
-    if isinstance(request.algorithms, str):
+    places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
+    if not isinstance(request.algorithms, str):
+        named = tuple(places.get(name, name) for name in request.algorithms)
+        request = dataclasses.replace(request, algorithms=named)
+    else:
         request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))

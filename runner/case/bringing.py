@@ -1,9 +1,9 @@
 """Kernels that a request names by their place: "my/ring.py:SPEC" or "package.module:SPEC" among its algorithms.
 
-A relative path begins at the working folder, or, where there is no such file, at the project's root, so that experiments
-of conf/ find the files beside them (runner/request/experiment_files.py). Where records are read, the file is taken from
-this machine by the place that they name, and its digest says whether it is the one that ran: text that records keep is
-evidence, and never run.
+A relative path begins at the working folder, or, where there is no such file, at the project's root, so that
+experiments of conf/ find the files beside them (runner/request/experiment_files.py). Where records are read, the file
+is taken from this machine by the place that they name, and its digest says whether it is the one that ran: text that
+records keep is evidence, and never run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from kernels.baselines import names_for
 from kernels.brought import spec_at
-from kernels.catalogue import NAMES
+from kernels.catalogue import NAMES, find
 from kernels.sources import ROOT, Source, digest_of, is_foreign, sources_of
 from kernels.spec import KernelSpec
 from reports.record.record import Record
@@ -104,30 +104,28 @@ def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
         )
 
 
-def recorded_spec(record: Record) -> KernelSpec:
+def recorded_spec(record: Record, folder: Path | None = None) -> KernelSpec:
     """Return the kernel that a record names, as it is here: the catalogue's, or the file at the recorded place.
 
-    Raises ValueError, in one line, if there is none here.
+    folder: as found_at takes it. Raises ValueError, in one line, if there is none here.
     """
-    from kernels.catalogue import find
-
     place = recorded_place(record)
     if not place:
         return find(record.case.name)
-    spec = found_at(place).spec
+    spec = found_at(place, folder).spec
     if spec.name != record.case.name:
         raise ValueError(f"{place} is {spec.name} here, and the record's kernel is {record.case.name}")
     return spec
 
 
-def recorded_place(record: Record) -> str:
-    """Return the place of a record's kernel; "" if it was not brought."""
-    return str(_entry(record).get("place") or "")
+def recorded_place(record: Record, algorithm: str = "") -> str:
+    """Return the place of a record's kernel, or of another one of its job; "" if it was not brought."""
+    return str(_entry(record, algorithm or record.case.algorithm).get("place") or "")
 
 
 def differs_here(record: Record) -> str:
     """Return what is to be said of a brought kernel whose files are not those that the record names; "" otherwise."""
-    place, recorded = recorded_place(record), str(_entry(record).get("digest") or "")
+    place, recorded = recorded_place(record), str(_entry(record, record.case.algorithm).get("digest") or "")
     if not place:
         return ""
     try:
@@ -150,6 +148,6 @@ def described(brought: Sequence[Brought], kept: Mapping[str, Any]) -> dict[str, 
     return found or None
 
 
-def _entry(record: Record) -> Mapping[str, Any]:
-    entry = (record.request.brought or {}).get(record.case.algorithm)
+def _entry(record: Record, algorithm: str) -> Mapping[str, Any]:
+    entry = (record.request.brought or {}).get(algorithm)
     return entry if isinstance(entry, Mapping) else {}

@@ -97,7 +97,7 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
         return exit_code_for(records)
     command = _rebuilt(folder, left, uri, leader)
     environment = tools.capture(CONF.parent)
-    changed = _changed(left, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir)
+    changed = _changed(left, folder, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir)
     document = left.document.resuming(
         Resumption(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -230,7 +230,7 @@ def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Comm
     configurations = _Configurations()
     composed = [_composed(folder, job, base, uri, configurations) for job in asked or left.document.jobs[:1]]
     try:
-        command = prepare((), composed, leader.outer if leader else None)
+        command = prepare((), composed, leader.outer if leader else None, folder=base)
     except RequestError as error:
         raise RequestError(f"{error}; the command can't go on as it began {_begun_from(left)}") from error
     jobs = []
@@ -362,7 +362,7 @@ def _working_folder(folder: Path, document: CommandDocument) -> Path | None:
     return next(named, None)
 
 
-def _changed(left: _Left, now: RecordedEnvironment, cache_dir: Path) -> list[str]:
+def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Path) -> list[str]:
     """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
     if not left.kept:
         return []
@@ -379,18 +379,18 @@ def _changed(left: _Left, now: RecordedEnvironment, cache_dir: Path) -> list[str
             there, here = (one or {}).get(name), (other or {}).get(name)
             if one and other and there != here:
                 found.append(f"{what} {name}: " + ("changed" if what == "sources" else f"{here}, was {there}"))
-    return found + _changed_kernels(records, cache_dir)
+    return found + _changed_kernels(records, cache_dir, _working_folder(folder, left.document))
 
 
 def _commit(git: Mapping[str, Any]) -> str:
     return str(git.get("commit") or "unknown")[:12]
 
 
-def _changed_kernels(records: Sequence[Record], cache_dir: Path) -> list[str]:
+def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None) -> list[str]:
     """Which of the kernels that ran are not the same any more, by their code's digests."""
     from runner.case.todays_code import sources
 
-    found = sources(records, cache_dir, print)
+    found = sources(records, cache_dir, print, base)
     lines = [f"kernel {name}: its code changed" for name in found["changed"]]
     lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
     lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]

@@ -2,8 +2,9 @@
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
 <case id>.json for every case, configuration files, source.diff where the sources differ from their commit,
-ptx/<sha256>.ptx for every kernel that ran, brought/<digest>/ with the text of files that a user brought, and, once the command has ended, manifest.sha256 with the digests of all
-these. Secrets and home folders stay out of all of them (runner/records/scrub.py).
+ptx/<sha256>.ptx for every kernel that ran, brought/<digest>/ with the text of files that a user brought, and, once the
+command has ended, manifest.sha256 with the digests of all these. Secrets and home folders stay out of all of them
+(runner/records/scrub.py).
 One process writes (the parent); readers may look at any time.
 """
 

@@ -58,9 +58,9 @@ class ConfigurationFiles(FileConfigSource):
         if isinstance(given, ListConfig) and not given._is_none() and not given._is_missing():
             folder = (Path(self.path) / name).parent
             near = Path("conf", name).parent if self.provider == "main" else folder.resolve()
-            config["algorithms"] = [
-                _from(near, folder, value) for value in OmegaConf.to_container(given, resolve=False)
-            ]
+            listed = OmegaConf.to_container(given, resolve=False)
+            assert isinstance(listed, list)
+            config["algorithms"] = [_from(near, folder, value) for value in listed]
 
     def _refuse_mark(self, name: str) -> None:
         """RequestError for a file that begins with a byte order mark, which hides its first line."""
