@@ -1,8 +1,8 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin}, and writes JSON, one
-document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
+{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin}, and writes JSON,
+one document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
 "sources": .., "secrets": ..}, see the functions of these names.
 """
 
