@@ -56,10 +56,13 @@ def found_at(place: str, folder: Path | None = None) -> Brought:
     name = place.rpartition(":")[2]
     if where.suffix != ".py" and len(where.parts) < 2:
         return Brought(place, spec_at(place))
+    return Brought(place, spec_at(f"{where}:{name}", start_of(where, folder)))
+
+
+def start_of(path: Path, folder: Path | None = None) -> Path:
+    """Return the folder that a path of a brought file begins at. folder: see found_at."""
     start = folder or Path.cwd()
-    if not (start / where).is_file() and (ROOT / where).is_file():
-        start = ROOT
-    return Brought(place, spec_at(f"{where}:{name}", start))
+    return ROOT if not (start / path).is_file() and (ROOT / path).is_file() else start
 
 
 def with_names(request: Request, folder: Path | None = None) -> tuple[Request, tuple[Brought, ...]]:
