@@ -18,7 +18,7 @@ from runner.case.host_memory import NOTHING_KEPT, gibibytes, host_bytes_needed
 from runner.case.memory_needed import heap_bytes_needed, is_too_large
 from runner.command.durations import Durations, durations_in, kind_of
 from runner.command.plan import Command
-from runner.command.refusals import expected_refusal
+from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.request.sizes import format_bytes
 
@@ -68,7 +68,7 @@ def expected_cases(command: Command, durations: Durations) -> list[ExpectedCase]
     found = []
     for job in command.jobs:
         for case in job.cases:
-            refusal = expected_refusal(case, job.request.fabric, job.specs)
+            refusal = refusal_in(job, case)
             seconds = 0.0 if refusal else durations.of(kind_of(case, job.request))
             found.append(ExpectedCase(job.composed.number + 1, case, refusal, seconds))
     return found
@@ -165,6 +165,9 @@ def _memory(command: Command, available: int | None) -> str:
     needed, job, kept = 0, 0, NOTHING_KEPT
     heap = 0
     for one in command.jobs:
+        if one.custom is not None:
+            heap = max(heap, one.custom.heap_bytes(rules_of(one.request.fabric)))
+            continue
         if one.request.fabric.simulated:
             here = host_bytes_needed(one.request, one.specs, kept)
             kept = kept.after(one.request, one.specs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.schema import Isolation, TimingMode, TimingSchema
+from runner.request.sizes import format_bytes
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
@@ -19,6 +20,7 @@ from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, res
 if TYPE_CHECKING:
     from kernels.spec import Case, KernelSpec
     from runner.case.bringing import Brought
+    from runner.custom.description import CustomJob
     from runner.world.launcher import Outer
 
 
@@ -30,6 +32,7 @@ class PreparedJob:
     request: ResolvedRequest
     cases: tuple[Case, ...]
     brought: tuple[Brought, ...] = ()
+    custom: CustomJob | None = None
 
     @property
     def specs(self) -> tuple[KernelSpec, ...]:
@@ -90,6 +93,11 @@ def prepare(
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
+            if job.request.custom is not None:
+                jobs.append(_prepared_custom(job, decided[wanted][0], folder))
+                if outer is not None:
+                    _check_joined(jobs[-1].request, jobs[0].request, outer)
+                continue
             named, brought = with_names(job.request, folder)
             specs = (*SPECS, *(one.spec for one in brought))
             request = resolved(named, decided[wanted][0], specs)
@@ -105,6 +113,31 @@ def prepare(
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
     lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
     return Command(tuple(arguments), tuple(jobs), tuple(lines))
+
+
+def _prepared_custom(job: ComposedJob, fabric: FabricRequest, folder: Path | None) -> PreparedJob:
+    """A job of a custom kernel. RequestError for what can't be."""
+    from runner.case.cases import rules_of
+    from runner.custom.description import custom_job
+
+    asked = job.request
+    assert asked.custom is not None
+    if asked.algorithms != "auto" or asked.baselines not in ("auto", ()):
+        key = "algorithms" if asked.algorithms != "auto" else "baselines"
+        raise RequestError(f"op=custom has one kernel and no {key} ({key}), leave it at auto")
+    custom = custom_job(asked.custom, asked.world_size, asked.seed, asked.check, folder)
+    fields = {member.name: getattr(asked, member.name) for member in dataclasses.fields(ResolvedRequest)}
+    case = custom.case
+    fields |= {"algorithms": (case.algorithm,), "baselines": (), "fabric": fabric, "sizes_bytes": (case.size_bytes,)}
+    fields |= {"dtype": case.dtype, "accumulator": case.accumulator, "reduction": case.reduction}
+    request = ResolvedRequest(**fields)
+    needed = custom.heap_bytes(rules_of(fabric))
+    if needed > fabric.heap_bytes:
+        raise RequestError(
+            f"the buffers of {case.algorithm} take {format_bytes(needed)} a rank with their guards, beyond the heap of "
+            f"{format_bytes(fabric.heap_bytes)} (custom.buffers, fabric.heap_bytes), give more heap or smaller buffers"
+        )
+    return PreparedJob(job, request, (case,), custom=custom)
 
 
 def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer) -> None:

@@ -249,7 +249,9 @@ class _Session:
         from runner.command.job import Job
 
         asked = self._asked(job)
-        return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, asked, job.specs)
+        return Job(
+            job.request, job.cases, settings(job.request.fabric), self._surroundings.now, asked, job.specs, job.custom
+        )
 
     def _asked(self, job: PreparedJob) -> RecordedRequest:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
@@ -274,11 +276,14 @@ class _Session:
         """What the job's records say of the kernels that it brings; their text is kept once."""
         from runner.case.bringing import described
 
-        for one in job.brought:
+        for one in (*job.brought, *((job.custom,) if job.custom else ())):
             if one.digest not in self._kept_texts:
                 files = [(source.name, source.content) for source in one.sources]
                 self._kept_texts[one.digest] = self._store.write_brought(one.digest, files)
         said = described(job.brought, self._kept_texts)
+        if job.custom is not None:
+            entry = {"place": job.custom.place, "digest": job.custom.digest}
+            said = {job.custom.case.algorithm: {**entry, **self._kept_texts[job.custom.digest]}}
         return {"brought": said} if said else {}
 
     def _command_line(self) -> list[str]:

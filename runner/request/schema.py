@@ -113,7 +113,10 @@ class TimingSchema:
 
 @dataclass
 class Schema:
-    """Every key that a configuration can have; conf/config.yaml gives the values that they start from."""
+    """Every key that a configuration can have; conf/config.yaml gives the values that they start from.
+
+    custom is the section of op=custom, null of all others; its keys are those of runner/custom/description.py.
+    """
 
     op: str = "all_reduce"
     algorithms: Any = "auto"
@@ -134,6 +137,7 @@ class Schema:
     records: str = "records"
     cache_dir: str = "~/.cache/symlab/kernels"
     isolation: Isolation = Isolation.none
+    custom: Any = None
     timing: TimingSchema = field(default_factory=TimingSchema)
     fabric: FabricSchema = field(default_factory=FabricSchema)
     track: TrackSchema = field(default_factory=TrackSchema)
