@@ -32,7 +32,7 @@ from runner.request.compose import hydra_over
 from runner.request.composer import Composer
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
-from runner.request.validate import CONF, Request, validate
+from runner.request.validate import CONF, CUSTOM, Request, validate
 from runner.request_error import RequestError, first_line
 from runner.world.fabrics import FabricName
 
@@ -58,14 +58,15 @@ def main() -> int:
             last_s = time.monotonic()
             print(json.dumps({"progress": text}), flush=True)
 
+    folder = Path(asked.get("folder", "."))
     records = [decoded(Record, document, "record") for document in asked["records"]]
     jobs = jobs_of(records)
     recomposed, found = configurations(jobs, say)
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
-        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
-        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, Path(asked.get("folder", "."))),
+        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say, folder),
+        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder),
         "secrets": secrets(records),
     }
     print(json.dumps(answer), flush=True)
@@ -281,6 +282,10 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
         raise ValueError("the record holds no configuration")
     config = OmegaConf.merge(OmegaConf.structured(Schema), {**configuration, "records": ".", "cache_dir": "."})
     request: Request = validate(config)  # type: ignore[arg-type]
+    if request.custom is not None:
+        from runner.custom.description import case_of_section
+
+        return [case_of_section(request.custom, request.world_size, request.seed).id]
     info = next((record.fabric for record in members if record.fabric is not None), None)
     name = info.name if info is not None else request.fabric.name
     fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
@@ -297,7 +302,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     return [case.id for case in cases_of(resolved(request, fabric))]
 
 
-def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, Any]:
+def inputs(records: Sequence[Record], up_to_bytes: int, say: Say, folder: Path | None = None) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
     {"made": so many ranks' inputs, "cases": of so many cases, "different": [[case id, rank], ..], "too_large": so many
@@ -318,7 +323,7 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
             if record.case.size_bytes > up_to_bytes:
                 found["too_large"] += 1
                 continue
-            again = _input_digests(record)
+            again = _input_digests(record, folder)
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
         except MALFORMED as error:
@@ -331,8 +336,13 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
     return found
 
 
-def _input_digests(record: Record) -> list[str]:
+def _input_digests(record: Record, folder: Path | None) -> list[str]:
     """The digests of what all ranks of a case put in."""
+    if record.case.op == CUSTOM:
+        from runner.custom.description import recorded_job
+        from runner.custom.judge import digest_of as digest_of_contents
+
+        return [digest_of_contents(contents) for contents in recorded_job(record, folder).inputs]
     from kernels.catalogue import collective
     from runner.case.inputs import digest_of, make_input
     from runner.case.recorded import case_of

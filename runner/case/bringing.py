@@ -9,18 +9,19 @@ records keep is evidence, and never run.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernels.baselines import names_for
-from kernels.brought import spec_at
+from kernels.brought import function_at, spec_at
 from kernels.catalogue import NAMES, find
-from kernels.sources import ROOT, Source, digest_of, is_foreign, sources_of
+from kernels.sources import ROOT, Source, digest_of, is_foreign, read, sources_of
 from kernels.spec import KernelSpec
 from reports.record.record import Record
-from runner.request.validate import Request
+from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError
 
 
@@ -107,6 +108,59 @@ def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
         )
 
 
+def custom_places(section: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the places that a section `custom` names: of its kernel, its reference, and functions that fill."""
+    buffers = section.get("buffers")
+    fills = [one.get("fill") for one in buffers.values() if isinstance(one, Mapping)] if buffers else []
+    named = [section.get("kernel"), section.get("reference"), *fills]
+    return tuple(one for one in named if isinstance(one, str) and is_place(one))
+
+
+def sources_at(places: Sequence[str], folder: Path | None = None) -> tuple[Source, ...]:
+    """Return all files that places are made of and that are not the project's kernels, each once, by name.
+
+    folder: as found_at takes it. Raises ValueError, in one line, for a place that is not here.
+    """
+    files: list[str] = []
+    texts: dict[Path, Source] = {}
+    for place in places:
+        where = Path(place.rpartition(":")[0]).expanduser()
+        if where.suffix not in (".py", ".ptx") and len(where.parts) < 2:
+            files += function_at(place).files
+            continue
+        path = (start_of(where, folder) / where).resolve()
+        if not path.is_file():
+            raise ValueError(f"{place}: there is no file {path}")
+        if path.suffix == ".ptx":
+            texts[path] = read(path)
+        else:
+            files.append(str(path))
+    found = [one for one in sources_of(tuple(dict.fromkeys(files))) if is_foreign([str(one.path)])]
+    return tuple(sorted([*found, *texts.values()], key=lambda source: (source.name, source.content)))
+
+
+def digest_of_sources(sources: Sequence[Source]) -> str:
+    """Return "sha256:<hex>" of names and contents, as kernels.sources.digest_of makes it."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(f"{source.name}\0{len(source.content)}\0".encode())
+        digest.update(source.content)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def recorded_digest_here(record: Record, folder: Path | None = None) -> str:
+    """Return the digest that a record's brought kernel, or custom job, has here.
+
+    folder: as found_at takes it. Raises ValueError, in one line, for what is not here.
+    """
+    if record.case.op != CUSTOM:
+        return found_at(recorded_place(record), folder).digest
+    section = (record.request.configuration or {}).get("custom")
+    if not isinstance(section, Mapping):
+        raise ValueError("the record holds no section custom")
+    return digest_of_sources(sources_at(custom_places(section), folder))
+
+
 def recorded_spec(record: Record, folder: Path | None = None) -> KernelSpec:
     """Return the kernel that a record names, as it is here: the catalogue's, or the file at the recorded place.
 
@@ -126,18 +180,22 @@ def recorded_place(record: Record, algorithm: str = "") -> str:
     return str(_entry(record, algorithm or record.case.algorithm).get("place") or "")
 
 
-def differs_here(record: Record) -> str:
-    """Return what is to be said of a brought kernel whose files are not those that the record names; "" otherwise."""
+def differs_here(record: Record, folder: Path | None = None) -> str:
+    """Return what is to be said of a brought kernel whose files are not those that the record names; "" otherwise.
+
+    folder: as found_at takes it.
+    """
     place, recorded = recorded_place(record), str(_entry(record, record.case.algorithm).get("digest") or "")
     if not place:
         return ""
     try:
-        here = found_at(place).digest
+        here = recorded_digest_here(record, folder)
     except ValueError:
         return ""  # it can't be run at all: whoever runs it says so
     if here == recorded:
         return ""
-    return f"{record.case.name}: {place} is not the file that ran (recorded {recorded[:19]}.., here {here[:19]}..)"
+    what = "made of the files" if record.case.op == CUSTOM else "the file"
+    return f"{record.case.name}: {place} is not {what} that ran (recorded {recorded[:19]}.., here {here[:19]}..)"
 
 
 def described(brought: Sequence[Brought], kept: Mapping[str, Any]) -> dict[str, Any] | None:

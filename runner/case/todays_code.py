@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports.record.record import Record
+from runner.request.validate import CUSTOM
 from runner.request_error import first_line
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ def sources(
         if name not in NAMES and not recorded_place(members[0]):
             found["gone"].append(name)
             continue
+        if members[0].case.op == CUSTOM:
+            outcome, what = _custom(members, folder)
+            found[outcome].append([name, what] if what else name)
+            continue
         try:
             spec = recorded_spec(members[0], folder)
         except MALFORMED as error:
@@ -60,6 +65,18 @@ def sources(
             else:
                 found["same_code" if is_same else "changed"].append(name)
     return found
+
+
+def _custom(records: Sequence[Record], folder: Path | None) -> tuple[str, str]:
+    """How the files of a custom job compare with today's, and the reason where they can't be compared."""
+    from runner.case.bringing import recorded_digest_here
+
+    try:
+        here = recorded_digest_here(records[0], folder)
+    except MALFORMED as error:
+        return "not_comparable", first_line(error)
+    is_same = {one.kernel.source_digest for one in records if one.kernel is not None} == {here}
+    return ("same" if is_same else "changed"), ""
 
 
 def _have_todays_code(spec: KernelSpec, records: Iterable[Record], cache_dir: Path) -> bool:

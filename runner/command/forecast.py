@@ -163,10 +163,10 @@ def _refusals(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> list[str
 def _memory(command: Command, available: int | None) -> str:
     """What the command needs at most: of the host for simulated ranks, of the symmetric heap for GPUs."""
     needed, job, kept = 0, 0, NOTHING_KEPT
-    heap = 0
+    heap = custom = 0
     for one in command.jobs:
         if one.custom is not None:
-            heap = max(heap, one.custom.heap_bytes(rules_of(one.request.fabric)))
+            custom = max(custom, one.custom.heap_bytes(rules_of(one.request.fabric)))
             continue
         if one.request.fabric.simulated:
             here = host_bytes_needed(one.request, one.specs, kept)
@@ -186,6 +186,8 @@ def _memory(command: Command, available: int | None) -> str:
         parts.append(f"up to {gibibytes(needed)} of host memory{where}, {there}")
     if heap:
         parts.append(f"at least {format_bytes(heap)} of symmetric heap a rank to check a case; timing fills the rest")
+    if custom:
+        parts.append(f"at least {format_bytes(custom)} of symmetric heap a rank for a custom kernel")
     return f"memory: {'; '.join(parts) or 'unknown'}"
 
 

@@ -41,7 +41,7 @@ from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob
 from runner.request.schema import Schema, TimingMode, TrackName
-from runner.request.validate import CONF, check_uri, validate
+from runner.request.validate import CONF, CUSTOM, check_uri, validate
 from runner.request_error import RequestError, first_line
 from runner.track.names import Kept
 from runner.world.fabrics import joining
@@ -218,7 +218,8 @@ def _is_untimed(record: Record) -> bool:
     """Whether a case passed its check and was to be timed, and an interrupt came before."""
     timing = (record.request.configuration or {}).get("timing") or {}
     on_gpus = record.fabric is not None and not record.fabric.simulated
-    return on_gpus and record.verified and record.timing is None and timing.get("mode") != TimingMode.none
+    is_timed = record.case.op != CUSTOM and timing.get("mode") != TimingMode.none
+    return on_gpus and record.verified and record.timing is None and is_timed
 
 
 def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Command:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from kernels.brought import BroughtFunction, function_at
 from kernels.numeric.dtypes import NONE
 from kernels.refusal import Refusal
-from kernels.sources import Source, is_foreign, read, sources_of
+from kernels.sources import Source, read
 from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.counting import CountingFabric
 from memory.fabric import Executable, Launch, Traits
 from memory.placing import HeapRules
 from memory.pool import SymmetricPool
-from runner.case.bringing import start_of
+from runner.case.bringing import custom_places, differs_here, digest_of_sources, sources_at, start_of
 from runner.custom.nouns import (
     BUFFER_KINDS,
     NUMBER_KINDS,
@@ -31,16 +31,19 @@ from runner.custom.nouns import (
     BufferSpec,
     CustomSpec,
     Fill,
+    FillFunction,
     Tolerance,
 )
 from runner.custom.parameters import entry_of, refuses_entry, refuses_target
 from runner.custom.program import allocate_custom
+from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, near
 
 if TYPE_CHECKING:
+    from reports.record.record import Record
     from runner.custom.nouns import Contents
 
-OP = "custom"
+OP = CUSTOM
 KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
 LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster")
@@ -144,10 +147,10 @@ def custom_job(
             "there is no reference to check outputs by (custom.reference), give file.py:NAME of a function, or "
             "check=false"
         )
-    buffers, fills = _buffers(section.get("buffers"), folder)
+    buffers = _buffers(section.get("buffers"), folder)
     try:
         spec = CustomSpec(
-            name=_name(kernel),
+            name=_name(kernel.entry),
             launch=_launch(section.get("launch")),
             buffers=buffers,
             arguments=_arguments(section.get("arguments")),
@@ -162,28 +165,39 @@ def custom_job(
         raise
     except ValueError as error:
         raise RequestError(f"{error} (custom)") from error
-    functions = [one for one in (kernel.function, reference, *fills) if one is not None]
-    return CustomJob(spec, kernel, _case(spec, world_size, seed), _sources(kernel, functions), inputs, expected)
+    sources = sources_at(custom_places(section), folder)
+    return CustomJob(spec, kernel, _case(spec.name, spec.buffers, world_size, seed), sources, inputs, expected)
 
 
-def digest_of_sources(sources: Sequence[Source]) -> str:
-    """Return "sha256:<hex>" of names and contents, as kernels.sources.digest_of makes it."""
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(f"{source.name}\0{len(source.content)}\0".encode())
-        digest.update(source.content)
-    return f"sha256:{digest.hexdigest()}"
+def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
+    """Return the case of a section that was found possible, without loading any of its files."""
+    buffers = [
+        BufferSpec(str(name), str(values.get("dtype", "float32")), _lengths(values.get("shape")))
+        for name, values in section["buffers"].items()
+    ]
+    return _case(_name(str(section["kernel"]).rpartition(":")[2]), buffers, world_size, seed)
 
 
-def _case(spec: CustomSpec, world_size: int, seed: int) -> Case:
+def recorded_job(record: Record, folder: Path | None = None) -> CustomJob:
+    """Return the job of a record, unchecked, from the files of this machine. folder: where relative paths begin.
+
+    Raises ValueError, in one line, for what is not here, and for files that are not those that ran.
+    """
+    if problem := differs_here(record, folder):
+        raise ValueError(problem)
+    section = (record.request.configuration or {})["custom"]
+    return custom_job(section, record.case.world_size, record.case.seed, is_checked=False, folder=folder)
+
+
+def _case(name: str, buffers: Sequence[BufferSpec], world_size: int, seed: int) -> Case:
     """The case of a job: it counts the bytes of one rank's buffers, and has the dtype of the first."""
     return Case(
         op=OP,
-        algorithm=spec.name,
-        dtype=spec.buffers[0].dtype,
+        algorithm=name,
+        dtype=buffers[0].dtype,
         accumulator=NONE,
         reduction=NONE,
-        size_bytes=sum(buffer.size_bytes for buffer in spec.buffers),
+        size_bytes=sum(buffer.size_bytes for buffer in buffers),
         world_size=world_size,
         seed=seed,
     )
@@ -239,44 +253,40 @@ def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | 
         raise RequestError(f"{error} ({key})") from error
 
 
-def _buffers(given: object, folder: Path | None) -> tuple[tuple[BufferSpec, ...], list[BroughtFunction]]:
-    """The buffers, and the functions that fill some of them."""
+def _buffers(given: object, folder: Path | None) -> tuple[BufferSpec, ...]:
     if not isinstance(given, Mapping) or not given:
         raise RequestError("no buffers (custom.buffers), give {name: {dtype: float32, shape: [1024], fill: normal}}")
-    buffers, functions = [], []
-    for name, values in given.items():
-        key = f"custom.buffers.{name}"
-        if not isinstance(values, Mapping):
-            raise RequestError(f"{values!r} describes no buffer ({key}), give {{dtype: float32, shape: [1024]}}")
-        _check_keys(values, BUFFER_KEYS, key)
-        fill: Any = values.get("fill", "poison")
-        if isinstance(fill, str) and ":" in fill:
-            function = _function(fill, f"{key}.fill", folder)
-            assert function is not None
-            functions.append(function)
-            fill = function.call
-        elif fill in tuple(Fill):
-            fill = Fill(fill)
-        else:
-            raise RequestError(
-                f"unknown fill {fill!r} ({key}.fill), give {', '.join(Fill)}, or file.py:NAME of a function"
-            )
-        shape = values.get("shape")
-        if not isinstance(values.get("symmetric", True), bool):
-            raise RequestError(f"symmetric is {values['symmetric']!r} ({key}.symmetric), give true or false")
-        try:
-            buffers.append(
-                BufferSpec(
-                    name=str(name),
-                    dtype=str(values.get("dtype", "float32")),
-                    shape=tuple(shape) if isinstance(shape, (list, tuple)) else (shape,),  # type: ignore[arg-type]
-                    symmetric=values.get("symmetric", True),
-                    fill=fill,
-                )
-            )
-        except ValueError as error:
-            raise RequestError(f"{error} ({key})") from error
-    return tuple(buffers), functions
+    return tuple(_buffer(str(name), values, folder) for name, values in given.items())
+
+
+def _buffer(name: str, values: object, folder: Path | None) -> BufferSpec:
+    key = f"custom.buffers.{name}"
+    if not isinstance(values, Mapping):
+        raise RequestError(f"{values!r} describes no buffer ({key}), give {{dtype: float32, shape: [1024]}}")
+    _check_keys(values, BUFFER_KEYS, key)
+    symmetric, shape = values.get("symmetric", True), values.get("shape")
+    if not isinstance(symmetric, bool):
+        raise RequestError(f"symmetric is {symmetric!r} ({key}.symmetric), give true or false")
+    fill = _fill(values.get("fill", "poison"), f"{key}.fill", folder)
+    try:
+        return BufferSpec(name, str(values.get("dtype", "float32")), _lengths(shape), symmetric, fill)
+    except ValueError as error:
+        raise RequestError(f"{error} ({key})") from error
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; a number alone is a shape of one dimension."""
+    return tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+
+
+def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
+    if isinstance(given, str) and ":" in given:
+        function = _function(given, key, folder)
+        assert function is not None
+        return function.call
+    if given in tuple(Fill):
+        return Fill(str(given))
+    raise RequestError(f"unknown fill {given!r} ({key}), give {', '.join(Fill)}, or file.py:NAME of a function")
 
 
 def _arguments(given: object) -> tuple[ArgumentSpec, ...]:
@@ -338,14 +348,6 @@ def _check_keys(given: Mapping[Any, Any], known: Sequence[str], where: str) -> N
             raise RequestError(f"unknown key '{key}' ({where}.{key}), {near(str(key), known)}")
 
 
-def _sources(kernel: CustomKernel, functions: Sequence[BroughtFunction]) -> tuple[Source, ...]:
-    """All files that a job is made of and that are not the project's own, each once, by name."""
-    files = tuple(dict.fromkeys(file for one in functions for file in one.files))
-    found = [one for one in sources_of(files) if is_foreign([str(one.path)])]
-    found += [kernel.ptx] if kernel.ptx is not None else []
-    return tuple(sorted(found, key=lambda source: (source.name, source.content)))
-
-
 def _type_of(argument: ArgumentSpec, spec: CustomSpec) -> tuple[str, str]:
     """An argument's type for the compiler: its kind, and of an address what it points to."""
     if argument.kind == "peers":
@@ -357,9 +359,9 @@ def _type_of(argument: ArgumentSpec, spec: CustomSpec) -> tuple[str, str]:
     return argument.kind, ""
 
 
-def _name(kernel: CustomKernel) -> str:
+def _name(entry: str) -> str:
     """The kernel's name in records: letters, digits and underscores of its entry or function."""
-    return re.sub(r"\W+", "_", kernel.entry, flags=re.ASCII).strip("_") or "kernel"
+    return re.sub(r"\W+", "_", entry, flags=re.ASCII).strip("_") or "kernel"
 
 
 def _record_name(spec: CustomSpec) -> str:

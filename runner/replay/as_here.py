@@ -31,8 +31,6 @@ def as_here(
     They are no results, only what a record of here would say beside them. A kernel that can't be compiled here has no
     digests, and the reason for a compiler's version.
     """
-    from runner.case.contestant import spec_for
-
     environment = RecordedEnvironment.read(capture(CONF.parent))
     if git := environment.git:
         environment = replace(environment, git={key: value for key, value in git.items() if key != "diff"})
@@ -49,23 +47,30 @@ def as_here(
             )
         if kernel is not None and fabric is not None:
             key = (kernel.name, kernel.ptx_digest)
-            spec = spec_for(case, job.specs)
-            assert not isinstance(spec, Baseline)
             if key not in kernels:
-                kernels[key] = _kernel(kernel, job, spec, case, fabric.arch, compiled)
-            launch = spec.launch(case)
+                kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
+            launch = job.custom.spec.launch if job.custom else _spec(job, case).launch(case)
             kernel = replace(kernels[key], grid=launch.blocks, block=launch.threads)
         found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
     return found
 
 
-def _kernel(
-    recorded: KernelInfo, job: PreparedJob, spec: KernelSpec, case: Case, arch: str, compiled: Compiler
-) -> KernelInfo:
+def _spec(job: PreparedJob, case: Case) -> KernelSpec:
+    from runner.case.contestant import spec_for
+
+    spec = spec_for(case, job.specs)
+    assert not isinstance(spec, Baseline)
+    return spec
+
+
+def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compiled: Compiler) -> KernelInfo:
     """The kernel of a case as it is here."""
-    from runner.command.job import kernel_info
+    from runner.command.job import custom_kernel_info, kernel_info
 
     try:
+        if job.custom is not None:
+            return custom_kernel_info(job.custom, job.custom.kernel.executable(job.custom.spec, arch))
+        spec = _spec(job, case)
         return kernel_info(spec, case, compiled(spec, case, arch, job.request.cache_dir))
     except Exception as error:
         reason = f"can't be compiled here: {type(error).__name__}: {error}"

@@ -18,13 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.record import FabricInfo, Record
 from reports.table.compare import accumulator, is_baseline
-from runner.case.bringing import differs_here, recorded_place, recorded_spec
+from runner.case.bringing import differs_here, recorded_digest_here, recorded_place, recorded_spec
 from runner.command.plan import Command, PreparedJob, prepare
 from runner.request.compose import ComposedJob
 from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
 from runner.request.sizes import format_bytes
-from runner.request.validate import validate
+from runner.request.validate import CUSTOM, validate
 from runner.request_error import RequestError, first_line
 from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 
@@ -178,7 +178,7 @@ def _possible(
             reason = ""
         if not reason and recorded_place(record):
             try:
-                recorded_spec(record)
+                recorded_digest_here(record) if record.case.op == CUSTOM else recorded_spec(record)
             except ValueError as error:
                 reason = f"its kernel is not here: {first_line(error)}"
         if reason:
@@ -198,7 +198,7 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
     if on_gpus:
         ours += [_as_asked(first, name) for name in beside if _is_kernel(first, name)]
         libraries += [name for name in beside if not _is_kernel(first, name)]
-    pinned = {
+    pinned: dict[str, Any] = {
         "op": first.case.op,
         "algorithms": list(dict.fromkeys(ours)) or list(dict.fromkeys(libraries)),
         "baselines": list(dict.fromkeys(libraries)) if ours else [],
@@ -211,6 +211,9 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         "cache_dir": Schema().cache_dir,
         "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
     }
+    if first.case.op == CUSTOM:  # its section says all of this
+        for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
+            del pinned[key]
     config = _configuration({**(first.request.configuration or {}), **pinned})
     job = ComposedJob(
         number=number,
