@@ -241,7 +241,7 @@ def _custom(values: dict[str, Any]) -> Mapping[str, Any] | None:
     for key in _NOT_CUSTOM:
         default = next(member.default for member in dataclasses.fields(Schema) if member.name == key)
         if values[key] != default:
-            raise RequestError(f"op=custom has no {key} ({key}={written(values[key])}), leave it at {default}")
+            raise RequestError(f"op=custom has no {key} ({key}={values[key]}), leave it at {default}")
     if are_given(values["sizes"]):
         raise RequestError("op=custom has no sizes (sizes), give each buffer its shape (custom.buffers)")
     return section
