@@ -76,7 +76,7 @@ def main() -> int:
 def secrets(records: Iterable[Record]) -> dict[str, Any]:
     """What looks like a secret or a home folder in environments, requests and reasons.
 
-    {"looked_at": so many different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
+    {"looked_at": number of different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
     """
     looked_at: set[str] = set()
     found: list[list[str]] = []
@@ -112,7 +112,8 @@ def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
 def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
     """Every job's configuration composed again from its overrides, and what came of it.
 
-    {"verified": so many jobs, "different": [[command, job, what], ..], "not_comparable": [[command, job, reason], ..]}.
+    {"verified": number of jobs, "different": [[command, job, what], ..],
+    "not_comparable": [[command, job, reason], ..]}.
     conf/ is that of the record's commit where it has changed since and the repository has it. A key that was not there
     then, and that stands at its default, makes no difference.
     """
@@ -211,7 +212,7 @@ def _commit_to_ask(record: Record) -> str:
 
 @contextmanager
 def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
-    """conf/ as it was at a commit, in a folder; where that can't be had the present one, and why."""
+    """conf/ as it was at a commit, in a folder; if that is unavailable the present one, and why."""
     if not commit:
         yield CONF, ""
         return
@@ -230,7 +231,7 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", b"") or str(error).encode()
             reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
-            yield CONF, f"conf/ of commit {commit[:12]} is not to be had here ({reason}), and may have been another"
+            yield CONF, f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
             return
         yield Path(folder) / CONF.name, ""
 
@@ -254,7 +255,7 @@ def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
 def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
     """The cases that each job asked for, against those that there are.
 
-    {"expected": so many, "missing": [[command, job, case id], ..], "unexpected": [..],
+    {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
     "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto") those count that
     any of its records has, at every size: what "auto" means is the catalogue's matter, and that changes.
     """
@@ -305,9 +306,9 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
 def inputs(records: Sequence[Record], up_to_bytes: int, say: Say, folder: Path | None = None) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
-    {"made": so many ranks' inputs, "cases": of so many cases, "different": [[case id, rank], ..], "too_large": so many
-    cases, "not_recorded": so many, "not_comparable": [[case id, reason], ..]}. Cases of more than up_to_bytes are left
-    out: it takes seconds each.
+    {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
+    "too_large": number of cases, "not_recorded": number, "not_comparable": [[case id, reason], ..]}. Cases of more than
+    up_to_bytes are left out: each takes seconds.
     """
     found: dict[str, Any] = {
         "made": 0, "cases": 0, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": [],

@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     import click
 
-SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+SETTINGS: Mapping[str, Any] = MappingProxyType({"help_option_names": ["-h", "--help"], "max_content_width": 100})
 """What all commands have in common; a help text is as wide as the terminal, up to that many columns."""
 
 WRONG_REQUEST = 2

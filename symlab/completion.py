@@ -110,7 +110,7 @@ def answer_lines(line: str, breaks: str | None = None) -> list[str]:
     arguments = list(now.words[1:])
     if arguments and arguments[0] not in VERBS:
         return []
-    items = ShellComplete(symlab, SETTINGS, "symlab", "").get_completions(arguments, now.last)
+    items = ShellComplete(symlab, dict(SETTINGS), "symlab", "").get_completions(arguments, now.last)
     return _lines(items, now, breaks)
 
 

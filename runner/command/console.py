@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from reports.table.text import counted, place_text, story_of
-from runner.command.progress import Bar, Progress, duration_text
+from runner.command.progress import Bar, Progress, clock_text
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Console:
         parts += [f"job {self._bar.job} of {self._bar.jobs}"] if self._bar.jobs > 1 else []
         parts += [f"{progress.failed:,} failed so far"] if progress.failed else []
         if (remaining_s := progress.remaining_s) is not None:
-            parts.append(f"about {duration_text(remaining_s)} left")
+            parts.append(f"about {clock_text(remaining_s)} left")
         return f" ({', '.join(parts)})" if parts else ""
 
     def end(self) -> None:

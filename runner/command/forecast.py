@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kernels.refusal import Refusal
 from kernels.spec import Case
-from reports.table.sheet import Line, Sheet, text
+from reports.table.sheet import Line, Sheet, room_here, text, wrapped
 from reports.table.text import counted
 from runner.case.cases import rules_of
 from runner.case.contestant import spec_for
@@ -84,10 +84,11 @@ def plan_text(command: Command, heading: Sequence[str], memory: Callable[[], int
     reasons = list(dict.fromkeys(str(one.refusal) for one in cases if one.refusal))
     whole = len(cases) <= MAX_LINES
     sheet = _case_by_case(cases, reasons, len(command.jobs) > 1) if whole else _grouped(cases, reasons)
-    lines = [*heading, "", text([sheet], []).rstrip(), ""]
-    lines += _refusals(cases, reasons)
-    lines += [_memory(command, memory()), _time(cases, durations, command), "nothing was run (--plan)"]
-    return "\n".join(lines)
+    room = room_here()
+    said = [*_refusals(cases, reasons), _memory(command, memory()), _time(cases, durations, command)]
+    below = [part for line in (*said, "nothing was run (--plan)") for part in wrapped(line, room)]
+    above = [part for line in heading for part in wrapped(line, room)]
+    return "\n".join([*above, "", text([sheet], [], room).rstrip(), "", *below])
 
 
 def _case_by_case(cases: Sequence[ExpectedCase], reasons: Sequence[str], is_sweep: bool) -> Sheet:

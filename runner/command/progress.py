@@ -98,7 +98,7 @@ class Progress:
         return a_case_s, a_byte_s
 
 
-def duration_text(seconds: float) -> str:
+def clock_text(seconds: float) -> str:
     """Return a time in minutes and seconds, with hours where there are any: "4:05", "1:04:05"."""
     whole = round(seconds)
     minutes, hours = whole // 60 % 60, whole // 3600
@@ -122,7 +122,7 @@ class Bar:
         progress = self.progress
         counts = [f"{progress.done}/{progress.total}"]
         if progress.remaining_s is not None:
-            counts.append(f"{duration_text(progress.remaining_s)} left")
+            counts.append(f"{clock_text(progress.remaining_s)} left")
         if progress.failed:
             counts.append(f"{progress.failed} failed")
         job = [f"job {self.job}/{self.jobs}"] if self.jobs > 1 else []

@@ -96,7 +96,7 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
         print(f"symlab resume: nothing is left to do in {folder.name}: {summary(records, len(left.document.cases))}")
         return exit_code_for(records)
     command = _rebuilt(folder, left, uri, leader)
-    environment = tools.capture(CONF.parent)
+    environment = _environment(tools)
     changed = _changed(left, folder, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir)
     document = left.document.resuming(
         Resumption(
@@ -123,6 +123,14 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
             leader.tell_end(0)  # the simulator needs one process
     console = Console(heading=_heading(left, command, changed), differing=_differing(left.document))
     return run_command(command, console, tools, Earlier(store, document, left.kept))
+
+
+def _environment(tools: Tools) -> dict[str, Any]:
+    """What surrounds this process. No result is lost for its sake."""
+    try:
+        return dict(tools.capture(CONF.parent))
+    except Exception as error:
+        return {"problem": f"{type(error).__name__}: {error}"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,10 +158,13 @@ def _settings(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _links(nvml: Any, handle: Any) -> dict[str, Any]:
-    """NVLinks: how many there are, how many are up, their versions, at what they end (of GPUs: how many at which bus).
+NO_SUCH_LINK = frozenset({"Invalid Argument", "Not Supported"})
+"""NVML's answers about the state of a link that a GPU does not have."""
 
-    count 0: none.
+
+def _links(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Return how many NVLinks there are, how many are up, their versions, at what they end (of GPUs: how many at which
+    bus). Raises NVML's error if NVML can't say whether a link is up.
     """
     found: dict[str, Any] = {"count": 0, "active": 0}
     versions: set[int] = set()
@@ -170,7 +173,9 @@ def _links(nvml: Any, handle: Any) -> dict[str, Any]:
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
-        except Exception:  # this GPU has no such link
+        except Exception as error:
+            if reason(error) not in NO_SUCH_LINK:
+                raise  # unknown is not none: the caller says why
             continue
         found["count"] += 1
         if not active:

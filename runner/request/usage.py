@@ -15,10 +15,10 @@ from typing import Any
 from kernels.baselines import names_for
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import FLOATS, INTEGERS
+from kernels.tuning import MAX_WORLD_SIZE
 from runner.request.experiments import experiments
 from runner.request.schema import SECTIONS
 from runner.request.sizes import USUAL
-from runner.request.validate import MAX_WORLD_SIZE
 
 WIDTH = 100
 _KEYS_WIDTH = 30

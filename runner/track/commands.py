@@ -28,7 +28,7 @@ def track(records: tuple[Path, ...], uri: str, experiment: str) -> int:
     return send_later(records, uri, experiment)
 
 
-@click.command("dashboard", epilog="Exit codes: 0 done; 2 the request is wrong; 130 Ctrl-C, which stops the server.")
+@click.command("dashboard", epilog="Exit codes: 0 done; 2 the request is wrong; else the server's own.")
 @click.option("--uri", default=DEFAULT_URI, show_default=True, help="MLflow's tracking URI.")
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="The port to listen on.")
 @click.option("--print", "is_print", is_flag=True, help="Print the command that opens it; start nothing.")
@@ -44,8 +44,10 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
 
     check_uri(uri, "--uri")
     path = database_path(resolved_uri(uri))
-    if path is not None and not path.is_file():
-        raise RequestError(f"no database {path} (--uri), give the one that track.uri named; records can be sent later")
+    if path is not None and not (path.is_file() and path.stat().st_size):
+        raise RequestError(
+            f"no database {path} (--uri), give the URI that track.uri had, or symlab track RECORDS first"
+        )
     opening = open_command(uri)
     if opening.startswith("http"):
         print(opening)

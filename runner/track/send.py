@@ -113,13 +113,14 @@ class CommandRun:
     def resume(self, kept: Sequence[Kept]) -> None:
         """Let the parent run go on (RUNNING) for a command that is resumed. kept are the records that it has: they are
         sent unless all of them are there."""
-        if kept and not self.has(kept):
-            self.send(kept)
+        is_there = self.has(kept)
         self._client.update_run(self.run_id, status="RUNNING")
         if self.run_id not in self._open:
             self._open.append(self.run_id)
         # Until all is there, and if the end never comes, it is not complete.
         self._log(self.run_id, (), {}, {"status": INCOMPLETE, COMPLETE_TAG: "false"})
+        if kept and not is_there:
+            self.send(kept)
 
     def _create_parent(self, request: RecordedRequest, started: str) -> str:
         name = str(request.experiment or (request.configuration or {}).get("op") or "symlab")

@@ -110,7 +110,7 @@ def test_what_can_not_be_composed_here_is_not_comparable(made: Callable[..., lis
     assert told[2].startswith("a replay: ")
     (told,) = composed_again([with_request(record, configuration=None) for record in records])["not_comparable"]
     assert told[2] == "the record holds no configuration"
-    for commit, reason in (("f" * 40, "is not to be had here"), ("--output=/tmp/x", "does not name its commit")):
+    for commit, reason in (("f" * 40, "is unavailable here"), ("--output=/tmp/x", "does not name its commit")):
         elsewhere = [with_environment(record, sources={}, git={"commit": commit}) for record in records]
         assert composed_again(elsewhere)["verified"] == 1, "it comes out the same all the same"
         (told,) = composed_again([with_configuration(record, seed=7) for record in elsewhere])["not_comparable"]

@@ -18,6 +18,7 @@ MODULES = (
     "vectors_convert",
     "vectors_move",
     "vectors_memory",
+    "defined_atomics",
     "vectors_atomic",
     "vectors_control",
     "vectors_bulk",

@@ -260,3 +260,9 @@ def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None
         assert process.returncode == 130, said
         assert "Traceback" not in said
         assert said.count("\n") <= 1
+
+
+def test_a_file_that_fails_is_named() -> None:
+    code = "from symlab.command import leave; leave(lambda: open('/nowhere/here'))"
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "symlab: error: /nowhere/here: No such file or directory\n")

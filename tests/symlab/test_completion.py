@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from symlab.command import main
+from symlab.command import SETTINGS, main
 from symlab.completion import answer_lines, stripped, typed
 from symlab.verbs import VERBS
 
@@ -84,6 +84,7 @@ def test_all_verbs_are_offered_with_their_lines() -> None:
 def test_answers_for_bash(line: str, expected: list[str]) -> None:
     found = [text.partition("\t")[0] for text in answer_lines(line, BREAKS)]
     assert found == expected
+    assert "resilient_parsing" not in SETTINGS, "click writes into what it gets, and commands would run no more"
 
 
 def test_experiments_of_another_folder_are_offered_too(tmp_path: Path) -> None:

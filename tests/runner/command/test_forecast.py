@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runner.__main__ import headline
 from runner.command.durations import durations_in
 from runner.command.forecast import MAX_LINES, duration_text, plan_text
 from runner.command.plan import Command, prepare
+from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from tests.runner.conftest import Outcome
@@ -180,3 +180,11 @@ def test_a_plan_of_which_nothing_can_run_says_so_and_ends_with_two(symlab: Symla
 )
 def test_times_for_people(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_plan_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = said(planned("placement=both", "algorithms=all", "sizes=[1K,1M]"))
+    assert max(map(len, lines)) <= columns
+    assert any("multimem_two_shot" in line for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernels.spec import Case
-from runner.command.progress import Bar, Progress, duration_text, work_of
+from runner.command.progress import Bar, Progress, clock_text, work_of
 
 
 def case(size_bytes: int, world_size: int = 4) -> Case:
@@ -77,7 +77,7 @@ def test_empty_messages_take_a_time() -> None:
     ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (245, "4:05"), (3600, "1:00:00"), (90061, "25:01:01")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+    assert clock_text(seconds) == text
 
 
 def bar(failed: int = 2) -> Bar:

@@ -370,6 +370,17 @@ def test_changed_code_is_said_and_kept(
     assert (resumption.commit, resumption.changed) == ("fedcba9876543210", changed)
 
 
+def test_what_can_not_be_captured_costs_no_result(cut: Callable[..., Path], script: Script) -> None:
+    def capture(root: Path) -> dict[str, Any]:
+        raise OSError("no /proc here")
+
+    folder = cut(AT_SIXTH)
+    assert resume(folder, tools=replace(script.tools(), capture=capture)) == 0
+    assert document_of(folder).resumed[0].commit == ""
+    last = max((load(path) for path in folder.glob("0*-all*.json")), key=lambda one: one.started)
+    assert last.environment.problem == "OSError: no /proc here"
+
+
 def test_a_difference_of_the_sources_is_kept_beside_the_first_ones(cut: Callable[..., Path], script: Script) -> None:
     def tools(diff: str) -> Tools:
         return replace(script.tools(), capture=lambda root: {"git": {"commit": "0123abc", "diff": diff}})

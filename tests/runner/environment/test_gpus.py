@@ -183,6 +183,17 @@ def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypat
     assert found["gpus"][0]["fabric"]["state"] == "completed"
 
 
+def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(handle: str, link: int) -> int:
+        raise RuntimeError("GPU is lost")
+
+    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=lost))
+    assert "nvlink" not in found["gpus"][0]
+    assert found["gpus"][0]["not_captured"]["nvlink"] == "GPU is lost"
+    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=unsupported))
+    assert found["gpus"][0]["nvlink"]["count"] == 0
+
+
 def test_links_and_pairs_in_part(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lame = {
         "nvmlDeviceGetNvLinkRemoteDeviceType": unsupported,

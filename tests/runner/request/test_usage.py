@@ -132,7 +132,7 @@ def test_every_key_value_and_type_is_there() -> None:
 
 
 def test_it_imports_nothing_heavy() -> None:
-    heavy = {"torch", "cutlass", "mlflow", "numpy", "simulator.world"}
+    heavy = {"torch", "cutlass", "mlflow", "numpy", "simulator.world", "hydra", "omegaconf", "yaml"}
     code = (
         f"import sys, runner.request.usage; runner.request.usage.usage(); print(*sorted({heavy!r} & set(sys.modules)))"
     )

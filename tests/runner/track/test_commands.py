@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from reports.tracked import database_path
 from symlab.command import main
 
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    sqlite3.connect(tmp_path / "mlflow.db").close()
-    (tmp_path / "mlflow.db").touch()
+    connection = sqlite3.connect(tmp_path / "mlflow.db")
+    connection.execute("create table experiments (name text)")
+    connection.close()
     return tmp_path / "mlflow.db"
 
 
@@ -66,3 +69,25 @@ def test_it_becomes_mlflows_server(
     assert Path(file).name == "mlflow"
     assert words[1:] == ["ui", "--backend-store-uri", f"sqlite:///{database}", "--port", "5000"]
     assert capsys.readouterr().out == "starting MLflow's dashboard at http://127.0.0.1:5000 (Ctrl-C stops it)\n"
+
+
+def test_an_empty_file_is_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlflow.db").touch()
+    assert main(["dashboard", "--print"]) == 2
+    assert f"no database {tmp_path}/mlflow.db (--uri)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["with space", "a?b#c", "%41", "it's"])
+def test_the_printed_command_is_one_for_a_shell(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "mlflow.db").write_text("not empty")
+    assert main(["dashboard", "--print"]) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert database_path(words[words.index("--backend-store-uri") + 1]) == folder / "mlflow.db"

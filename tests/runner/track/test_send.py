@@ -131,10 +131,10 @@ def test_no_run_is_left_running(
 
 def test_refused_series_are_finished_and_say_why(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     symlab(
-        "algorithms=[multimem_two_shot]", "sizes=[8]", "fabric.multicast=false",
+        "algorithms=[one_shot,multimem_two_shot]", "sizes=[8]", "fabric.multicast=false",
         f"track.uri={database}", "track.experiment=refused", track=True,
     )  # fmt: skip
-    (child,) = mlflow_runs("refused")["children"]
+    (child,) = [one for one in mlflow_runs("refused")["children"] if one.data.tags["status"] == "REFUSED"]
     assert (child.info.status, child.data.tags["status"]) == ("FINISHED", "REFUSED")
     assert child.data.tags["reason"] == "no multicast here"
 

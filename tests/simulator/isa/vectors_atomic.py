@@ -12,49 +12,14 @@ from itertools import product
 import numpy as np
 import simulator_oracle as oracle
 from simulator_bench import SAMPLES, Store, Vector
+from simulator_defined_atomics import forms
 from simulator_oracle import F32
 from simulator_vectors_integer import GUARD, samples
-
-BITWISE, SIGNED_OR_NOT = ("b32", "b64"), ("u32", "s32", "u64", "s64")
-
-DEFINED: dict[str, tuple[str, ...]] = {
-    "and": BITWISE,
-    "or": BITWISE,
-    "xor": BITWISE,
-    "cas": ("b16", "b32", "b64", "b128"),
-    "exch": ("b32", "b64", "b128"),
-    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"),
-    "inc": ("u32",),
-    "dec": ("u32",),
-    "min": SIGNED_OR_NOT,
-    "max": SIGNED_OR_NOT,
-}
-"""Every scalar form of atom that PTX ISA 9.0 defines ("Parallel Synchronization and Communication Instructions: atom");
-red has them but for RETURNING. test_isa_atomic.py holds this to what ptxas takes, and the simulator's table to this."""
-
-RETURNING = ("cas", "exch")
-"""Operations whose point is the old value."""
-
-MISSING = frozenset(
-    {"cas.b16", "cas.b128", "exch.b128", "inc.u32", "dec.u32"}
-    | {"add.f64", "add.f16", "add.f16x2", "add.bf16", "add.bf16x2"}
-)
-"""A known limit: forms of DEFINED that the simulator does not have."""
 
 WORDS = {
     "atom": ("", "relaxed.gpu.", "release.sys.", "acq_rel.sys.", "acquire.cta.", "sys."),
     "red": ("", "relaxed.gpu.", "release.sys.", "relaxed.sys.", "release.cta.", "sys."),
 }
-
-
-def forms(opcode: str) -> dict[str, tuple[str, ...]]:
-    """Return the types of each operation of atom or red that the simulator has to know."""
-    found = {
-        word: tuple(kind for kind in kinds if f"{word}.{kind}" not in MISSING)
-        for word, kinds in DEFINED.items()
-        if opcode == "atom" or word not in RETURNING
-    }
-    return {word: kinds for word, kinds in found.items() if kinds}
 
 
 def new_value(word: str, kind: str, old: int, a: int, b: int = 0) -> int:
