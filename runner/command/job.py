@@ -177,7 +177,7 @@ class _Run:
 
     def _is_to_be_timed(self, attempt: _Attempt) -> bool:
         traits = attempt.traits
-        if self._means.measured is None or traits is None or traits.simulated:
+        if self._means.measured is None or traits is None or traits.simulated or self._job.custom is not None:
             return False
         return self._job.request.timing.mode != TimingMode.none and attempt.verified
 
