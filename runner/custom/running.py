@@ -21,7 +21,8 @@ def outcomes_of_custom(
     world: World, custom: CustomJob, executable: Executable, request: ResolvedRequest
 ) -> list[CustomOutcome]:
     """Return what each rank brought home, by rank. Raises WorldFailure, as the world's run does."""
-    return world.run(run_custom, _plan(custom, executable, request), request.deadline_s)
+    plan = plan_of(custom, executable, seed=request.seed, launches=request.launches, is_checked=request.check)
+    return world.run(run_custom, plan, request.deadline_s)
 
 
 def judged_by(custom: CustomJob, outcomes: Sequence[CustomOutcome]) -> Judged:
@@ -30,8 +31,8 @@ def judged_by(custom: CustomJob, outcomes: Sequence[CustomOutcome]) -> Judged:
     return judged(custom.spec, custom.inputs, custom.expected, outcomes)
 
 
-def _plan(custom: CustomJob, executable: Executable, request: ResolvedRequest) -> CustomPlan:
-    """What the ranks run. Functions stay here: what they fill is sent."""
+def plan_of(custom: CustomJob, executable: Executable, *, seed: int, launches: int, is_checked: bool) -> CustomPlan:
+    """Return what the ranks run. Functions stay here: what they fill is sent."""
     given = {
         one.name: tuple(contents[one.name] for contents in custom.inputs)
         for one in custom.spec.buffers
@@ -41,8 +42,8 @@ def _plan(custom: CustomJob, executable: Executable, request: ResolvedRequest) -
     return CustomPlan(
         spec=replace(custom.spec, buffers=buffers, reference=None),
         executable=executable,
-        seed=request.seed,
-        launches=request.launches,
-        brings=custom.compared if request.check else (),
+        seed=seed,
+        launches=launches,
+        brings=custom.compared if is_checked else (),
         given=given,
     )
