@@ -7,6 +7,7 @@ are RequestErrors that name the key.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -159,6 +160,8 @@ def custom_job(
         )
         if kernel.ptx is not None and (unfit := refuses_entry(spec, _entry_in(kernel))):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
+        if kernel.function is not None and (unfit := _refuses_function(spec, kernel.function)):
+            raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
         inputs = inputs_of(spec, world_size, seed)
         expected = expected_of(spec, inputs) if spec.reference is not None else None
     except RequestError:
@@ -235,6 +238,20 @@ def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
 def _entry_in(kernel: CustomKernel) -> Any:
     assert kernel.ptx is not None
     return entry_of(kernel.ptx.content.decode("utf-8"), kernel.entry)
+
+
+def _refuses_function(spec: CustomSpec, function: BroughtFunction) -> str:
+    """Return why a CuTe DSL function can't take the arguments, as far as its signature tells; "" if it may."""
+    kinds = [one.kind for one in spec.arguments]
+    if "bytes" in kinds:
+        return "a CuTe DSL function takes no bytes by value"
+    try:
+        inspect.signature(function.call).bind(*kinds)
+    except TypeError as error:
+        return f"it can't take {len(kinds)} arguments: {error}"
+    except ValueError:
+        return ""  # a callable without a signature: the compiler says what it takes
+    return ""
 
 
 def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:
@@ -354,8 +371,6 @@ def _type_of(argument: ArgumentSpec, spec: CustomSpec) -> tuple[str, str]:
         return "address", "int64"
     if argument.buffer:
         return "address", next(one.dtype for one in spec.buffers if one.name == argument.buffer)
-    if argument.kind == "bytes":
-        raise ValueError("a CuTe DSL function takes no bytes by value: give a PTX file")
     return argument.kind, ""
 
 

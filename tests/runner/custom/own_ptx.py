@@ -76,6 +76,33 @@ again:
 """
 
 
+CUTE = """
+import cutlass
+import cutlass.cute as cute
+
+
+@cute.kernel
+def device(table: cute.Pointer, output: cute.Pointer, world_size: cutlass.Int32, numel: cutlass.Int64):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    index = block * 128 + thread
+    if index < numel:
+        peers = cute.make_tensor(table, cute.make_layout(64))
+        total = cutlass.Float32(0)
+        for peer in cutlass.range(world_size, unroll=1):
+            source = cute.make_ptr(cutlass.Float32, peers[peer], cute.AddressSpace.gmem, assumed_align=4)
+            total = total + cute.make_tensor(source, cute.make_layout(1024))[index]
+        cute.make_tensor(output, cute.make_layout(1024))[index] = total
+
+
+@cute.jit
+def add(table: cute.Pointer, output: cute.Pointer, world_size: cutlass.Int32, numel: cutlass.Int64):
+    device(table, output, world_size, numel).launch(grid=[8, 1, 1], block=[128, 1, 1])
+"""
+
+CUTE_ARGUMENTS = [{"peers": "input"}, {"address": "output"}, {"s32": "world_size"}, {"s64": 1000}]
+
+
 def section(**changes: Any) -> dict[str, Any]:
     """The section `custom` that runs add_peers.ptx of this folder, with changes; None takes a key out."""
     values = {
@@ -96,7 +123,8 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     """Write exp/<name>.yaml with a section, and the files that it names, into a folder of configurations."""
     exp = folder / "exp"
     exp.mkdir(parents=True, exist_ok=True)
-    for file, content in (("add_peers.ptx", ADD_PEERS.read_text()), ("add_peers.py", REFERENCE), ("waits.ptx", WAITS)):
+    files = {"add_peers.ptx": ADD_PEERS.read_text(), "add_peers.py": REFERENCE, "waits.ptx": WAITS, "cute.py": CUTE}
+    for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed
             (exp / file).write_text(content)
     text = yaml.safe_dump({"op": "custom", "world_size": 4, "custom": section(**changes), **(keys or {})})

@@ -18,7 +18,7 @@ from reports.record.record import CHECK_WAS_OFF, Record, Status
 from reports.record.seal import broken
 from runner.__main__ import main
 from runner.case.todays_code import sources
-from tests.runner.custom.own_ptx import ADD_PEERS, write_experiment
+from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, write_experiment
 
 Run = Callable[..., int]
 
@@ -71,6 +71,18 @@ def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp
     assert two is not None
     assert three is not None
     assert one.output_digests == two.output_digests != three.output_digests
+
+
+def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path) -> None:
+    assert run("records=ptx") == 0
+    assert run("records=cute", kernel="cute.py:add", arguments=CUTE_ARGUMENTS) == 0
+    ptx, cute = record_in(tmp_path / "ptx"), record_in(tmp_path / "cute")
+    assert ptx.check is not None
+    assert cute.check is not None
+    assert cute.check.output_digests == ptx.check.output_digests
+    assert cute.kernel is not None
+    assert (cute.kernel.name, "nvidia-cutlass-dsl" in cute.kernel.compiler) == ("custom/add", True)
+    assert [one["name"] for one in cute.request.brought["add"]["files"]] == ["add_peers.py", "cute.py"]
 
 
 def test_a_fill_may_be_a_function(run: Run, tmp_path: Path) -> None:
@@ -161,6 +173,12 @@ MISUSE: list[tuple[dict[str, Any], str]] = [
     ({"kernel": "add_peers.ptx:add"}, r"there is no entry add in it: its entries are add_peers \(custom.kernel\)"),
     ({"kernel": "add_peers.py:nothing"}, r"there is no nothing in it: .*\(custom.kernel\)"),
     ({"kernel": "add_peers.py:LIMIT"}, r"LIMIT is of type int, not function: its functions are expected"),
+    (
+        {"kernel": "cute.py:device", "arguments": CUTE_ARGUMENTS},
+        r"without a launch \(custom.kernel\), give the @cute.jit function that launches it",
+    ),
+    ({"kernel": "cute.py:add", "arguments": [{"peers": "input"}]}, r"it can't take 1 arguments: missing .*arguments\)"),
+    ({"kernel": "cute.py:add", "arguments": [{"bytes": "00"}]}, r"takes no bytes by value \(custom.arguments\)"),
     ({"arguments": [{"peers": "input"}]}, r"has 4 parameters, and 1 arguments are given \(custom.arguments\)"),
     (
         {"arguments": [{"peers": "input"}, {"address": "output"}, {"u64": 4}, {"u32": 1000}]},
