@@ -150,7 +150,7 @@ def _arguments(spec: KernelSpec) -> list[Any]:
         if kind != "address":
             others.append({"u64": cutlass.Int64(1), "u32": cutlass.Int32(0)}[kind])
         else:
-            # Any address: what the compiler is told of alignment it uses, and buffers may begin at any element.
+            # Any address: the compiler uses the alignment given here, and buffers may begin at any element.
             pointers.append(cute.runtime.make_ptr(cutlass.Int8, 0, cute.AddressSpace.gmem, assumed_align=1))
     return [pointers, *others, cutlass.Int32(1)]
 

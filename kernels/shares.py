@@ -74,7 +74,7 @@ def longest_slice(count: int, world_size: int) -> int:
 
 def slice_owner(case: Case, rank: int) -> torch.Tensor:
     """Who reduces each element where a buffer of numel elements is sliced by rank: int64[numel] of ranks."""
-    import torch  # takes seconds, and the catalogue is asked before anything runs
+    import torch  # takes seconds, and the catalogue is read before anything runs
 
     head, body, tail = parts(case.numel, case.itemsize, case.offset)
     per_vector = VECTOR_BYTES // case.itemsize

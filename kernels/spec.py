@@ -130,7 +130,7 @@ class Collective:
 
     def gives(self, case: Case, rank: int) -> bool:
         """Whether a rank gets anything: a reduction to a root gives nothing to the others."""
-        import torch  # takes seconds, and the catalogue is asked before anything runs
+        import torch  # takes seconds, and the catalogue is read before anything runs
 
         nothing = [torch.empty(0, device="cpu")] * case.world_size
         return self.outputs(nothing, rank, case.root) is not None

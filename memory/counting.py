@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 HEAP_BYTES = 1 << 48
-"""Distance between the ranks' heaps, and the size of each: larger than anything that is asked for."""
+"""Distance between the ranks' heaps, and the size of each: larger than any request."""
 
 
 class CountingFabric:

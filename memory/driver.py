@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 EAGER_LOOKS = 200
-"""How often a stream is asked without a sleep: a kernel of some microseconds is waited for so."""
+"""Number of polls of a stream without a sleep: enough for a kernel of some microseconds."""
 
 FIRST_SLEEP_S = 20e-6
 LONGEST_SLEEP_S = 1e-3

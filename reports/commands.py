@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from reports.record import bundle as bundles
 from reports.record.record import Record
 from reports.table import table as tables
 from reports.table.text import counted
+from reports.table.unfinished import unfinished
 
 FORMATS = ("text", "markdown", "csv", "json")
 
@@ -53,6 +55,12 @@ def _read(records: tuple[str, ...], uri: str | None) -> list[Record]:
     return fetch(uri, records)
 
 
+def _say_unfinished(records: tuple[str, ...], uri: str | None, found: Sequence[Record]) -> None:
+    """Say on standard error of which commands cases are missing."""
+    for line in unfinished(records, found) if uri is None else ():
+        print(f"symlab: {line}", file=sys.stderr)
+
+
 @click.group("reports", no_args_is_help=False, epilog=EXIT_CODES)
 def reports() -> None:
     """Look at records again: tables, figures, bundles, audits, what is published.
@@ -79,8 +87,11 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> N
     one line.
     """
     found = _read(records, uri)
+    _say_unfinished(records, uri, found)
     if wide and form in ("csv", "json"):
         raise ValueError(f"--wide is for people; {form} has a line for each case")
+    if wide and all(record.timing is None for record in found):
+        print("symlab: --wide lays out times, and none of these records has one: the usual table", file=sys.stderr)
     match form:
         case "text":
             print(tables.console_table(found, is_wide=wide))

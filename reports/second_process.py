@@ -35,7 +35,7 @@ def started(work: Callable[[], Found], is_alone: bool) -> Callable[[], Found]:
     """Gives a function that waits for what work found, to be called once.
 
     is_alone: this process has no other threads and no GPU, so that it may be forked; the copy sees all that this one
-    has. Else, with one core, or when the copy dies, the work is done here, when it is asked for.
+    has. Else, with one core, or when the copy dies, the returned function does the work itself.
     """
     if not is_alone or not hasattr(os, "fork") or (os.cpu_count() or 1) < 2:
         return work

@@ -30,6 +30,7 @@ from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
+from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
 from runner.request.validate import CONF, CUSTOM, Request, validate
@@ -174,7 +175,7 @@ def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
 def _recomposed(
     composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
 ) -> tuple[str, str]:
-    """Compose one job again, into recomposed. Gives the outcome, and what is to be said of it."""
+    """Compose one job again, into recomposed. Return the outcome, and what the report says of it."""
     recorded = record.request.configuration
     if recorded is None:
         return "not_comparable", "the record holds no configuration"
@@ -182,7 +183,7 @@ def _recomposed(
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
         config = composer.composition(record.request.overrides).config
-        again: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+        again = plain_configuration(config)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
@@ -202,7 +203,7 @@ def _added_folder(record: Record) -> str:
 
 
 def _commit_to_ask(record: Record) -> str:
-    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be asked."""
+    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be used."""
     digest = (record.environment.sources or {}).get("conf")
     if digest and digest == source_digests(CONF.parent)["conf"]:
         return ""
@@ -281,8 +282,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
 
     if not isinstance(configuration, dict):
         raise ValueError("the record holds no configuration")
-    config = OmegaConf.merge(OmegaConf.structured(Schema), {**configuration, "records": ".", "cache_dir": "."})
-    request: Request = validate(config)  # type: ignore[arg-type]
+    request: Request = validate(merged({**configuration, "records": ".", "cache_dir": "."}))
     if request.custom is not None:
         from runner.custom.description import case_of_section
 

@@ -21,8 +21,6 @@ SETTINGS: Mapping[str, Any] = MappingProxyType({"help_option_names": ["-h", "--h
 """What all commands have in common; a help text is as wide as the terminal, up to that many columns."""
 
 WRONG_REQUEST = 2
-INTERRUPTED = 130
-"""The shell's exit code after Ctrl-C: 128 and the signal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +46,8 @@ def carry_out(place: str, program: str, arguments: Sequence[str] | None = None, 
         complain(str(error))
         return WRONG_REQUEST
     except KeyboardInterrupt as interrupt:
+        from runner.interrupt import exit_code_of
+
         say("symlab: interrupted")
         return exit_code_of(interrupt)
 
@@ -78,9 +78,28 @@ def loaded(place: str) -> click.Command:
 
 def _usage_problem(error: click.UsageError, path: str) -> str:
     """Click's message in one line, with the command whose --help says what would be right: path, unless click knows."""
-    message = error.format_message().replace(". Did you mean", ", did you mean").removesuffix(".").removeprefix("Got ")
+    near: Sequence[str] = getattr(error, "possibilities", None) or ()
+    # Click's own sentence for near names has other punctuation for one than for several.
+    message = (error.message if near else error.format_message()).removesuffix(".").removeprefix("Got ")
+    if shown := [name for name in near if not _is_hidden(name, error.ctx)]:
+        message += f", did you mean {' or '.join(map(repr, shown))}?"
     path = error.ctx.command_path if error.ctx is not None else path
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+
+
+def _is_hidden(name: str, context: click.Context | None) -> bool:
+    """Return whether an option or a verb of a command is left out of its --help."""
+    import click
+
+    if context is None:
+        return False
+    if isinstance(context.command, click.Group) and not name.startswith("-"):
+        found = context.command.get_command(context, name)
+        return found is not None and found.hidden
+    return any(
+        isinstance(option, click.Option) and option.hidden and name in (*option.opts, *option.secondary_opts)
+        for option in context.command.params
+    )
 
 
 def leave(run: Callable[[], int]) -> NoReturn:
@@ -99,6 +118,8 @@ def leave(run: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:
         pass
     except KeyboardInterrupt as interrupt:
+        from runner.interrupt import exit_code_of
+
         code = exit_code_of(interrupt)
     except OSError as error:
         # An operation on a file has its name; standard output has none.
@@ -111,11 +132,6 @@ def leave(run: Callable[[], int]) -> NoReturn:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
     os._exit(code)
-
-
-def exit_code_of(interrupt: KeyboardInterrupt) -> int:
-    """130 for Ctrl-C; other signals that the runner raises as interrupts carry their own exit code."""
-    return int(getattr(interrupt, "exit_code", INTERRUPTED))
 
 
 def complain(problem: str) -> None:

@@ -128,7 +128,19 @@ def _lines(items: Sequence[CompletionItem[Any]], now: Typed, breaks: str | None)
     return lines
 
 
-@click.group("completion", no_args_is_help=False)
+class Shells(click.Group):
+    """A group whose commands are names of shells."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.commands:
+            known = ", ".join(name for name, one in self.commands.items() if not one.hidden)
+            raise click.UsageError(f"unknown shell '{args[0]}', known: {known}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group("completion", cls=Shells, no_args_is_help=False)
 def completion() -> None:
     """Print a script that completes words in a shell.
 

@@ -47,7 +47,8 @@ def experiment(
 
     if (outer := find(os.environ)) is not None:
         raise RequestError(f"an experiment of the Python API starts its own ranks, start it without {outer.launcher}")
-    arguments = [*(("-m",) if multirun else ()), *overrides]
+    folder = () if config_dir is None else ("--config-dir", str(config_dir))
+    arguments = [*folder, *(("-m",) if multirun else ()), *overrides]
     with hydra_over(None if config_dir is None else Path(config_dir)):
         jobs = compose_jobs(overrides, multirun)
     command, console = ready(arguments, jobs, is_quiet=quiet, stream=io.StringIO() if quiet else None)

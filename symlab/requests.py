@@ -18,6 +18,7 @@ from runner.records.scrub import scrubbed_values
 from runner.request.configured import configured, plain_configuration
 from runner.request.schema import Schema
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, Request, ResolvedRequest, validate
+from runner.request_error import RequestError
 from runner.world.fabrics import FabricRequest
 
 UNUSED = {"baselines": [], "track": {"name": "none"}, "timing": {"mode": "none"}}
@@ -39,6 +40,8 @@ def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:
     """
     request = checked({**values, "fabric": {"name": "nvshmem", "heap_bytes": MAX_DEVICE_HEAP_BYTES}})
     specs = SPECS if spec is None else (spec,)
+    if len(request.placement.placements) > 1:
+        raise RequestError("a case has one placement (placement), give out_of_place or in_place")
     named = resolved(request, request.fabric, specs)
     check_against_catalogue(named, specs)
     (found,) = cases_of(named)
@@ -72,8 +75,8 @@ def run_request(
 
 def checked(values: Mapping[str, Any]) -> Request:
     """Return the request that a configuration makes; it writes no records. RequestError for a wrong value."""
-    nowhere = {"records": tempfile.gettempdir()}
-    return validate(configured({**UNUSED, "cache_dir": Schema().cache_dir, **values, **nowhere}))
+    unused = {"records": tempfile.gettempdir()}
+    return validate(configured({**UNUSED, "cache_dir": Schema().cache_dir, **values, **unused}))
 
 
 def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,13 @@ from memory.fabric import (
 )
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.browser import browser as browser
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts jobs in the background with Ctrl-C ignored, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for the workers of pytest-xdist
+    os.environ.pop(_size, None)
 
 WAIT_S = 20.0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record import bundle
-from runner.track.send import main as send
+from runner.track.__main__ import main as send
 from tests.browser import OPTIONS, executable
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 

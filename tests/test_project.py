@@ -173,6 +173,22 @@ def test_functions_stay_short(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
 
 
+@pytest.mark.parametrize(
+    ("pattern", "place"),
+    [
+        (r"^def exit_code_of\(", "runner/interrupt.py"),
+        (r"to_container\(.*resolve=True, enum_to_str=True\)", "runner/request/configured.py"),
+        (r"OmegaConf\.merge\(OmegaConf\.structured\(Schema\)", "runner/request/configured.py"),
+        (r"^MAX_LINES = ", "reports/table/brief.py"),
+    ],
+)
+def test_there_is_one_of_each(pattern: str, place: str) -> None:
+    """Helpers that were written twice."""
+    files = [path for package in ("symlab", "runner", "reports") for path in (ROOT / package).rglob("*.py")]
+    found = [path for path in files if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)]
+    assert [path.relative_to(ROOT).as_posix() for path in found] == [place]
+
+
 def test_the_tree_names_every_room() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tree = page[page.index("\n# The tree") :].split("```")[1]
@@ -190,18 +206,23 @@ def test_the_tree_names_every_room() -> None:
     assert [name for name in named if not (ROOT / name).is_dir()] == [], "folders that are not there"
 
 
+def copied(folder: Path) -> Path:
+    """A copy of the checkout in a folder: what setuptools builds from."""
+    for name in (*PACKAGES, "conf", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of a copy of the checkout, built without network and unpacked."""
     pytest.importorskip("setuptools", reason="setuptools is not installed here: it builds the wheel")
     folder = tmp_path_factory.mktemp("wheel")
-    for name in (*PACKAGES, "conf", "tests"):
-        shutil.copytree(ROOT / name, folder / "checkout" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder / "checkout")
     code = f"from setuptools import build_meta; print(build_meta.build_wheel({str(folder)!r}))"
     built = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder / "checkout", capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=copied(folder / "checkout"), capture_output=True, text=True, check=True
     )
     with zipfile.ZipFile(folder / built.stdout.splitlines()[-1]) as archive:
         archive.extractall(folder / "unpacked")
@@ -234,6 +255,27 @@ def test_a_wheel_knows_what_is_proven(unpacked: Path) -> None:
     assert Path(place) == (unpacked / "kernels" / "proven").resolve()
     assert len(counts) == len(list((ROOT / "kernels" / "proven").glob("*.json")))
     assert all(map(int, counts))
+
+
+def test_an_editable_installation_is_found_beside_the_clone(tmp_path: Path) -> None:
+    """The folder that holds the clone has a folder symlab, which is the checkout and not the package."""
+    pytest.importorskip("setuptools", reason="setuptools is not installed here: it builds the wheel")
+    clone = copied(tmp_path / "parent" / "symlab")
+    code = f"from setuptools import build_meta; print(build_meta.build_editable({str(tmp_path)!r}))"
+    built = subprocess.run([sys.executable, "-c", code], cwd=clone, capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(tmp_path / built.stdout.splitlines()[-1]) as archive:
+        archive.extractall(tmp_path / "site")
+    code = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import symlab; print(symlab.__file__)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=clone.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [str(clone / "symlab" / "__init__.py")]
 
 
 def test_file_names_of_tests_are_unique() -> None:

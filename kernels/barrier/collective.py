@@ -19,7 +19,7 @@ def _counts(numel: int, world_size: int) -> tuple[int, int]:
 
 
 def _outputs(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
-    import torch  # takes seconds, and the catalogue is asked before anything runs
+    import torch  # takes seconds, and the catalogue is read before anything runs
 
     return [torch.cat(inputs)]
 

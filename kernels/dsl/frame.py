@@ -173,7 +173,7 @@ class Frame:
             self.barrier.wait(self.epoch, ENTRY)
 
     def meet(self) -> None:
-        """In place of arrive and wait, between two halves of the work: what all ranks did in the first is seen."""
+        """Barrier between the two halves of the work: what any rank did in the first is visible in the second."""
         if self.kernel.entry_barrier:
             self.epoch += 1
             self.barrier.arrive(self.epoch, MIDDLE)

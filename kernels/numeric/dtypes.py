@@ -58,7 +58,7 @@ ACCUMULATORS: dict[str, tuple[str, ...]] = {
 
 
 class _Dtypes(Mapping[str, "torch.dtype"]):
-    """Torch's types of those names. Torch, seconds to import, is imported when one is asked for, not before."""
+    """Torch's types of those names. Torch, seconds to import, is imported at the first access, not before."""
 
     def __getitem__(self, name: str) -> torch.dtype:
         if name not in ITEMSIZES:

@@ -18,6 +18,7 @@ from reports.record import bundle
 from reports.record.record import Record
 from reports.table import sheet, table
 from reports.table.text import counted
+from reports.table.unfinished import unfinished
 
 FORMATS = ("text", "markdown", "json")
 
@@ -113,6 +114,8 @@ def run(options: AuditOptions) -> int:
     progress.end()
     if options.output is not None:
         _write(result, [record for side in sides for record in side], options.output)
+    for line in unfinished(options.records, [record for side in sides for record in side]) if not options.uri else ():
+        print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
     with contextlib.suppress(BrokenPipeError):
         print(_text(result, options.form), end="", flush=True)

@@ -2,9 +2,9 @@
 
 The result names every case of either set: compared, or with the reason why it can't be. Findings are different or
 wrong data, times that are FASTER, SLOWER or OUTSIDE the band, and cases that passed before and are missing after.
-INCONCLUSIVE is not a finding; the verdict counts it. Exit codes: 1 with a finding; 0 without one, if of data and of
-speed, each where it could be compared, something was verified; else 2: nothing could be compared, or all speeds were
-INCONCLUSIVE. Sheets and captions show the result as tables.
+INCONCLUSIVE and a case that was wrong before are no findings; the verdict counts them. Exit codes: 1 with a finding;
+0 without one, if of data and of speed, each where it could be compared, something was verified; else 2: nothing could
+be compared, or all speeds were INCONCLUSIVE. Sheets and captions show the result as tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
 from reports.audit.statistics import BAND, Judgement, Speed, checked_band, judge, not_comparable, world_medians
-from reports.record.record import Record
+from reports.record.record import Record, Status
 from reports.table.compare import heading
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
@@ -84,6 +84,11 @@ class Comparison:
         return tuple(pair for pair in self.only_before if any(record.verified for record in pair.before))
 
     @property
+    def wrong_before(self) -> int:
+        """Number of cases that some world before computed wrong: no finding, for the later set may correct it."""
+        return sum(any(one.status is Status.WRONG for one in case.pair.before) for case in self.cases)
+
+    @property
     def exit_code(self) -> int:
         if not self.cases:
             return NOT_AUDITABLE
@@ -100,6 +105,7 @@ class Comparison:
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         parts = [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
+        parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
         parts += [f"missing after: {counted(len(self.missing), 'case')} that passed before"] if self.missing else []
         others = len(self.only_before) - len(self.missing)
         parts += [f"only before: {counted(others, 'other case')}"] if others else []

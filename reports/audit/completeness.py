@@ -18,6 +18,7 @@ from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
+from reports.record.code_changes import code_changes, compared_code
 from reports.record.codec import parsed
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
@@ -193,15 +194,70 @@ def _resumed(name: str, entries: list[dict[str, Any]], members: list[Record]) ->
         commit = str((one.environment.git or {}).get("commit") or "")
         if commit != entries[number - 1]["commit"]:
             odd.append(f"{one.id} is of commit {commit[:12] or 'unknown'}, its resumption of another")
+    said, contradictions = _code_of_parts(entries, members)
+    odd += contradictions
     if odd:
         return Point(Outcome.FINDING, f"{name} was resumed, and not as its records say: {listed(odd)}")
     texts = []
     for number, entry in enumerate(entries, start=1):
         ran = sum(one.request.resumed == number for one in members)
-        changed = f", changed before: {listed(entry['changed'], 10)}" if entry["changed"] else ", from the same code"
         aside = f", {counted(len(entry['set_aside']), 'file')} set aside" if entry["set_aside"] else ""
-        texts.append(f"{entry['at']} after it was {entry['after']}: {counted(ran, 'case')}{changed}{aside}")
+        texts.append(f"{entry['at']} after it was {entry['after']}: {counted(ran, 'case')}, {said[number]}{aside}")
     return Point(Outcome.VERIFIED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
+
+
+def _code_of_parts(entries: list[dict[str, Any]], members: list[Record]) -> tuple[dict[int, str], list[str]]:
+    """Compare the code of a resumed command's parts, as their records have it, with what command.json says of it.
+
+    Returns what to say of each resumption by its number, and the contradictions.
+    """
+    parts: dict[int, list[Record]] = {}
+    for one in members:
+        parts.setdefault(one.request.resumed or 0, []).append(one)
+    odd = [sentence for number, part in sorted(parts.items()) for sentence in _changed_within(number, part)]
+    said = {}
+    earlier = 0 if 0 in parts else None
+    for number, entry in enumerate(entries, start=1):
+        said[number] = f"changed before: {listed(entry['changed'], 10)}" if entry["changed"] else ""
+        if number not in parts or earlier is None:
+            missing = "it" if number not in parts else "the parts before it"
+            said[number] = said[number] or f"its code can't be compared (no records of {missing})"
+            earlier = number if number in parts else earlier
+            continue
+        before, after = (parts[part][0].environment for part in (earlier, number))
+        odd += _unsaid(code_changes(before, after), entries[earlier:number], f"resumption {number}")
+        same = listed(compared_code(before, after), 10)
+        same = f"from the same code ({same.replace(';', ',')})" if same else "its code can't be compared (not recorded)"
+        said[number] = said[number] or same
+        earlier = number
+    return said, odd
+
+
+def _changed_within(number: int, part: list[Record]) -> list[str]:
+    """A part is one process: what is not the same in two of its records."""
+    name = f"resumption {number}" if number else "the first part"
+    first, *others = part
+    found = (line for one in others for line in code_changes(first.environment, one.environment))
+    return [f"records of {name} are of different code: {line}" for line in dict.fromkeys(found)]
+
+
+def _unsaid(changes: list[str], entries: list[dict[str, Any]], name: str) -> list[str]:
+    """Changes of code between the records of two parts that the resumptions between them don't name, and named ones
+    that the records don't have. With several resumptions, only the names of what changed can be compared."""
+    said = [line for entry in entries for line in entry["changed"] if not line.startswith("kernel ")]
+    if len(entries) == 1:
+        odd = [
+            f"command.json does not say of {name} what its records say: {line}" for line in changes if line not in said
+        ]
+        return odd + [
+            f"command.json says of {name} what its records don't: {line}" for line in said if line not in changes
+        ]
+    names = {line.partition(":")[0] for line in said}
+    return [
+        f"command.json does not say of {name} what its records say: {line}"
+        for line in changes
+        if line.partition(":")[0] not in names
+    ]
 
 
 def _is_resumption(entry: object) -> bool:

@@ -216,23 +216,33 @@ def _alike(material: Material) -> Point:
     """Whether all worlds of a case ran on the same software."""
     if len(material.worlds) < 2:
         return Point(Outcome.DOES_NOT_APPLY, "one world: nothing to compare it with")
-    first, *others = material.worlds.values()
+    # A case's records in the first world that has it: no world has to have all cases.
+    known: dict[str, list[Record]] = {}
     found: dict[str, None] = {}
-    compared = 0
-    for world in others:
-        shared = {record.id for record in first} & {record.id for record in world}
-        sides = [[one for one in side if one.id in shared] for side in (first, world)]
-        compared += bool(shared) and all(any(_names_software(one) for one in side) for side in sides)
-        for one in differences(*sides) if shared else ():
-            if one.what.startswith(SOFTWARE):
-                found[f"{one.what}: {' '.join(one.before) or 'none'} and {' '.join(one.after) or 'none'}"] = None
+    compared: set[str] = set()
+    for name, world in material.worlds.items():
+        earlier: dict[str, list[Record]] = {}
+        for case in dict.fromkeys(one.id for one in world if one.id in known):
+            earlier.setdefault(world_of(known[case][0]), []).extend(known[case])
+        for other, ours in earlier.items():
+            cases = {one.id for one in ours}
+            sides = [ours, [one for one in world if one.id in cases]]
+            if all(any(_names_software(one) for one in side) for side in sides):
+                compared |= {name, other}
+            for one in differences(*sides):
+                if one.what.startswith(SOFTWARE):
+                    found[f"{one.what}: {' '.join(one.before) or 'none'} and {' '.join(one.after) or 'none'}"] = None
+        new: dict[str, list[Record]] = {}
+        for record in world:
+            new.setdefault(record.id, []).append(record)
+        known = new | known
     if found:
         return Point(Outcome.FINDING, f"worlds of one case ran on different software: {listed(found)}")
     if not compared:
         worlds = counted(len(material.worlds), "world")
         says = f"of {worlds} no two have a case in common and say what software they ran on"
         return Point(Outcome.NOT_COMPARABLE, says)
-    says = f"{counted(compared + 1, 'world')}: Python, packages, libraries and driver are the same wherever cases are"
+    says = f"{counted(len(compared), 'world')}: Python, packages, libraries and driver are the same wherever cases are"
     return Point(Outcome.VERIFIED, says)
 
 

@@ -115,9 +115,12 @@ def not_comparable(reason: str, worlds: tuple[int, int] = (0, 0)) -> Judgement:
 
 
 def world_of(record: Record) -> str:
-    """The world that a record came from, as far as it says: one command is one world. A record that does not name its
-    command stands for itself."""
-    return record.request.command or f"{record.id} {record.started}"
+    """The world that a record came from, as far as it says: a command is one world, and each resumption another, for
+    it is another process, perhaps of other code. A record that does not name its command stands for itself."""
+    request = record.request
+    if not request.command:
+        return f"{record.id} {record.started}"
+    return f"{request.command}, resumption {request.resumed}" if request.resumed else request.command
 
 
 def world_medians(records: Iterable[Record]) -> dict[str, float]:

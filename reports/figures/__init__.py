@@ -52,7 +52,7 @@ def draw_study(series: Sequence[Series], records: Sequence[Record], path: Path |
 
 
 def kind_of(path: Path) -> str:
-    """A picture's kind by its name. ValueError for a name that is none's."""
+    """A picture's kind by its name. Raises ValueError for an unknown name."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path}: a picture's name ends in {' or '.join(SUFFIXES)}")
     return path.suffix.removeprefix(".")

@@ -35,7 +35,7 @@ _DICTIONARY_BYTES = 1 << 25
 
 
 MANY = 1000
-"""So many files are worth a second process."""
+"""Minimum number of files for which a second process saves time."""
 
 
 def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
@@ -82,7 +82,8 @@ def merged(records: Iterable[Record]) -> list[Record]:
 
 
 def unpacked(path: Path | str) -> list[Record]:
-    """The records of a bundle. ValueError naming the file, and the line if there is one, for what is none."""
+    """Return the records of a bundle. Raises ValueError, naming the file and the line if known, if it is not a valid
+    bundle."""
     try:
         text = lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8")
     except OSError as error:

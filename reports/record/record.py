@@ -56,7 +56,7 @@ _REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
 _OPEN_PARTS = (("case", RecordedCase), ("request", RecordedRequest), ("environment", RecordedEnvironment))
 
 CHECK_WAS_OFF = "check was off"
-"""The reason of a PASSED record without a check: it ran to its end, and nobody looked at the result."""
+"""The reason of a PASSED record without a check: it ran to its end, and its result was not checked."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 

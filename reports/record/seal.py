@@ -65,7 +65,7 @@ def digest_of(folder: Path | str) -> str:
 
 
 def _listed(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The digests by name that a manifest lists, and a sentence for each of its lines that is none."""
+    """The digests by name that a manifest lists, and a sentence for each of its lines that is not valid."""
     listed: dict[str, str] = {}
     faults = []
     for number, line in enumerate(_read(path).split(b"\n")[:-1], start=1):

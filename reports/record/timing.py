@@ -4,7 +4,7 @@ Of every sample the maximum over ranks counts, for a collective is done when its
 maxima:
 
 - median_us is the middle one, or the mean of the two in the middle.
-- p95_us and p99_us are percentiles by nearest rank: the smallest maximum that at least so many percent of the samples
+- p95_us and p99_us are percentiles by nearest rank: the smallest maximum that at least 95 or 99 percent of the samples
   do not exceed, so each is a time that was measured. With fewer than 100 samples p99_us is the largest.
 - algbw_gbps is bytes / median, busbw_gbps is algbw_gbps * bus_factor; 1 GB is 10^9 bytes, as in nccl-tests.
 """
@@ -90,7 +90,7 @@ class Timing(_Derived):
 
     mode, window and l2 are of Mode, Window and L2State. slots is how many sets of buffers the calls went through in
     turn, each of slot_bytes (input and output of a rank together; 0 of an empty message); l2_bytes is a GPU's L2
-    cache, 0 where nobody says. warmup_calls were made before the first sample, and each sample is calls_per_sample
+    cache, 0 if unknown. warmup_calls were made before the first sample, and each sample is calls_per_sample
     calls. bus_factor is the op's: busbw = algbw * bus_factor.
 
     samples_us has one row a rank and one column a sample, in microseconds a call. checked_before and checked_after

@@ -64,7 +64,7 @@ class Section(_Judged):
 class Row:
     """One case of a section, as all its worlds ran it: at least one record, of one status.
 
-    best: nobody was quicker at its size. ratio: on the row of our best algorithm at a size only, its time over that of
+    best: the quickest of its size. ratio: on the row of our best algorithm at a size only, its time over that of
     the best baseline, so below 1 is faster; None elsewhere, and where no baseline was measured.
     """
 
@@ -117,7 +117,7 @@ class Row:
 
     @property
     def wrong(self) -> int | None:
-        """Wrong elements in all worlds; None where nobody looked."""
+        """Number of wrong elements in all worlds; None if none was checked."""
         checks = [record.check for record in self.records if record.check is not None]
         return sum(check.wrong for check in checks) if checks else None
 
@@ -224,7 +224,7 @@ def _key(override: str) -> str:
 
 
 def is_simulated(record: Record) -> bool:
-    """A simulator ran it. What ended before there was a fabric was run by nobody."""
+    """Return whether a simulator ran it: False for a case that ended before its fabric was open."""
     return record.fabric is not None and record.fabric.simulated
 
 
@@ -234,8 +234,8 @@ def is_baseline(record: Record) -> bool:
 
 
 def accumulator(record: Record) -> str:
-    """The accumulator that the job asked for: a baseline's own is "library", and it stands beside ours. "" when nobody
-    says."""
+    """The accumulator that the job asked for: a baseline's own is "library", and it stands beside ours. "" if
+    unknown."""
     if is_baseline(record):
         for said in (record.request.resolved, record.request.configuration):  # records of before left nothing open
             if said is not None and "accumulator" in said:
@@ -263,7 +263,7 @@ def heading(record: Record) -> str:
 
 
 def setup_text(record: Record) -> str:
-    """How it was timed, or was to be: "graph, window kernel, L2 rotate"; "" where nobody says."""
+    """How it was timed, or was to be: "graph, window kernel, L2 rotate"; "" if unknown."""
     if record.timing is not None:
         mode, window, l2 = record.timing.mode, record.timing.window, record.timing.l2
     else:

@@ -1,4 +1,4 @@
-"""Why cases were refused, a line for each configuration key that a refusal is about: who, at which sizes, why.
+"""Why cases were refused, together for each configuration key that a refusal is about: who, at which sizes, why.
 
 A record of schema 4 has the key (Record.refusal); refusals of earlier records are told apart by their text.
 """
@@ -25,9 +25,9 @@ def note_of(record: Record) -> str:
     )
 
 
-def lines(records: Iterable[Record]) -> dict[str, str]:
-    """Return a line for each note of the refused records, by note. An algorithm that was refused at all its sizes is
-    named without them."""
+def lines(records: Iterable[Record]) -> dict[str, list[str]]:
+    """Return the lines of each note of the refused records, by note: one, or with several reasons a title and an
+    indented line for each. An algorithm that was refused at all its sizes is named without them."""
     asked: dict[str, set[tuple[object, ...]]] = {}
     refused: dict[str, dict[str, dict[str, list[Record]]]] = {}
     for record in records:
@@ -38,10 +38,21 @@ def lines(records: Iterable[Record]) -> dict[str, str]:
             by_reason.setdefault(_reason(record), {}).setdefault(name, []).append(record)
     found = {}
     for note, by_reason in refused.items():
-        said = "; ".join(f"{_who(names, asked)}: {_told(names)}" for names in by_reason.values())
+        said = [_sentence(_who(names, asked), names) for names in by_reason.values()]
         has_key = any(record.refusal for names in by_reason.values() for some in names.values() for record in some)
-        found[note] = f"{note if has_key else 'refused'}: {said}"
+        title = f"{note if has_key else 'refused'}:"
+        found[note] = [f"{title} {said[0]}"] if len(said) == 1 else [title, *(f"  {one}" for one in said)]
     return found
+
+
+def _sentence(who: str, names: dict[str, list[Record]]) -> str:
+    """Return who was refused and why, with a kernel's name once: a kernel's own reason begins with it."""
+    told = _told(names)
+    case = next(iter(names.values()))[0].case
+    for own in (f"{case.op}/{case.algorithm}", case.algorithm):
+        if len(names) == 1 and told.startswith(f"{own} "):
+            return f"{own}{who.removeprefix(case.algorithm)}{told.removeprefix(own)}"
+    return f"{who}: {told}"
 
 
 def _place(record: Record) -> tuple[object, ...]:

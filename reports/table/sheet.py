@@ -101,10 +101,11 @@ def room_here() -> int | None:
 
 
 def wrapped(line: str, width: int | None) -> list[str]:
-    """Return a line as lines of at most width characters, indented from the second on."""
+    """Return a line as lines of at most width characters, indented further from the second on."""
     if width is None or len(line) <= width:
         return [line]
-    return textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+    indent = line[: len(line) - len(line.lstrip())] + "  "
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 _Piece = tuple[str, str]

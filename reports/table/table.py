@@ -40,8 +40,8 @@ def console_table(
 ) -> str:
     """The table as text to be printed here, no wider than a line is (see sheet.room_here). is_wide: see plain.
 
-    styled: drawn by rich with colours; left out, that is so on a terminal only. elsewhere says where it is told why
-    cases failed, which the table then does not tell.
+    styled: drawn by rich with colours; left out, that is so on a terminal only. elsewhere names the place that
+    explains the failures, which the table then leaves out.
     """
     return _rendered(records, rendering(styled), is_wide, elsewhere)
 
@@ -100,18 +100,26 @@ def _rendered(records: Sequence[Record], render: Render, is_wide: bool = False, 
 
 
 def sections(records: Sequence[Record]) -> list[Section]:
-    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance."""
+    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance.
+
+    Where commands ran the same case, their records stay apart, each with the command's name in the heading.
+    """
     differing = varying([record.request.overrides for record in records])
+    commands: dict[str, set[str]] = {}
+    for record in records:
+        commands.setdefault(record.id, set()).add(record.request.command)
+    is_repeated = any(len(some) > 1 for some in commands.values())
     found: dict[str, list[Record]] = {}
     for record in records:
-        overrides = [one for one in record.request.overrides if one in differing and not is_shown(one)]
-        found.setdefault(", ".join([heading(record), *overrides]), []).append(record)
+        parts = [one for one in record.request.overrides if one in differing and not is_shown(one)]
+        parts += [record.request.command] if is_repeated and record.request.command else []
+        found.setdefault(", ".join([heading(record), *parts]), []).append(record)
     return [Section(heading, tuple(members)) for heading, members in found.items()]
 
 
 def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
-    """Return "[1] why" for each note: the refusals of a key together, of a failure its whole story; or, if that is told
-    elsewhere, its id and where."""
+    """Return "[1] why" for each note: the refusals of a key together (see refusals.lines), of a failure its story;
+    or, if elsewhere names the place that has it, its id and that place."""
     refused = refusals.lines(records)
     members: dict[str, list[Record]] = {}
     for record in records:
@@ -121,7 +129,8 @@ def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
         first, others = members[note][0], len(members[note]) - 1
         more = f" and {counted(others, 'case')} more" if others else ""
         failure = f"{first.id}{more}: {elsewhere}" if elsewhere else story_of(first)
-        found.append(f"[{index}] {refused.get(note, failure)}")
+        lines = refused.get(note, [failure])
+        found += [f"[{index}] {lines[0]}", *lines[1:]]
     return found
 
 
@@ -146,7 +155,7 @@ def captions(records: Sequence[Record], elsewhere: str = "") -> list[str]:
 
 
 def instruction_count(record: Record) -> int | None:
-    """PTX instructions executed, all lanes of all ranks, as the fabric counted them; None where nobody counted."""
+    """PTX instructions executed, all lanes of all ranks, as the fabric counted them; None if it did not count."""
     count = record.counters.get("instructions")
     return count if isinstance(count, int) and count > 0 else None
 

@@ -118,7 +118,10 @@ def _pair(pair: dict[str, Row], numbers: dict[str, int]) -> Line:
     statuses = {_SIDES[placement]: own["status"] for placement, own in zip(pair, some, strict=True)}
     is_one = len(set(statuses.values())) == 1
     cells["status"] = some[0]["status"] if is_one else ", ".join(f"{side} {one}" for side, one in statuses.items())
-    cells["ours/base"] = next((own["ours/base"] for own in some if own["ours/base"]), "")
+    # Of both placements at a size one is our best, so one of them has the ratio: the cell says which.
+    cells["ours/base"] = ", ".join(
+        f"{own['ours/base']} {_SIDES[placement]}" for placement, own in zip(pair, some, strict=True) if own["ours/base"]
+    )
     for row, own in zip(pair.values(), some, strict=True):
         cells |= {column: own[column] for column in _PAIRED[:5]}
         styles |= {column: style for column, style in _styles(row).items() if column in _PAIRED}
@@ -187,7 +190,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         lines.append(f"link's limit: {measured}" if is_wide else f"link %: busbw over the better of {measured}")
     else:
         lines.append("the link's limit was not measured")
-    lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
+    lines.append(f"{BEST}: the best of its size" + _ratio_text(judged, paired))
     if placed:
         called = "as each contestant was called"
         narrow = (
@@ -209,8 +212,9 @@ def _rotation(timings: Sequence[Timing]) -> list[str]:
 
 
 def refused_lines(sections: Sequence[Section]) -> list[str]:
-    """A line for each key for which cases were refused: who, at which sizes, why."""
-    return list(refusals.lines(record for section in sections for record in section.records).values())
+    """Lines for each key for which cases were refused: who, at which sizes, why."""
+    found = refusals.lines(record for section in sections for record in section.records)
+    return [line for lines in found.values() for line in lines]
 
 
 def limit_range(found: Sequence[Any]) -> str:
@@ -247,10 +251,13 @@ def _limit_text(found: Sequence[Any]) -> str:
     return f"{limit_range(found)} ({size}, one direction, all GPUs at once)"
 
 
-def _ratio_text(judged: Sequence[Row]) -> str:
+def _ratio_text(judged: Sequence[Row], paired: bool) -> str:
     if all(row.ratio is None for row in judged):
         return ""
-    return "; ours/base: the time of our best over that of the best baseline at this size, below 1 ours is faster"
+    where = ", each in its faster placement (ours: out or in)" if paired else ""
+    return (
+        f"; ours/base: the time of our best over that of the best baseline at this size{where}, below 1 ours is faster"
+    )
 
 
 def _origins(records: Sequence[Record]) -> list[str]:

@@ -146,6 +146,13 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: 
     )
 
 
+def _refuse_bracketed(name: str, key: str, words: Sequence[str], names: Sequence[str]) -> None:
+    """RequestError if a name in a list is one of the words that stand for a whole list."""
+    if name in words:
+        others = f", or the names without {name}" if len(names) > 1 else ""
+        raise RequestError(f"'{name}' is no name for a list ({key}), give {key}={name} without brackets{others}")
+
+
 def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] = SPECS) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
@@ -157,12 +164,14 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:
         if algorithm not in algorithms and algorithm not in known_baselines:
+            _refuse_bracketed(algorithm, "algorithms", ("auto", "all"), request.algorithms)
             known = [*algorithms, *known_baselines]
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
             )
     for name in request.baselines:
         if name not in known_baselines:
+            _refuse_bracketed(name, "baselines", ("auto", "none"), request.baselines)
             raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
     _check_types(request, specs)
     _check_placing(request)
@@ -231,9 +240,10 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
         if takes_memory(case, spec) and heap_bytes_needed(case, spec, rules) > heap_bytes:
             most = largest_fitting(case, spec, heap_bytes, rules)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
+            smaller = f"sizes up to {format_bytes(1 << most.bit_length() - 1)} or " if most else ""
             raise RequestError(
                 f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
-                f"fabric.heap_bytes), with input, output and guards {fits}"
+                f"fabric.heap_bytes), with input, output and guards {fits}: give {smaller}a larger fabric.heap_bytes"
             )
     if request.fabric.simulated or request.timing.mode == TimingMode.none or not request.check:
         return

@@ -30,7 +30,7 @@ class RankCheck:
     """What one rank's outputs were like: the parts of a Check before they are merged. Small, and can be pickled.
 
     digests are of the outputs, one a launch (none for a rank that is given none), input_digest of what the rank put in:
-    SHA-256 in hexadecimal; "" where nobody said.
+    SHA-256 in hexadecimal; "" if unknown.
     """
 
     rank: int

@@ -51,6 +51,7 @@ from runner.case.cases import cases_of, sizes_of
 from runner.case.contestant import spec_for
 from runner.case.layout import layout_of
 from runner.case.memory_needed import heap_bytes_needed, largest_size, step_bytes, takes_memory
+from runner.request.schema import HostMemory
 from runner.request.sizes import format_bytes
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
@@ -114,12 +115,12 @@ def check_host_memory(
     brought: Sequence[KernelSpec] = (),
     kept: Kept = NOTHING_KEPT,
 ) -> None:
-    """RequestError if a job of simulated ranks needs more than the host has, saying what would fit.
+    """RequestError if a job of simulated ranks may need more than the host has, saying what would fit.
 
     available_bytes is what the host can still give; None, if it is unknown: then nothing is checked. brought: see
     runner.case.contestant.spec_for. kept is of the jobs before this one.
     """
-    if available_bytes is None or not request.fabric.simulated:
+    if available_bytes is None or not request.fabric.simulated or request.host_memory == HostMemory.ignore:
         return
 
     def needed(world_size: int, sizes_bytes: Sequence[int]) -> int:
@@ -140,6 +141,7 @@ def check_host_memory(
     gives = [f"at most {most_bytes} bytes"] if most_bytes else []
     gives += [f"world_size={request.root + ranks_that_fit}"] if ranks_that_fit else []
     advice = f"give {' or '.join(gives)}" if gives else "no size fits"
+    advice += "; host_memory=ignore runs it all the same, the bound may be too high"
     raise RequestError(
         f"simulating {format_bytes(largest)} with world_size={ranks} takes up to {gibibytes(total)} of host memory, "
         f"and {gibibytes(available_bytes)} is available (sizes, world_size), {advice}"

@@ -66,10 +66,10 @@ _lock = threading.Lock()
 
 
 def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) -> torch.Tensor:
-    """Rank's input of numel elements (1-D, the case's dtype, on the device). Shared with whoever asks for the same:
-    not to be written to.
+    """Rank's input of numel elements (1-D, the case's dtype, on the device). Callers with equal
+    arguments share the tensor: don't write to it.
 
-    ValueError for inputs nobody knows, and for a negative seed.
+    ValueError for unknown inputs, and for a negative seed.
     """
     if case.inputs not in tuple(Inputs):
         raise ValueError(f"inputs '{case.inputs}': must be one of {', '.join(Inputs)}")

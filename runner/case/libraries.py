@@ -32,7 +32,7 @@ SLOT_ALIGNMENT_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Where slots lie in a buffer: so many elements each, stride apart."""
+    """Where slots lie in a buffer: numel elements each, stride elements apart."""
 
     numel: int
     stride: int

@@ -141,10 +141,10 @@ def _complement(data: torch.Tensor) -> torch.Tensor:
 def _launch_on_other_data(
     fabric: Fabric, binding: Binding, plan: Plan, launch: Launch, data: torch.Tensor, count: int
 ) -> None:
-    """Launches that nobody looks at, on the complement of the data, back to back: the ranks' hosts don't meet.
+    """Unchecked launches on complemented data, run back to back between checked ones, without barriers of the hosts.
 
-    So what they leave in buffers, banks and flags is not what the next launch has to give, and a kernel that reads it
-    too early, or that lets a rank go on too early, is seen.
+    They leave buffers, banks and flags different from what the next checked launch has to give. So the check finds a
+    kernel that reads too early, or that lets a rank continue too early.
     """
     other = _complement(data)
     for _ in range(count):

@@ -72,7 +72,7 @@ class Promise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What relative errors are made of, over the elements where output and nearest are finite: so many elements, their
+    """What relative errors are made of, over the elements where output and nearest are finite: their number, their
     largest error, the sums of squares of errors and of nearest."""
 
     elements: int = 0

@@ -26,7 +26,7 @@ LARGEST_DRAWN = 1 << 32
 """Magnitudes of integers are drawn from 32 bits: no larger ones."""
 
 TOGETHER = 4
-"""Of so many elements in a row the last is special on all ranks together."""
+"""Distance between elements that are special on all ranks together: the last of each TOGETHER elements."""
 
 KINDS = 6
 """Ways of being so, that take turns."""
@@ -44,7 +44,7 @@ class Stream:
 
 
 def draw(stream: Stream, seed: int, rank: int, numel: int, piece: int) -> torch.Tensor:
-    """The first numel elements of a rank's stream (1-D, on the CPU), made in pieces of so many elements."""
+    """The first numel elements of a rank's stream (1-D, on the CPU), made in pieces of at most piece elements."""
     made = torch.empty(numel, dtype=_signed_bits(stream.dtype), device="cpu")
     source, common = _Source(seed, (rank,)), _Source(seed, (0, 1))
     for start in range(0, numel, piece):

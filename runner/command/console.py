@@ -33,7 +33,7 @@ MANY_CASES = 60
 LEAST_BETWEEN_S = 1.0
 
 MAX_STORIES = 20
-"""Maximum number of different failures that are told at the end of a command."""
+"""Maximum number of different failures to list at the end of a command."""
 
 MAX_IDS = 3
 """Maximum number of cases that are named for each of them."""
@@ -105,7 +105,7 @@ class Console:
             _write(text, self._stream)
 
     def begin(self, cases: Iterable[Case], jobs: int = 1) -> None:
-        """These cases are to come, of so many jobs."""
+        """Begin to report these cases, which belong to this number of jobs."""
         self._progress = Progress.of(cases)
         self._bar = Bar(self._progress, jobs)
         self._last_finish_s = self._clock()
@@ -122,6 +122,15 @@ class Console:
             redirect_stderr=False,  # rich would write it to stdout
         )
         self._live.start()
+
+    @contextlib.contextmanager
+    def starting_up(self) -> Iterator[None]:
+        """Within, time is that of imports or of a world's start; no case took it, so none to come is expected to."""
+        began_s = self._clock()
+        try:
+            yield
+        finally:
+            self._last_finish_s += self._clock() - began_s
 
     def starting(self, case: Case, job: int = 1) -> None:
         """A case of a job, counted from 1, begins: shown on a terminal only."""
@@ -150,8 +159,8 @@ class Console:
         return is_many and now_s - self._last_line_s < LEAST_BETWEEN_S
 
     def _line(self, record: Record) -> str:
-        """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". A failure's story is told at the end: see
-        failures."""
+        """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". failures prints the details of a
+        failure at the end."""
         text = _case_text(record.case)
         told = [one for one in record.request.overrides if one in self._differing and not _in_text(one)]
         text += f" ({' '.join(told)})" if told else ""

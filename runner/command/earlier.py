@@ -14,7 +14,7 @@ from runner.track.names import Kept
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The folder of a command that is resumed. Whoever made this holds the folder's lock until the command has ended.
+    """The folder of a command that is resumed. Its creator holds the folder's lock until the command has ended.
 
     document is what command.json says from now on: no end, and this resumption as the last one. kept are the records
     that count, in the order in which their cases were asked for.

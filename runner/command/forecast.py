@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kernels.refusal import Refusal
 from kernels.spec import Case
+from reports.table.brief import MAX_LINES
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
 from reports.table.text import counted
 from runner.case.cases import rules_of
@@ -21,9 +22,6 @@ from runner.command.plan import Command
 from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.request.sizes import format_bytes
-
-MAX_LINES = 60
-"""Number of lines of the table, beyond which cases are grouped."""
 
 MAX_REASONS = 20
 """Number of reasons of refusals that are listed."""

@@ -168,6 +168,7 @@ class _Run:
             if self._traits is None:
                 self._traits = _traits(world, self._job.request.deadline_s)
             attempt.traits = self._traits
+            attempt.begin()
             attempt.run(world, self._means)
         except WorldFailure as failure:
             attempt.fail(Status(failure.status), failure.message)
@@ -215,6 +216,10 @@ class _Attempt:
         self._custom: Executable | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """The case's time begins now. Starting a world, which others use as well, is not part of it."""
         self._started = datetime.now(UTC)
         self._started_s = time.monotonic()
 
@@ -341,7 +346,14 @@ class _Attempt:
 
 
 def usual_means() -> Means:
-    """The catalogue's refusals, the compiler with its cache, the per-rank programs. Imports all of them."""
+    """The catalogue's refusals, the compiler with its cache, the per-rank programs.
+
+    Imports all of them with what they import when they are called: seconds that would be in the first case's time.
+    """
+    import kernels.code  # noqa: F401
+    import runner.case.check
+    import runner.case.library_program
+    import runner.case.program  # noqa: F401
     from kernels.compile import executable
     from kernels.spec import refuses
 

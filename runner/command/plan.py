@@ -42,7 +42,7 @@ class PreparedJob:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is to be done: the command line and its jobs. fabric_lines say which fabric was taken and why.
+    """A command: its command line and its jobs. fabric_lines say which fabric was taken and why.
 
     origin stands in the request of every record beside the rest: of a replay, what it repeats.
     """
@@ -68,6 +68,7 @@ def prepare(
     outer: Outer | None = None,
     machine: Callable[[], HostOffer] | None = None,
     memory: Callable[[], int | None] | None = None,
+    jobs_of_command: int | None = None,
     folder: Path | None = None,
 ) -> Command:
     """Look at all jobs before the first runs: the catalogue, the sizes, the fabric, the host's memory. RequestError for
@@ -75,8 +76,8 @@ def prepare(
 
     outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
     runner.world.fabrics.look does; memory returns the bytes that this process can still take (None: unknown), else
-    runner.environment.host.available_bytes does. folder is where relative paths of brought kernels begin (None: the
-    working folder).
+    runner.environment.host.available_bytes does. jobs_of_command is the command's number of jobs, if these are a part
+    of them. folder is where relative paths of brought kernels begin (None: the working folder).
     """
     from kernels.catalogue import SPECS
     from runner.case.bringing import with_names
@@ -89,7 +90,7 @@ def prepare(
     jobs: list[PreparedJob] = []
     kept = NOTHING_KEPT
     for job in composed:
-        with naming_job(job.number, len(composed), job.overrides):
+        with naming_job(job.number, jobs_of_command or len(composed), job.overrides):
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)

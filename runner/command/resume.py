@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from reports.record.code_changes import code_changes
 from reports.record.record import Record, RecordedEnvironment, load
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
@@ -36,12 +38,13 @@ from runner.records.command_json import (
     command_document_of,
     differing_values,
 )
-from runner.records.lock import FolderInUse, FolderLock
+from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock, wait_for
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob
-from runner.request.schema import Schema, TimingMode, TrackName
-from runner.request.validate import CONF, CUSTOM, check_uri, validate
+from runner.request.configured import merged
+from runner.request.schema import TimingMode, TrackName
+from runner.request.validate import CONF, CUSTOM, check_database_folder, check_uri, validate
 from runner.request_error import RequestError, first_line
 from runner.track.names import Kept
 from runner.world.fabrics import joining
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
 
 UNTRACKED = "none"
 """In place of a tracking URI: what is left is not sent to MLflow."""
+
+MIRROR_PATIENCE_S = 60.0
+"""How long to wait for the process that sends the records of the command's first part to MLflow."""
 
 
 def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Leader | None = None) -> int:
@@ -62,6 +68,7 @@ def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Lead
     """
     if uri and uri != UNTRACKED:
         check_uri(uri, "--uri")
+        check_database_folder(uri, "--uri")
     folder = folder.absolute()
     _check_folder(folder)
     try:
@@ -69,6 +76,9 @@ def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Lead
     except FolderInUse as error:
         raise RequestError(f"{error} (RECORDS), resume it after it has ended") from None
     except OSError as error:
+        left = _left_in(folder)
+        if _is_whole(folder, left):
+            return _nothing_left(folder, left, uri)
         raise RequestError(
             f"{folder}: can't be locked, so it is unknown whether the command still runs ({error.strerror}; RECORDS), "
             "copy it to a folder that this user can write to"
@@ -91,11 +101,11 @@ def _check_folder(folder: Path) -> None:
 def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int:
     """The same in a locked folder."""
     left = _left_in(folder)
-    if not left.undone and left.document.end is not None and (folder / MANIFEST).is_file():
-        records = [one.record for one in left.kept]
-        print(f"symlab resume: nothing is left to do in {folder.name}: {summary(records, len(left.document.cases))}")
-        return exit_code_for(records)
+    if _is_whole(folder, left):
+        return _nothing_left(folder, left, uri)
     command = _rebuilt(folder, left, uri, leader)
+    if uri != UNTRACKED:
+        _wait_for_mirror(folder)
     environment = _environment(tools)
     changed = _changed(left, folder, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir)
     document = left.document.resuming(
@@ -123,6 +133,41 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
             leader.tell_end(0)  # the simulator needs one process
     console = Console(heading=_heading(left, command, changed), differing=_differing(left.document))
     return run_command(command, console, tools, Earlier(store, document, left.kept))
+
+
+def _is_whole(folder: Path, left: _Left) -> bool:
+    """Whether the command has ended with a record of every case."""
+    return not left.undone and left.document.end is not None and (folder / MANIFEST).is_file()
+
+
+def _nothing_left(folder: Path, left: _Left, uri: str) -> int:
+    """Say that there is nothing to do. Gives the exit code of what is there."""
+    records = [one.record for one in left.kept]
+    print(f"symlab resume: nothing is left to do in {folder.name}: {summary(records, len(left.document.cases))}")
+    if uri and uri != UNTRACKED:
+        later = shlex.join(["symlab", "track", str(folder), "--uri", uri])
+        print(f"symlab resume: --uri has no effect on a complete command; send its records with: {later}")
+    return exit_code_for(records)
+
+
+def _wait_for_mirror(folder: Path) -> None:
+    """Wait until the process that sent the command's records to MLflow is gone: it outlives a command that was killed,
+    and would open a run beside the one that goes on, or end it. RequestError if that takes too long."""
+
+    def waiting(error: FolderInUse) -> None:
+        print(
+            f"symlab resume: {error}: it sends the first part's records to MLflow; waiting for it (at most "
+            f"{MIRROR_PATIENCE_S:.0f} s)",
+            flush=True,
+        )
+
+    try:
+        wait_for(folder, MIRROR_LOCK_NAME, MIRROR_PATIENCE_S, waiting)
+    except FolderInUse as error:
+        raise RequestError(
+            f"{error}, and sends records to MLflow (RECORDS), resume it after that process has ended, or give --uri "
+            f"{UNTRACKED} to send nothing to MLflow"
+        ) from None
 
 
 def _environment(tools: Tools) -> dict[str, Any]:
@@ -239,7 +284,8 @@ def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Comm
     configurations = _Configurations()
     composed = [_composed(folder, job, base, uri, configurations) for job in asked or left.document.jobs[:1]]
     try:
-        command = prepare((), composed, leader.outer if leader else None, folder=base)
+        all_jobs = len(left.document.jobs)
+        command = prepare((), composed, leader.outer if leader else None, jobs_of_command=all_jobs, folder=base)
     except RequestError as error:
         raise RequestError(f"{error}; the command can't go on as it began {_begun_from(left)}") from error
     jobs = []
@@ -255,7 +301,7 @@ def _same_cases(job: AskedJob, prepared: PreparedJob, undone: set[tuple[int, str
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise RequestError(
-            f"job {job.number} can't be rebuilt: its configuration no longer gives the case {missing[0]}{more} "
+            f"job {job.number + 1} can't be rebuilt: its configuration no longer gives the case {missing[0]}{more} "
             f"(RECORDS), resume it with the code that it began with {_begun_from(left)}"
         )
     return tuple(by_id[case] for case in job.cases if (job.number, case) in undone)
@@ -281,7 +327,7 @@ def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str, configur
         request = validate(configurations.next(values))
     except (KeyError, TypeError) as error:
         raise RequestError(
-            f"job {job.number}: {COMMAND_JSON} holds no whole configuration ({error!r}; RECORDS)"
+            f"job {job.number + 1}: {COMMAND_JSON} holds no whole configuration ({error!r}; RECORDS)"
         ) from None
     return ComposedJob(
         number=job.number,
@@ -304,21 +350,14 @@ class _Configurations:
         """The configuration of these values, good until the next one. RequestError for keys and values that the schema
         does not have."""
         if self._config is None or set(values) != set(self._values):
-            self._config = _configuration(values)
+            with _of_this_version():
+                self._config = merged(values)
         else:
             with _of_this_version():
                 for path, value in differing_values(self._values, values):
                     OmegaConf.update(self._config, path, value, merge=False)
         self._values = values
         return self._config
-
-
-def _configuration(values: Mapping[str, Any]) -> DictConfig:
-    """A whole configuration with the schema's types."""
-    with _of_this_version():
-        merged = OmegaConf.merge(OmegaConf.structured(Schema), values)
-        assert isinstance(merged, DictConfig)
-        return merged
 
 
 @contextlib.contextmanager
@@ -377,22 +416,8 @@ def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Pat
         return []
     records = [one.record for one in left.kept]
     before = max(records, key=lambda record: record.started).environment
-    found = []
-    was, is_now = ((one.git or {}) for one in (before, now))
-    if was.get("commit") != is_now.get("commit"):
-        found.append(f"commit: {_commit(is_now)}, was {_commit(was)}")
-    if was.get("diff_digest") != is_now.get("diff_digest"):
-        found.append("uncommitted changes: not the same")
-    for what, one, other in (("sources", before.sources, now.sources), ("package", before.packages, now.packages)):
-        for name in sorted({*(one or {}), *(other or {})}):
-            there, here = (one or {}).get(name), (other or {}).get(name)
-            if one and other and there != here:
-                found.append(f"{what} {name}: " + ("changed" if what == "sources" else f"{here}, was {there}"))
-    return found + _changed_kernels(records, cache_dir, _working_folder(folder, left.document))
-
-
-def _commit(git: Mapping[str, Any]) -> str:
-    return str(git.get("commit") or "unknown")[:12]
+    base = _working_folder(folder, left.document)
+    return code_changes(before, now) + _changed_kernels(records, cache_dir, base)
 
 
 def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from reports.record.record import RecordedRequest
+from reports.table.text import counted
 from runner.command.console import Console, failures, summary
 from runner.command.earlier import Earlier
 from runner.command.plan import Command, PreparedJob, is_isolated
@@ -22,14 +23,14 @@ from runner.environment.capture import capture
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
-from runner.records.command_json import AskedJob, CommandDocument, JobPlan
+from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
 from runner.records.lock import held_if_possible
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import command_line
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
-from runner.track.dashboard import open_command
+from runner.track.dashboard import advice
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from runner.world.world import World, WorldFailure
 
 MAX_FAILED_STARTS = 2
-"""So often a job tries to start a world; what is left of it then fails for the same reason."""
+"""Maximum number of failed starts of a world in one job; its remaining cases then fail for the same reason."""
 
-TOLD_BELOW = "told below, under 'failed'"
+TOLD_BELOW = "told under 'failed', on standard error"
 """Where the table of a command refers to for what went wrong."""
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
@@ -87,7 +88,8 @@ class Ended:
 def run_within(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> Ended:
     """Run all jobs of a command within a process that goes on, such as a notebook's.
 
-    Like run_command, but a second interrupt is raised. RequestError when the records have no place.
+    Like run_command, but a second interrupt is raised. RequestError when the records have no place. Whatever is raised
+    while it runs, such as OSError for a full stdout, leaves no world, no process and no open MLflow run behind.
     """
     if earlier is not None:
         return _ended(_Session(command, earlier.store, console, tools or Tools(), earlier), console)
@@ -100,10 +102,11 @@ def run_within(command: Command, console: Console, tools: Tools | None = None, e
 
 
 def _ended(session: _Session, console: Console) -> Ended:
-    """Run a session to its end. Raises KeyboardInterrupt, with the session abandoned, for a second interrupt."""
+    """Run a session to its end. A second interrupt, and any other error, is raised once the session is abandoned."""
     interrupt: KeyboardInterrupt | None = None
     try:
         try:
+            session.begin()
             with console:
                 session.run()
         except KeyboardInterrupt as first:
@@ -112,8 +115,8 @@ def _ended(session: _Session, console: Console) -> Ended:
             interrupt = first
             console.warn("symlab: interrupted; finishing what is done (once more to quit at once)")
         return session.conclude(interrupt)
-    except KeyboardInterrupt as again:
-        session.abandon(again)
+    except BaseException as error:
+        session.abandon(error)
         raise
 
 
@@ -150,20 +153,26 @@ class _Session:
         self._stopped = ""
         self._manifest: CommandDocument | None = None
 
-    def run(self) -> None:
-        """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+    def begin(self) -> None:
+        """Write command.json, before the first word on stdout: a folder of records always says what it is of."""
         try:
             self._begin_manifest()
         except StoreError as error:
             self._stopped = str(error)
+
+    def run(self) -> None:
+        """All jobs, one after another. Ends early when a record can't be stored. Lets interrupts through."""
+        if self._stopped:
             return
         jobs = self._command.jobs
         self._console.begin((case for job in jobs for case in job.cases), self._asked(jobs[0]).jobs or 1)
         self._surroundings.look()
         self._start_mirror()
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
-        from runner.command.job import run_job
+        with self._console.starting_up():
+            from runner.command.job import run_job, usual_means
 
+            means = self._tools.means or usual_means()
         isolated = False
         for job in self._command.jobs:
             self._job = job
@@ -175,7 +184,7 @@ class _Session:
                 self._write_configuration(job)
                 if self._earlier is not None:
                     self._unsent += self._earlier.paths_of(job.composed.number)
-                run_job(self._runnable(job), self, self._tools.means)
+                run_job(self._runnable(job), self, means)
             except StoreError as error:
                 self._stopped = str(error)
                 return
@@ -194,7 +203,8 @@ class _Session:
             if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
                 raise self._start_failure
             try:
-                self._world = self._tools.make_world(*key, self._console.say)
+                with self._console.starting_up():
+                    self._world = self._tools.make_world(*key, self._console.say)
             except WorldFailure as failure:
                 self._failed_starts += 1
                 self._start_failure = failure
@@ -237,10 +247,18 @@ class _Session:
             return exit_code_of(interrupt)
         return EXIT_FAILED if self._stopped else exit_code_for(self._records)
 
-    def abandon(self, interrupt: KeyboardInterrupt) -> None:
-        """The quick way out: no table, no waiting, but no run left RUNNING."""
+    def abandon(self, error: BaseException) -> None:
+        """The quick way out: no table, and nothing is sent, but no world stays open and no run is left RUNNING.
+
+        An interrupt breaks the world, which then closes without waiting for its ranks.
+        """
+        interrupt = error if isinstance(error, KeyboardInterrupt) else None
+        if interrupt is None and not self._stopped:
+            self._stopped = f"{type(error).__name__}: {error}".removesuffix(": ")
         with contextlib.suppress(BaseException):
-            self._end_manifest(exit_code_of(interrupt), interrupt)
+            self._end_manifest(EXIT_FAILED if interrupt is None else exit_code_of(interrupt), interrupt)
+        with contextlib.suppress(BaseException):
+            self._close_world()
         with contextlib.suppress(BaseException):
             if self._mirror is not None:
                 self._mirror.abandon()
@@ -302,7 +320,7 @@ class _Session:
         self._store.write_command_json(self._manifest)
 
     def _asked_document(self) -> CommandDocument:
-        """What a new command is asked for."""
+        """Return the document of a new command: its jobs and cases, without an end."""
         asked = [self._asked(job) for job in self._command.jobs]
         return CommandDocument(
             command=asked[0].command,
@@ -384,7 +402,7 @@ class _Session:
         else:
             for remark in self._mirror.remarks:
                 self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
-            self._console.say(f"dashboard: {open_command(uri)}")
+            self._console.say(f"dashboard: {advice(uri)}")
 
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""
@@ -401,6 +419,10 @@ class _Session:
         if self._stopped:
             self._console.warn(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
         self._console.announce(f"records: {self._folder}")
+        left = self._case_count - len(self._records)
+        if left > 0 and not self._command.origin and (self._store.folder / COMMAND_JSON).is_file():
+            cases = f"the {counted(left, 'case')} that {'is' if left == 1 else 'are'} left"
+            self._console.announce(f"symlab resume {shlex.quote(self._folder)} runs {cases}")
 
     @property
     def _folder(self) -> str:
@@ -411,9 +433,17 @@ class _Session:
         return str(folder)
 
     def _close_world(self) -> None:
-        world, self._world = self._world, None
-        if world is not None:
+        world = self._world
+        if world is None:
+            return
+        try:
             world.close()
+        except KeyboardInterrupt:  # abandon() closes what is left of it
+            raise
+        except BaseException:
+            self._world = None
+            raise
+        self._world = None
 
 
 def _now() -> str:

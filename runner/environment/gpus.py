@@ -1,6 +1,6 @@
 """The GPUs of this machine: what the driver's files and its library NVML tell of them, and what a rank has of them.
 
-NVML is asked, never told. What it does not answer is named with the reason, in a GPU's "not_captured" or in the
+NVML is only read, never changed. What it does not answer is named with the reason, in a GPU's "not_captured" or in the
 capture's; nothing here raises. Clocks, temperatures and power of the moment belong to what is timed:
 runner.timing.gpu_state.
 """
@@ -43,7 +43,7 @@ P2P_STATES = {0: "ok", 1: "chipset", 2: "GPU", 3: "topology", 4: "switched off",
 """NVML's answers to whether GPUs reach each other: ok, or what stands against it."""
 
 P2P = ("read", "write", "nvlink", "atomics")
-"""What is asked of two GPUs, in the order of NVML's numbers."""
+"""The properties of a pair of GPUs that are recorded, in the order of NVML's numbers."""
 
 
 def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""The lock of a records folder: held by the process whose command writes there, gone when that process is.
+"""The locks of a records folder: held by the process whose command writes there, and by the process that sends its
+records to MLflow; each is gone when its process is.
 
-It is a lock of the operating system on a file in the folder. The file alone means nothing: a killed process leaves it
+Each is a lock of the operating system on a file in the folder. The file alone means nothing: a killed process leaves it
 behind, and the next one takes the lock.
 """
 
@@ -10,12 +11,19 @@ import contextlib
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
 LOCK_NAME = ".lock.tmp"
 """Named like a file that is still being written, which manifests leave out (reports/record/seal.py)."""
+
+MIRROR_LOCK_NAME = ".mirror.tmp"
+"""Of the lock that the process which sends the records to MLflow holds: it can outlive the command."""
+
+
+_LOOK_AGAIN_S = 0.1
 
 
 class FolderInUse(RuntimeError):
@@ -25,9 +33,9 @@ class FolderInUse(RuntimeError):
 class FolderLock:
     """The lock of one folder, held from construction to release. As a context manager it is released at the end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = LOCK_NAME) -> None:
         """Take the lock at once. Raises FolderInUse if another process holds it, OSError if there can be no lock."""
-        self._path = folder / LOCK_NAME
+        self._path = folder / name
         self._descriptor: int | None = None
         while self._descriptor is None:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -37,9 +45,7 @@ class FolderLock:
             finally:
                 if self._descriptor is None:
                     os.close(descriptor)
-        with contextlib.suppress(OSError):  # only for the message; a full disk does not matter
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        _name_holder(self._descriptor, os.getpid())
 
     def __enter__(self) -> FolderLock:
         return self
@@ -58,6 +64,18 @@ class FolderLock:
             self._path.unlink()  # while it is held: a process that waits for this file notices that it is gone
         os.close(descriptor)
 
+    @property
+    def descriptor(self) -> int:
+        """The open file that has the lock: a process that inherits it holds the lock, too."""
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def leave_to(self, process: int) -> None:
+        """Leave the lock to a process that has inherited the descriptor: it alone holds it from now on."""
+        descriptor, self._descriptor = self.descriptor, None
+        _name_holder(descriptor, process)
+        os.close(descriptor)
+
     def _is_taken(self, descriptor: int) -> bool:
         """Lock an opened file. False if its holder has removed it meanwhile. Raises FolderInUse."""
         try:
@@ -69,6 +87,34 @@ class FolderLock:
             return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
         except FileNotFoundError:
             return False
+
+
+def wait_for(folder: Path, name: str, patience_s: float, waiting: Callable[[FolderInUse], None]) -> None:
+    """Wait until no process holds a lock, for so many seconds at most; waiting is called once if there is a holder.
+
+    Raises FolderInUse if it is still held then. Where there can be no lock, there is no holder.
+    """
+    deadline_s = time.monotonic() + patience_s
+    is_told = False
+    while (folder / name).exists():
+        try:
+            FolderLock(folder, name).release()
+        except OSError:
+            return
+        except FolderInUse as error:
+            if time.monotonic() > deadline_s:
+                raise
+            if not is_told:
+                waiting(error)
+            is_told = True
+            time.sleep(_LOOK_AGAIN_S)
+
+
+def _name_holder(descriptor: int, process: int) -> None:
+    """Write down who holds a lock. It is only for the message; a full disk does not matter."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {process} on {socket.gethostname()}".encode(), 0)
 
 
 @contextlib.contextmanager

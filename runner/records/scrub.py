@@ -2,8 +2,8 @@
 
 scrubbed() is for text of any origin: what a dying rank said, a command line, the difference of sources. It takes out
 what looks like a secret by its form, what is the value of one of this process's variables with a secret's name, and
-home folders: they become ~, so that the path is still found by whoever it belongs to. It would rather take out too much
-than too little; but digests, commits, ids of cases and of GPUs stay as they are.
+home folders: they become ~, so that their owner still finds the path. If in doubt, it takes out too much rather than
+too little; but digests, commits, ids of cases and of GPUs stay as they are.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Known:
 
 
 def scrubbed(text: str) -> str:
-    """The text without secrets and home folders. What was scrubbed before stays as it is."""
+    """The text without secrets and home folders, as UTF-8. What was scrubbed before stays as it is."""
     known = _known(os.environ)
     return _remembered(text, known) if len(text) <= _CACHED else _scrubbed(text, known)
 
@@ -159,7 +159,9 @@ def _remembered(text: str, known: _Known) -> str:
 
 
 def _scrubbed(text: str, known: _Known) -> str:
-    return _home_pattern(known.homes).sub("~", _withheld(text, known))
+    # A name that is not UTF-8 has lone surrogates, which a reader of JSON refuses: they become escapes.
+    writable = text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _home_pattern(known.homes).sub("~", _withheld(writable, known))
 
 
 def _withheld(text: str, known: _Known) -> str:

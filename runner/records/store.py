@@ -25,7 +25,7 @@ from reports.record.bundle import NOT_RECORDS
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
 from runner.records.command_json import COMMAND_JSON, CommandDocument
-from runner.records.lock import LOCK_NAME
+from runner.records.lock import LOCK_NAME, MIRROR_LOCK_NAME
 from runner.records.scrub import scrubbed, scrubbed_record
 
 DIFFERENCE_NAME = "source.diff"
@@ -56,7 +56,7 @@ class Store:
 
     @classmethod
     def create(cls, root: Path | str, label: str) -> Store:
-        """A new folder under root that nobody else has, named by the time, the label and four random bytes."""
+        """Create a new folder under root with a unique name: the time, the label and four random bytes."""
         root = Path(root).absolute()
         label = re.sub(r"[^A-Za-z0-9_.+]+", "-", label).strip("-.")[:60] or "run"
         while True:
@@ -181,7 +181,7 @@ class Store:
         try:
             (self.folder / MANIFEST).unlink(missing_ok=True)
             for path in [*self.folder.glob(".*.tmp"), *self.folder.glob("ptx/.*.tmp")]:
-                if path.name != LOCK_NAME:
+                if path.name not in (LOCK_NAME, MIRROR_LOCK_NAME):
                     path.unlink()
         except OSError as error:
             raise StoreError(_sentence("records", self.folder, error)) from error

@@ -1,9 +1,9 @@
 """From records alone to a command that runs the same cases again.
 
 A job is rebuilt from the configuration that its records hold, with everything pinned that was left open then:
-algorithms, baselines, sizes, data types. conf/ is not asked, so that it does not matter how it has changed. What was
-measured beside others is measured beside the same ones. A rebuilt case must have the recorded one's id, which has all
-fields; what can't be rebuilt, or not run here, is named with the reason.
+algorithms, baselines, sizes, data types. The files in conf/ are ignored, so later changes to them have no effect. What
+was measured beside others is measured beside the same ones. A rebuilt case must have the recorded one's id, which has
+all fields; what can't be rebuilt, or not run here, is named with the reason.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _NOT_OF_THE_JOB = ("records", "track", "cache_dir")
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What whoever asks for a replay decides: where records and MLflow are, the fabric ("auto": the recorded one, or
-    the simulator where that can't be), the largest size in the simulator. machine says what there is here."""
+    """The choices of a replay: where records and MLflow are, the fabric ("auto": the recorded one, or the simulator
+    where that is unavailable), the largest size in the simulator. machine returns what this machine offers."""
 
     records: str = "records"
     track_uri: str = ""
@@ -52,7 +52,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A command that runs recorded cases again, and what is to be compared with that.
+    """A command that runs recorded cases again, and the records to compare with them.
 
     records are those of the cases that are run again, of all worlds; the command may have more cases, that run beside
     them. left_out are ids of cases that are not run, each with the reason. remarks have to be said.

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a replay is asked for.
+    """The request for a replay.
 
     what: a file, a folder or a bundle of records, or the id of an MLflow run at mlflow_uri. launches: new worlds. band:
     the share within which two speeds are the same. fabric: "auto" is the recorded one. up_to_bytes: the largest size
     of GPUs' records that the simulator runs. records: the folder for new ones. track_uri: where the new runs are
-    logged, "" for nowhere.
+    logged; "" to log nothing.
     """
 
     what: str
@@ -209,8 +209,8 @@ class _Replay:
 
 
 def _damage(what: str) -> list[str]:
-    """What is not as commands left it in a folder of records: changed files, cases that were asked for and are not
-    there. Of a single file, a bundle or a run of MLflow nobody can say."""
+    """What is not as commands left it in a folder of records: changed files, requested cases without a record. Empty
+    for a single file, a bundle or a run of MLflow, where this is unknown."""
     from reports.record.bundle import read
     from reports.record.seal import MANIFEST, broken
     from runner.records.command_json import COMMAND_JSON, command_document_of
@@ -220,7 +220,7 @@ def _damage(what: str) -> list[str]:
     for path in sorted(place.rglob(MANIFEST)) if place.is_dir() else []:
         found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
     for path in sorted(place.rglob(COMMAND_JSON)) if place.is_dir() else []:
-        with contextlib.suppress(ValueError):  # no records, or a manifest that is none: its seal says so
+        with contextlib.suppress(ValueError):  # no records, or a manifest that is not valid: its seal says so
             manifest = command_document_of(path.parent)
             missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
             if missing:

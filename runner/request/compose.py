@@ -22,11 +22,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.composer import Composer
 from runner.request.composer import composed as composed
+from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
 from runner.request.overrides import parsed, text_of
@@ -156,9 +157,7 @@ def _job(composer: Composer, number: int, lines: Sequence[str], jobs: int) -> Co
         request = validate(composition.config)
         if request.track.name != TrackName.none:
             check_database_folder(request.track.uri, "track.uri")
-        configuration = OmegaConf.to_container(composition.config, resolve=True, enum_to_str=True)
-        assert isinstance(configuration, dict)
-        plain = {str(key): value for key, value in configuration.items()}
+        plain = plain_configuration(composition.config)
         return ComposedJob(number, tuple(lines), composition.experiment, plain, request)
 
 

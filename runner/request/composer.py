@@ -20,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain, explain_choice
@@ -93,13 +93,11 @@ class Composer:
         return _without_hydra(composed(lines))
 
     def _base(self, lines: tuple[str, ...]) -> Composition | None:
-        """Return what values are set on; None where that can't be told apart from the values, or is wrong by itself."""
+        """Return what values are set on; None if Hydra refuses its lines without the values."""
         try:
-            base = _without_hydra(composed(lines))
+            return _without_hydra(composed(lines))
         except RequestError:
             return None
-        # An interpolation of Hydra's section has no value in a copy without that section.
-        return None if "${hydra" in OmegaConf.to_yaml(base.config) else base
 
     def _values(self, lines: Sequence[str]) -> dict[str, Override]:
         """Return the lines that only set a value, if the order in which Hydra applies the others makes no difference.
@@ -131,9 +129,7 @@ class Composer:
             return _OTHER
         if self._repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
             return _GROUP
-        # What an interpolation refers to may be anything, so Hydra sees it together with the rest.
-        is_plain = _PLAIN.match(line) and "${" not in line and not override.is_hydra_override()
-        return override if is_plain else _OTHER
+        return override if _PLAIN.match(line) and not override.is_hydra_override() else _OTHER
 
 
 def _key(line: str) -> str:

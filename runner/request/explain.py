@@ -19,6 +19,12 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
         group, name = (group, name) if name else ("", group)
+        found = re.match(r"In '([^']+)': Could not (?:find|load) ", str(error))
+        if found and found[1] != "config":  # the command line's choices are looked up for config.yaml
+            # Without a slash in front, Hydra looks beside the file.
+            what = f"'{name}'" if found[1].startswith(f"{group}/") else f"{group} '{name}'"
+            right = near(name, error.options) if error.options else "write it as override /fabric: simulator"
+            return f"unknown {what} (defaults in {found[1]}.yaml), {right}"
         return f"unknown {group or 'configuration'} '{name}' ({group or 'config'}), {near(name, error.options or ())}"
     if isinstance(error, OverrideParseException):
         return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
@@ -44,7 +50,10 @@ def explain_choice(text: str) -> str:
     if found := re.match(r"Could not override '([^'@]*)@[^']*'", text):
         return f"a package is unsupported ({found[1]}@..), leave it out: {found[1]}=.."
     if found := re.match(r"Could not override '([^']+)'\. No match in the defaults list", text):
-        return f"unknown key '{found[1]}' ({found[1]}), {near(*_siblings(found[1]))}"
+        name, siblings = _siblings(found[1])
+        if name in siblings:  # a folder of hydra.searchpath makes a group of it
+            return f"{name} is a group without a default ({name}), add one of its files: +{name}=.."
+        return f"unknown key '{found[1]}' ({found[1]}), {near(name, siblings)}"
     if found := re.match(r"Invalid defaults list in '([^']*)', (.*)", text):
         return f"{found[1]}.yaml: {found[2]} (defaults), write it as a list: defaults: [override /fabric: simulator]"
     return ""

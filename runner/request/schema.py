@@ -58,6 +58,15 @@ class Isolation(StrEnum):
     """Nothing: it has a world of its own."""
 
 
+class HostMemory(StrEnum):
+    """What happens to a job of simulated ranks whose upper bound of memory is above what the host has available."""
+
+    check = "check"
+    """It is refused before anything runs."""
+    ignore = "ignore"
+    """It runs: the bound may be too high. Where it is not, the system may kill the process."""
+
+
 class TrackName(StrEnum):
     """Where records are mirrored to."""
 
@@ -138,6 +147,7 @@ class Schema:
     cache_dir: str = "~/.cache/symlab/kernels"
     isolation: Isolation = Isolation.none
     custom: Any = None
+    host_memory: HostMemory = HostMemory.check
     timing: TimingSchema = field(default_factory=TimingSchema)
     fabric: FabricSchema = field(default_factory=FabricSchema)
     track: TrackSchema = field(default_factory=TrackSchema)

@@ -58,6 +58,8 @@ _MEANINGS: dict[str, str] = {
     "cache_dir": "the folder for compiled kernels",
     "isolation": "whether each job has a new world",
     "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_ptx.yaml",
+    "host_memory": "the simulator's: refuse what may take more memory than the host has available; that bound may be "
+    "too high",
     "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",
     "timing.window": "what is in the time of a call: the kernel alone, or barriers over all ranks, too",
     "timing.l2": "rotate: calls go through several buffers in turn; hot: one buffer, left in the L2 cache",
@@ -108,9 +110,10 @@ examples (in zsh put quotes around an argument with brackets):
   symlab run fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
 
 exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the
-  fabric can't do them); 1 a case was wrong or failed, every case was refused, or records could not
-  be stored; 2 the request was wrong, nothing ran; 130 Ctrl-C, 143 SIGTERM, 129 a closed terminal:
-  finished records are kept.
+  fabric can't do them); 1 a case was wrong or failed, GPUs refused every case while it ran, or
+  records could not be stored; 2 the request was wrong, or it is known before the start that every
+  case would be refused: nothing ran; 130 Ctrl-C, 143 SIGTERM, 129 a closed terminal: finished
+  records are kept.
 """
 
 

@@ -1,9 +1,9 @@
-"""The validation of a configuration: from what was written to a Request in which nothing impossible is left.
+"""The validation of a configuration: from the values as written to a Request that holds valid values only.
 
 Hydra and OmegaConf see to names, types and words (runner/request/schema.py is in the ConfigStore); this file sees to
 all other values.
-It imports neither torch nor a kernel, so that a wrong request is answered at once. What only the catalogue of kernels
-can tell (is there such an algorithm, does the accumulator fit the dtype) is asked in cases.py.
+It imports neither torch nor a kernel, so that a wrong request is answered at once. cases.py checks what needs the
+catalogue of kernels: whether an algorithm exists, and whether the accumulator fits the dtype.
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
-from runner.request.schema import SECTIONS, Isolation, Limit, PlacementChoice, Schema, TimingMode, TrackName
+from runner.request.schema import (
+    SECTIONS,
+    HostMemory,
+    Isolation,
+    Limit,
+    PlacementChoice,
+    Schema,
+    TimingMode,
+    TrackName,
+)
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
@@ -94,6 +103,7 @@ class _Job:
     records: Path
     cache_dir: Path
     isolation: Isolation
+    host_memory: HostMemory
     custom: Mapping[str, Any] | None = field(default=None, compare=False)
     timing: TimingRequest
     fabric: FabricRequest
@@ -174,6 +184,7 @@ def validate(config: DictConfig) -> Request:
         cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
         isolation=Isolation(values["isolation"]),
         custom=_custom(values),
+        host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
         fabric=_fabric(values["fabric"]),
         track=_track(values["track"]),

@@ -68,8 +68,8 @@ def _page(records: Sequence[Record]) -> str:
 
 
 def _first_sections(records: Sequence[Record]) -> list[Record]:
-    """The records of the first sections that were timed: a picture of a hundred rows is for nobody, and costs a
-    minute."""
+    """The records of the first sections that were timed: a picture of a hundred rows is unreadable, and
+    takes a minute."""
     found, _ = split([record for record in records if record.case.size_bytes])
     return [record for section in found[:_MOST_SECTIONS] for record in section.records]
 

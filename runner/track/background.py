@@ -3,7 +3,8 @@
 Another process, because importing and writing would take turns with the simulation in this one; in a session of its
 own, because a Ctrl-C in the terminal is not meant for it. It gets messages, one JSON line each, and reads what it sends
 from the records on disk. When its input ends without a word, whatever the reason, it ends the runs that are open: none
-is left RUNNING, even if the main process was killed. Nothing that happens here can hurt the results.
+is left RUNNING, even if the main process was killed. Until it is gone it holds a lock in the folder of records, so that
+a resumption does not begin to send beside it. Nothing that happens here can hurt the results.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import IO, Any, NamedTuple
 
 from reports.record.record import RecordedRequest, load
 from reports.second_process import module_command
+from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets
 from runner.request.validate import TrackRequest
 from runner.track.names import Kept
@@ -30,8 +32,8 @@ from runner.track.send import CommandRun
 
 
 class Connection(NamedTuple):
-    """Where to write messages to a follower, where to read its one answer from, and how to wait, for so many seconds
-    at most, until it is gone."""
+    """A follower's streams: messages are written to it, its one answer is read from it. wait waits until it has ended,
+    for at most the given number of seconds."""
 
     messages: IO[str]
     answers: IO[str]
@@ -59,7 +61,7 @@ class Mirror:
         records that MLflow lacks are sent.
         """
         self._uri = without_secrets(track.uri)
-        self._messages, self._answers, self._wait = (connect or in_process)()
+        self._messages, self._answers, self._wait = connect() if connect else in_process(folder)
         self.remarks: tuple[str, ...] = ()
         """After finish: a clause for each part of the report that could not be attached."""
         opening = {
@@ -115,16 +117,33 @@ class Mirror:
             self._messages.flush()
 
 
-def in_process() -> Connection:
-    """A follower in a new process of this interpreter, with this project's packages."""
-    process = subprocess.Popen(
-        module_command(__name__),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        text=True,
-    )
+def in_process(folder: Path) -> Connection:
+    """A follower in a new process of this interpreter, with this project's packages.
+
+    It holds the lock for mirrors in the folder of records from its first moment, because it inherits it: this process
+    may be killed while the follower still imports MLflow. On a file system without locks the work goes on without.
+    """
+    try:
+        lock: FolderLock | None = FolderLock(folder, MIRROR_LOCK_NAME)
+    except (FolderInUse, OSError):
+        lock = None
+    inherited = (lock.descriptor,) if lock is not None else ()
+    try:
+        process = subprocess.Popen(
+            [*module_command(__name__), *map(str, inherited), str(folder / MIRROR_LOCK_NAME)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=inherited,
+            text=True,
+        )
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+    if lock is not None:
+        lock.leave_to(process.pid)
     assert process.stdin is not None
     assert process.stdout is not None
 
@@ -190,9 +209,16 @@ def _drained(messages: IO[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """The follower's process. What MLflow prints is kept away from the answer."""
+    """The follower's process. Its arguments are the descriptor of its lock, if it has one, and the lock's path. What
+    MLflow prints is kept away from the answer."""
+    *inherited, path = sys.argv[1:]
+    for descriptor in inherited:
+        os.set_inheritable(int(descriptor), False)  # a process that MLflow starts must not keep the lock
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     follow(sys.stdin, answers)
-    # All is said and done: taking down MLflow's modules would keep whoever waits for half a second.
+    if inherited:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # while the lock is held: a process that waits for this file notices that it is gone
+    # Exit at once: the teardown of MLflow's modules would delay the waiting command by half a second.
     os._exit(0)

@@ -41,7 +41,7 @@ def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kep
         try:
             command_document_of(kept[0].path.parent)
         except ValueError as error:
-            # Without it nobody knows whether these are all of its records.
+            # Without it, it is unknown whether these are all of its records.
             problems.append(str(error))
             del commands[command]
     return commands, problems

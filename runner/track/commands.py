@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import click
 
-DEFAULT_URI = "sqlite:///mlflow.db"
+from runner.track.dashboard import DEFAULT_URI
 
 
 @click.command(
@@ -40,7 +41,7 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
     from reports.tracked import database_path, resolved_uri
     from runner.request.validate import check_uri
     from runner.request_error import RequestError
-    from runner.track.dashboard import open_command
+    from runner.track.dashboard import JOBS, check_port, open_command
 
     check_uri(uri, "--uri")
     path = database_path(resolved_uri(uri))
@@ -56,5 +57,8 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
     if is_print:
         print(shlex.join(words))
         return
-    print(f"starting MLflow's dashboard at http://127.0.0.1:{port} (Ctrl-C stops it)", flush=True)
+    check_port(port)
+    os.environ.setdefault(JOBS, "false")
+    print(f"starting MLflow's dashboard at http://127.0.0.1:{port} (it takes about half a minute; Ctrl-C stops it)")
+    sys.stdout.flush()
     os.execvp(words[0], words)

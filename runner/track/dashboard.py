@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import shlex
 import shutil
+import socket
 import sys
 from pathlib import Path
 
 from reports.tracked import resolved_uri
+from runner.request_error import RequestError
+
+DEFAULT_URI = "sqlite:///mlflow.db"
+
+JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION"
+"""MLflow's variable for its queue of evaluation jobs, which nothing here uses: its processes end in tracebacks."""
+
+
+def advice(uri: str) -> str:
+    """Return what a user types, or visits, to see what was tracked: `symlab dashboard`, or the address of a server."""
+    resolved = resolved_uri(uri)
+    if resolved.startswith("http"):
+        return resolved
+    is_default = resolved == resolved_uri(DEFAULT_URI)
+    return "symlab dashboard" if is_default else f"symlab dashboard --uri {shlex.quote(uri)}"
+
+
+def check_port(port: int) -> None:
+    """RequestError if another process of this machine listens on the port."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            is_taken = error.errno == errno.EADDRINUSE
+            said = "is in use" if is_taken else f"can't be opened: {error.strerror}"
+            raise RequestError(f"port {port} {said} (--port), give another") from None
 
 
 def open_command(uri: str) -> str:

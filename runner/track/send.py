@@ -23,11 +23,11 @@ from reports.record.record import Record, RecordedRequest
 from reports.table.text import counted
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
 from runner.records.command_json import command_document_of
-from runner.request.validate import check_uri
+from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
 from runner.track import artifacts
 from runner.track.by_command import by_command
-from runner.track.dashboard import open_command
+from runner.track.dashboard import advice
 from runner.track.database import make_ready
 from runner.track.descriptions import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
 from runner.track.names import (
@@ -61,7 +61,7 @@ ARTIFACTS = "mlartifacts"
 
 _METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
 _CHILDREN = 50_000
-"""More than a command can have: MLflow gives so many runs at once."""
+"""Page size when listing runs; larger than any command."""
 
 
 Point = tuple[str, float, int, int]
@@ -371,9 +371,11 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
 def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
     """Send records to MLflow that were not sent when they were made: files, bundles, or folders of them.
 
-    Returns the exit code: 0 sent, or there already; 1 not all of them could be sent. ValueError for a wrong request.
+    Returns the exit code: 0 sent, or there already; 1 not all of them could be sent, or the place can't be used.
+    RequestError for a wrong request, such as a database in a folder that does not exist.
     """
     check_uri(uri, "--uri")
+    check_database_folder(uri, "--uri")
     with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
         commands, problems = by_command(places, Path(folder))
         if not commands:
@@ -391,5 +393,5 @@ def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str
         except TrackingError as error:
             print(f"symlab: error: {command} is not sent: {error}", file=sys.stderr)
             return 1
-    print(f"open it with: {open_command(uri)}")
+    print(f"dashboard: {advice(uri)}")
     return 1 if problems else 0

@@ -4,7 +4,7 @@ MLflow keeps a view that a user saves as a tag of the experiment, and lists them
 metric have linear axes, on which sizes from 1 KiB to 256 MiB lie on one another: views can say logarithmic. Runs that
 are not sorted by time are listed flat, so that series stand beside one another whichever command they are of.
 
-The format of the tag is MLflow's own (3.17) and nowhere documented: where it changes, a view is not listed and nothing
+The format of the tag is MLflow's own (3.17) and undocumented: where it changes, a view is not listed and nothing
 else is hurt. A browser test opens every view.
 """
 

@@ -1,7 +1,7 @@
 """ProcessWorld: a spawned process a rank, kept between programs.
 
-run() ends whatever the ranks do: they are watched from here, asked where they are when the time is up, and after any
-failure killed and reaped, all of them, before the failure is told. Nothing outlives a world: the store's port belongs
+run() ends whatever the ranks do: this process watches them, asks where they are when the time is up, and after any
+failure kills and reaps all of them before it reports the failure. Nothing outlives a world: the store's port belongs
 to this process, what ranks print lies in files without a name, and the kernel ends ranks whose parent is gone.
 """
 
@@ -107,7 +107,7 @@ class ProcessWorld:
         start_deadline_s: float = START_DEADLINE_S,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        """Start all ranks, and wait until each has opened its fabric. say is told if that takes a while.
+        """Start all ranks, and wait until each has opened its fabric. Calls say if that takes a while.
 
         Raises WorldFailure, with nothing left behind, if a rank could not.
         """

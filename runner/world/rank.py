@@ -1,4 +1,4 @@
-"""A rank in a process of its own: opens its fabric, runs programs as it is told, and says how each ended.
+"""A rank in a process of its own: opens its fabric, runs the programs that its parent sends, reports how each ended.
 
 The main thread runs the programs. A second one listens to the parent: it answers where the main thread is, however long
 that is in a program, and ends the process when the parent is gone.

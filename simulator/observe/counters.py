@@ -142,7 +142,7 @@ class Counters(Listener):
         self.launches: dict[int, LaunchCounts] = {}
         self._running: dict[Launched, _Running] = {}
 
-    # What is told
+    # Events
 
     def launch_began(self, event: LaunchBegan) -> None:
         launched = event.launched

@@ -3,11 +3,11 @@
 Lanes that run an instruction together (at most CHUNK_LANES of simulator/run/decode.py) are one event, with NumPy arrays
 of one element a lane in the order of its lanes. A listener derives from Listener and overrides the methods of the
 events that it wants; for the others the simulator tests an empty list and makes no event. A listener reads an event
-while it is told: addresses may be a register that changes later, so copy what you keep.
+during the call: addresses may be a register that changes later, so copy what you keep.
 
 Order. Events of kernels come in the order in which their effects take place. Events of hosts come between them: hosts
 run only while no kernel does; those of one rank come in their order, those of several ranks in any order between two
-barriers of the hosts. What a deadlock's report runs again to find out what lanes wait for is not told.
+barriers of the hosts. What a deadlock's report runs again to find out what lanes wait for is not reported.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -57,6 +58,18 @@ def test_a_table_of_a_folder_and_of_its_bundle(
 def test_formats(folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], beginning: str) -> None:
     assert main(["table", str(folder), *options]) == 0
     assert capsys.readouterr().out.startswith(beginning)
+
+
+def test_wide_says_that_it_lays_out_times(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(folder), "--wide"]) == 0
+    assert capsys.readouterr().err == ""
+    path = tmp_path / "untimed.json"
+    path.write_text(dataclasses.replace(RECORDS[0], timing=None).to_json(), encoding="utf-8")
+    assert main(["table", str(path), "--wide"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "symlab: --wide lays out times, and none of these records has one: the usual table\n"
+    assert main(["table", str(path)]) == 0
+    assert capsys.readouterr() == (said.out, "")
 
 
 def test_json_has_every_case(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +131,7 @@ def test_a_report(
         (["table", "ok.json", "--wide", "--format", "csv"], "--wide is for people"),
         (["figure", "ok.json"], "missing option '-o' / '--output'"),
         (["figure", "ok.json", "-o", "x.pdf"], "x.pdf: a picture's name ends in .svg or .png"),
-        (["figure", "simulated.json", "-o", "x.svg"], "nothing to draw; only real hardware gives one"),
+        (["figure", "simulated.json", "-o", "x.svg"], "only real hardware gives one; --kind numerics draws errors"),
         (["bundle", "ok.json", "-o", "x.xz"], "ends in .jsonl.xz"),
         (["bundle", "ok.json", "-o", "gone/x.jsonl.xz"], "can't be written"),
         (["unknown"], "no such command 'unknown' (see python -m reports --help)"),

@@ -121,6 +121,8 @@ def test_an_interrupt_keeps_and_shows_what_is_done(
     assert done.statuses == ["PASSED"] * 3
     assert "interrupted" in done.err
     assert "6 cases: 3 passed, 3 not run" in done.out
+    (folder,) = (done.folder / "records").iterdir()
+    assert done.out.endswith(f"\nsymlab resume records/{folder.name} runs the 3 cases that are left\n")
     assert "one_shot" in done.out.rpartition("] ")[2], "the table of what was done"
     assert all(world.closed for world in script.worlds)
 
@@ -139,7 +141,7 @@ def test_a_second_interrupt_that_overtakes_the_first_quits_at_once(
     with pytest.raises(SystemExit):
         symlab("sizes=[8]")
     assert left == [130]
-    assert not any(world.closed for world in script.worlds), "nothing is waited for"
+    assert [world.closed for world in script.worlds] == [True]
 
 
 def test_an_interrupt_before_the_first_case_ends(symlab: Symlab, script: Script) -> None:

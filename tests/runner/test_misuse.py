@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 
 import runner
 from runner.records.store import Store, StoreError
@@ -35,9 +36,15 @@ Symlab = Callable[..., Outcome]
         (["sizes.min=0"], ["0 bytes (sizes.min)"]),
         (["sizes=[4K,4096]"], ["4K is listed twice (sizes.list)"]),
         (["sizes=[1K,3]"], ["3 bytes are no whole number of float32 elements (sizes)", "multiple of 4"]),
-        (["sizes=1G"], ["1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)", "at most", "bytes fit"]),
+        (
+            ["sizes=1G"],
+            ["1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)", "bytes fit: give sizes up to 64M or a"],
+        ),
         (["fabric.heap_bytes=64K", "sizes=[1M]"], ["1M is beyond the heap of 64K a rank", "at most"]),
-        (["fabric.heap_bytes=16K", "sizes=[1M]"], ["1M is beyond the heap of 16K a rank", "nothing fits"]),
+        (
+            ["fabric.heap_bytes=16K", "sizes=[1M]"],
+            ["1M is beyond the heap of 16K a rank", "nothing fits: give a larger fabric.heap_bytes"],
+        ),
         (["fabric.heap_bytes=8G"], ["a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"]),
         (["fabric.heap_bytes=1K"], ["a heap of 1K a rank (fabric.heap_bytes), give 4K to 128G"]),
         (["dtype=bfloat16", "accumulator=float64"], ["bfloat16 has no accumulator 'float64' (accumulator)", "float32"]),
@@ -133,6 +140,42 @@ def test_one_line_two_and_nothing_written(
     assert script.ran == []
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing", "unknown 'nothing' (defaults in exp/bad.yaml), write it as override /fabric: simulator"),
+        ("/fabric: nothing", "unknown fabric 'nothing' (defaults in exp/bad.yaml), known: auto, nvshmem, simulator"),
+    ],
+)
+def test_a_default_that_a_file_names_is_looked_for_in_that_file(
+    name: str, message: str, symlab: Symlab, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine" / "exp"
+    folder.mkdir(parents=True)
+    (folder / "bad.yaml").write_text(f"# @package _global_\ndefaults:\n  - {name}\n")
+    done = symlab("+exp=bad", "--config-dir", "mine", "--cfg", "job")
+    assert (done.code, done.err) == (2, f"symlab: error: {message}\n")
+
+
+def test_an_experiment_that_this_user_may_not_read(
+    symlab: Symlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mine" / "exp"
+    folder.mkdir(parents=True)
+    (folder / "locked.yaml").write_text("# @package _global_\nop: all_reduce\n")
+    real = FileConfigSource.load_config
+
+    def refused(self: FileConfigSource, config_path: str) -> object:
+        if "locked" in config_path:
+            raise PermissionError(errno.EACCES, "Permission denied", config_path)
+        return real(self, config_path)
+
+    monkeypatch.setattr(FileConfigSource, "load_config", refused)  # for root no file is locked
+    done = symlab("+exp=locked", "--config-dir", "mine", "--cfg", "job")
+    wanted = "exp/locked.yaml: no permission to read it (exp), give this user read permission"
+    assert (done.code, done.err) == (2, f"symlab: error: {wanted}\n")
+
+
 def test_a_records_folder_without_permission(symlab: Symlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     locked = tmp_path / "locked"
     locked.mkdir()
@@ -169,7 +212,7 @@ def test_a_full_disk_while_storing(symlab: Symlab, script: Script, monkeypatch: 
     monkeypatch.setattr(os, "fsync", full)
     done = symlab("-m", "world_size=2,3", "sizes=[8,16]")
     assert done.code == 1
-    lines = [line for line in done.out.splitlines() if line.startswith("symlab: error: ")]
+    lines = [line for line in done.err.splitlines() if line.startswith("symlab: error: ")]
     assert len(lines) == 1
     assert "No space left on device" in lines[0]
     assert done.statuses == ["PASSED"]

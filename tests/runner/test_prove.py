@@ -106,7 +106,7 @@ def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         (tmp_path / f"{number}.json").write_text(one.to_json())
     target = tmp_path / "out" / "machine.json"
     assert main([str(tmp_path), "-o", str(target)]) == 0
-    assert "1 kernels, 2 cases passed, 0 refused" in capsys.readouterr().out
+    assert "1 kernel, 2 cases passed, 0 refused" in capsys.readouterr().out
     assert read(target).specs["all_reduce/one_shot"].passed == 2
     assert main([str(tmp_path / "nowhere"), "-o", str(target)]) == 2
     assert capsys.readouterr().err.startswith("symlab: error: ")

@@ -90,6 +90,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "missing command (see symlab --help)"),
         (["--bogus"], "no such option '--bogus' (see symlab --help)"),
         (["run", "--cgf", "job"], "no such option '--cgf', did you mean '--cfg'? (see symlab run --help)"),
+        (["run", "--helpp"], "no such option '--helpp', did you mean '--help'? (see symlab run --help)"),
+        (["run", "--hydra-hel"], "no such option '--hydra-hel' (see symlab run --help)"),
+        (
+            ["run", "--config"],
+            "no such option '--config', did you mean '--config-dir' or '--cfg'? (see symlab run --help)",
+        ),
+        (["completion", "bsh"], "no such command 'bsh', did you mean 'bash' or 'zsh'? (see symlab completion --help)"),
+        (["completion", "answr"], "no such command 'answr' (see symlab completion --help)"),
         (["run", "--cfg", "jobs"], "'jobs' is not one of 'job', 'hydra', 'all' (see symlab run --help)"),
         (["run", "--config-dir"], "option '--config-dir' requires an argument (see symlab run --help)"),
         (["run", "--resolve"], "--resolve has no effect without --cfg (--resolve), add --cfg job"),
@@ -254,7 +262,10 @@ def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None
         )  # fmt: skip
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
         if "site.py" in said or process.returncode == -signal.SIGINT:
             continue  # Python itself was still starting
         assert process.returncode == 130, said

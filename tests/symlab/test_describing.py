@@ -44,6 +44,11 @@ def test_kernels_are_found_by_name_and_by_place(tmp_path: Path) -> None:
         symlab.kernel(f"{tmp_path}/other.py:SPEC")
 
 
+def test_a_case_has_one_placement() -> None:
+    with pytest.raises(ValueError, match=r"^a case has one placement \(placement\), give out_of_place or in_place$"):
+        symlab.case("all_reduce/one_shot", size_bytes=64, placement="both")
+
+
 WORLDS = ((2, "auto"), (3, "bfloat16"), (8, "float64"))
 
 

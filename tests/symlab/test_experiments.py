@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import json
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import symlab
 from reports.record.seal import MANIFEST
 from runner.__main__ import main
 from runner.records.command_json import COMMAND_JSON, command_document_of
+from symlab.command import main as audit
 
 SMALL = ("algorithms=[one_shot]", "sizes=[1K]", "track=none")
 
@@ -74,6 +76,32 @@ def test_another_folder_of_configurations(tmp_path: Path) -> None:
     assert done.records[0].request.experiment == "tiny"
     with pytest.raises(ValueError, match=r"no folder .*other \(--config-dir\)"):
         symlab.experiment(config_dir=tmp_path / "other")
+
+
+def test_another_folder_of_configurations_is_in_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The audit composes a record's command line again: without --config-dir there is no such experiment."""
+    (tmp_path / "mine" / "exp").mkdir(parents=True)
+    (tmp_path / "mine" / "exp" / "tiny.yaml").write_text(
+        "# @package _global_\nop: send_recv\nalgorithms: [pull]\nsizes: {list: [64]}\n"
+    )
+    assert main(["--config-dir", "mine", "+exp=tiny", "track=none", "records=command"]) == 0
+    symlab.experiment("+exp=tiny", "track=none", "records=api", config_dir="mine")
+    symlab.experiment("+exp=tiny", "track=none", "records=sweep", "seed=1,2", config_dir="mine", multirun=True)
+    (first,) = symlab.records("api")
+    assert first.request.command_line == (
+        *("symlab", "run", "--config-dir", "mine", "+exp=tiny", "track=none", "records=api"),
+    )
+    capsys.readouterr()
+    answers = {}
+    for folder in ("command", "api", "sweep"):
+        code = audit(["audit", folder, "--format", "json"])
+        said = capsys.readouterr().out
+        answers[folder] = (code, json.loads(said)["verdict"])
+        assert "FINDING" not in said
+    assert answers["api"] == answers["command"]
+    assert answers["sweep"][0] == answers["command"][0]
 
 
 def test_an_interrupt_keeps_what_is_finished_and_is_raised(

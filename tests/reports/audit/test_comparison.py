@@ -159,6 +159,13 @@ def test_what_is_wrong_after_is_a_finding_even_where_it_was_wrong_before() -> No
     assert compare([wrong()], [one()]).exit_code == NOT_AUDITABLE
 
 
+def test_the_verdict_counts_what_was_wrong_before() -> None:
+    found = compare([wrong(), one(size_bytes=MIB)], [one(world=1), one(size_bytes=MIB, world=1)])
+    assert found.exit_code == VERIFIED
+    assert found.verdict.endswith("; wrong before: 1 case")
+    assert compare([one(), one(size_bytes=MIB)], [wrong(world=1), one(size_bytes=MIB, world=1)]).exit_code == FINDING
+
+
 def test_a_world_before_that_was_no_good_is_named() -> None:
     (case,) = compare([one(), broken(Status.FAILED, world=1)], [one(world=2)]).cases
     assert case.data.data is Data.BIT_EQUAL

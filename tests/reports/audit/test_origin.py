@@ -11,6 +11,7 @@ import pytest
 
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
+from reports.audit.material import Material
 from reports.record.bundle import read
 from reports.record.record import Record, RecordedEnvironment
 from reports.record.seal import seal
@@ -314,20 +315,72 @@ def entry(**changes: Any) -> dict[str, Any]:
     return {**found, "changed": [], "set_aside": [], **changes}
 
 
-def in_two_parts() -> list[Record]:
-    """The last record of command0 is of a resumption."""
+def in_two_parts(**environment: Any) -> list[Record]:
+    """The last record of command0 is of a resumption; its environment has these parts."""
     members = records()
     last = max(place for place, one in enumerate(members) if one.request.command == "command0")
-    members[last] = with_request(members[last], resumed=1)
+    (members[last],) = with_environment([with_request(members[last], resumed=1)], **environment)
     return members
 
 
+OTHER_TORCH = {"packages": {**ENVIRONMENT["packages"], "torch": "3.0"}}
+
+
 def test_17_a_resumed_command_is_named(tmp_path: Path) -> None:
-    audit = audited(place=resumed(kept(tmp_path, in_two_parts()), entry(changed=["package torch: 2, was 1"])))
+    lines = ["package torch: 3.0, was 2.13.0", "kernel all_reduce/one_shot: its code changed"]
+    audit = audited(place=resumed(kept(tmp_path, in_two_parts(**OTHER_TORCH)), entry(changed=lines)))
     said = evidence(audit, 17, Outcome.VERIFIED)
     assert "command0 was resumed, as its records say: 2026-11-22T06:00:00.000+00:00 after it was killed: 1 case" in said
-    assert "changed before: package torch: 2, was 1" in said
+    assert "changed before: package torch: 3.0, was 2.13.0; kernel all_reduce/one_shot: its code changed" in said
+
+
+def test_17_the_same_code_is_computed_from_the_records(tmp_path: Path) -> None:
+    audit = audited(place=resumed(kept(tmp_path, in_two_parts()), entry()))
+    assert "from the same code (commit, packages)" in evidence(audit, 17, Outcome.VERIFIED)
     assert audit.exit_code == audited(place=kept(tmp_path / "whole")).exit_code == 0
+    nothing = [changed(one, environment=RecordedEnvironment()) for one in in_two_parts()]
+    audit = audited(place=resumed(kept(tmp_path / "silent", nothing), entry(commit="")))
+    assert "its code can't be compared (not recorded)" in evidence(audit, 17, Outcome.VERIFIED)
+
+
+@pytest.mark.parametrize(
+    ("environment", "entries", "says"),
+    [
+        (OTHER_TORCH, [entry()], "does not say of resumption 1 what its records say: package torch: 3.0, was 2.13.0"),
+        (
+            {"git": {**ENVIRONMENT["git"], "commit": "f" * 40}},
+            [entry(commit="f" * 40)],
+            "does not say of resumption 1 what its records say: commit: ffffffffffff, was 000000000000",
+        ),
+        (
+            {},
+            [entry(changed=["package torch: 2, was 1"])],
+            "says of resumption 1 what its records don't: package torch",
+        ),
+    ],
+)
+def test_17_records_of_other_code_than_command_json_says(
+    environment: dict[str, Any], entries: list[Any], says: str, tmp_path: Path
+) -> None:
+    audit = audited(place=resumed(kept(tmp_path, in_two_parts(**environment)), *entries))
+    assert says in evidence(audit, 17, Outcome.FINDING)
+
+
+def test_17_records_of_one_part_are_of_one_code(tmp_path: Path) -> None:
+    members = records()
+    numbers = [place for place, one in enumerate(members) if one.request.command == "command0"]
+    (members[numbers[1]],) = with_environment([members[numbers[1]]], **OTHER_TORCH)
+    audit = audited(place=resumed(kept(tmp_path, members), entry()))
+    assert "records of the first part are of different code: package torch: " in evidence(audit, 17, Outcome.FINDING)
+
+
+def test_4_a_resumption_is_a_world_of_its_own(tmp_path: Path) -> None:
+    """Its cases are compared with those of other commands, although the first part does not have them."""
+    members = in_two_parts()
+    assert len(Material(tuple(members)).worlds) == 5
+    assert "5 worlds: Python, packages" in evidence(audited(members), 4, Outcome.VERIFIED)
+    said = evidence(audited(in_two_parts(**OTHER_TORCH)), 4, Outcome.FINDING)
+    assert "packages.torch: 3.0 and 2.13.0" in said or "packages.torch: 2.13.0 and 3.0" in said
 
 
 def test_17_nothing_is_said_of_a_command_that_was_not_resumed(tmp_path: Path) -> None:

@@ -218,9 +218,10 @@ def test_refusals_for_one_key_are_one_note() -> None:
         refused("multimem", 64, "fabric.multicast", "no switch"),
     ]
     lines = plain(records).splitlines()
-    assert [line for line in lines if line.startswith("[")] == [
-        f"[1] refused for sizes: ll (128 B, 256 B): {small}: up to 64 bytes; take two_shot; "
-        "nccl: this size is no whole number of elements",
+    assert lines[lines.index("[1] refused for sizes:") :][:4] == [
+        "[1] refused for sizes:",
+        "  all_reduce/ll (128 B, 256 B) is for small messages: up to 64 bytes; take two_shot",
+        "  nccl: this size is no whole number of elements",
         "[2] refused for fabric.multicast: multimem: no switch",
     ]
     assert sum("REFUSED [1]" in line for line in lines) == 4
@@ -246,3 +247,14 @@ def test_reports_import_nothing_heavy() -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_same_cases_of_several_commands_are_told_apart() -> None:
+    def of(command: str, size_bytes: int = 1024) -> Record:
+        made = record(size_bytes=size_bytes)
+        return dataclasses.replace(made, request=dataclasses.replace(made.request, command=command))
+
+    assert len(sections([of("first"), of("first", 2048)])) == 1
+    assert len(sections([of("first"), of("second", 2048)])) == 1, "other cases need no name"
+    found = sections([of("first"), of("second"), of("first", 2048)])
+    assert [(one.heading.rpartition(", ")[2], len(one.records)) for one in found] == [("first", 2), ("second", 1)]

@@ -322,7 +322,7 @@ def test_a_reason_that_names_the_cases_size_is_said_once() -> None:
     records += [refused("ll", size, reason=limit.format(size)) for size in (2048, 4096)]
     lines = plain(records).splitlines()
     assert [line for line in lines if line.startswith("refused: ")] == [
-        "refused: ll: all_reduce/ll is for small messages: up to 1024 bytes; take all_reduce/two_shot"
+        "refused: all_reduce/ll is for small messages: up to 1024 bytes; take all_reduce/two_shot"
     ]
 
 
@@ -342,12 +342,22 @@ def test_both_placements_stand_side_by_side_as_in_nccl_tests() -> None:
         *("in time (us)", "in algbw (GB/s)", "in busbw (GB/s)", "in #wrong", "in link %", "ours/base"),
     ]
     assert lines[2].split()[4:] == [
-        *("two_shot", "20.00", "50.00", "75.00", "0", "18.8", "25.00", "40.00", "60.00", "0", "15.0", "2.00"),
+        *("two_shot", "20.00", "50.00", "75.00", "0", "18.8", "25.00", "40.00", "60.00", "0", "15.0", "2.00", "out"),
     ]
     assert lines[3].split()[4:] == ["one_shot", "40.00", "25.00", "37.50", "0", "9.4", "-", "-", "-", "-", "-"]
     assert lines[4].split()[4:10] == ["torch/two_shot", "-", "-", "-", "-", "-"]
     assert lines[4].split()[10:12] == ["10.00", "*"]
     assert "out, in: out of place and in place, as each contestant was called" in lines
+
+
+def test_the_ratio_of_a_pair_says_which_placement_it_is_of() -> None:
+    records = [*both("two_shot", 25.0, 20.0), timed("one_shot", 40.0), *both("nccl", 10.0, 40.0)]
+    text = plain(records)
+    assert cells(text, "two_shot")[-2:] == ["2.00", "in"]
+    assert (
+        "ours/base: the time of our best over that of the best baseline at this size, each in its faster placement "
+        "(ours: out or in), below 1" in text
+    )
 
 
 def test_a_placement_that_was_refused_or_wrong_says_so() -> None:

@@ -61,6 +61,14 @@ def test_ids_are_stable_and_tell_cases_apart() -> None:
         (["op=allreduce"], "unknown op 'allreduce' (op), did you mean all_reduce"),
         (["op=x"], "unknown op 'x' (op), known: all_gather, all_reduce, "),
         (["algorithms=[one_shoot]"], "unknown algorithm 'one_shoot' of all_reduce (algorithms), did you mean one_shot"),
+        (["algorithms=[all]"], "'all' is no name for a list (algorithms), give algorithms=all without brackets"),
+        (["algorithms=[auto]"], "'auto' is no name for a list (algorithms), give algorithms=auto without brackets"),
+        (
+            ["algorithms=[one_shot,all]"],
+            "'all' is no name for a list (algorithms), give algorithms=all without brackets, or the names without all",
+        ),
+        (["baselines=[auto]"], "'auto' is no name for a list (baselines), give baselines=auto without brackets"),
+        (["baselines=[none]"], "'none' is no name for a list (baselines), give baselines=none without brackets"),
         (["dtype=bf16"], "unknown dtype 'bf16' (dtype), did you mean bfloat16"),
         (["reduction=summ"], "unknown reduction 'summ' (reduction), did you mean sum"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from runner.case import host_memory, inputs, reference
 from runner.case.host_memory import NOTHING_KEPT, Kept, check_host_memory, host_bytes_needed, lane_bytes
 from runner.command import plan
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import ResolvedRequest
+from runner.request.configured import configured, plain_configuration
+from runner.request.schema import HostMemory
+from runner.request.validate import ResolvedRequest, validate
 from runner.request_error import RequestError
 from simulator.run.decode import SPECIAL, decode
 from tests.runner.conftest import on_its_fabric
@@ -42,7 +45,8 @@ def test_what_does_not_fit_the_host_is_refused_with_what_would() -> None:
     text = refusal(request(*LARGE), 8 * GIB)
     found = re.fullmatch(
         r"simulating 100M with world_size=72 takes up to (\d+\.\d)G of host memory, and 8\.0G is available "
-        r"\(sizes, world_size\), give at most (\d+) bytes or world_size=(\d+)",
+        r"\(sizes, world_size\), give at most (\d+) bytes or world_size=(\d+); "
+        r"host_memory=ignore runs it all the same, the bound may be too high",
         text,
     )
     assert found is not None, text
@@ -101,7 +105,26 @@ def test_a_sweep_is_refused_where_its_first_job_alone_would_fit(
 
 
 def test_where_nothing_fits_it_says_so() -> None:
-    assert refusal(request("world_size=2", "sizes=1K"), 1 << 20).endswith("no size fits")
+    assert "(sizes, world_size), no size fits; host_memory=ignore" in refusal(request("world_size=2", "sizes=1K"), MIB)
+
+
+def test_host_memory_ignore_lets_it_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    check_host_memory(request(*LARGE, "host_memory=ignore"), MIB)
+    refusal(request(*LARGE, "host_memory=check"), MIB)
+    monkeypatch.setattr(plan, "available_bytes", lambda: MIB)
+    small = ["sizes=[8]", "algorithms=[one_shot]", "fabric=simulator", "track=none", f"records={tmp_path / 'records'}"]
+    assert main(small) == 2
+    assert main([*small, "host_memory=ignore"]) == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    (path,) = folder.glob("*-8B-*.json")
+    kept = json.loads(path.read_text())
+    assert kept["request"]["configuration"]["host_memory"] == "ignore"
+
+
+def test_a_configuration_from_before_the_key_means_check() -> None:
+    """As records of earlier versions have it."""
+    older = {key: value for key, value in plain_configuration(configured({})).items() if key != "host_memory"}
+    assert validate(configured(older)).host_memory == HostMemory.check
 
 
 @pytest.mark.parametrize("arguments", [("fabric=nvshmem",), ()], ids=["on GPUs", "unknown"])

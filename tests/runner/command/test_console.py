@@ -109,6 +109,21 @@ def test_a_small_command_skips_nothing() -> None:
     assert len(lines) == MANY_CASES
 
 
+def test_starting_up_is_not_in_the_time_that_is_left() -> None:
+    out, clock = io.StringIO(), Clock()
+    with Console(out, clock=clock) as console:
+        console.begin(cases(MANY_CASES + 40))
+        with contextlib.suppress(ValueError), console.starting_up():
+            clock.now_s += 50.0  # torch, and a world that does not start
+            raise ValueError("no world")
+        for _ in range(2):
+            clock.now_s += 2.0
+            console.finished(passed())
+            with console.starting_up():
+                clock.now_s += 30.0
+    assert "about 3:16 left" in out.getvalue().splitlines()[1], out.getvalue()
+
+
 def test_quiet_says_nothing_but_errors_and_what_is_announced() -> None:
     out, err = io.StringIO(), io.StringIO()
     with Console(out, heading=["heading"], is_quiet=True, errors=err) as console:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from reports.table.brief import MAX_LINES
 from runner.command.durations import durations_in
-from runner.command.forecast import MAX_LINES, duration_text, plan_text
+from runner.command.forecast import duration_text, plan_text
 from runner.command.plan import Command, prepare
 from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ from kernels.catalogue import find
 from kernels.code import code_digest
 from memory.fabric import Executable
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
+from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.case.recorded import case_of
 from runner.command.job import Job, kernel_info, run_job
@@ -157,6 +163,52 @@ def test_a_world_that_can_not_be_made_fails_each_case() -> None:
     assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
     assert "no memory for 2 heaps" in shelf.records[0].reason
     assert shelf.records[0].fabric is None
+
+
+def test_a_cases_time_is_its_own() -> None:
+    """Not that of imports, nor that of a world's start."""
+
+    class Slow(Shelf):
+        def world(self) -> Any:
+            time.sleep(0.5)
+            return super().world()
+
+    job = job_of("sizes=[8]")
+    shelf = Slow(job)
+    before = datetime.now(UTC)
+    run_job(job, shelf, Script().tools().means)
+    assert {record.status for record in shelf.records} == {"PASSED"}
+    assert max(record.duration_s for record in shelf.records) < 0.45
+    assert (datetime.fromisoformat(shelf.records[0].started) - before).total_seconds() > 0.45
+
+
+def test_the_first_case_imports_nothing_of_this_project(tmp_path: Path) -> None:
+    """Torch and the simulator take seconds to import: --plan would count them for each case of that kind."""
+    program = """
+import sys
+from runner.command import job
+from runner.__main__ import main
+run, new = job._Attempt.run, []
+def watched(self, world, means):
+    before = set(sys.modules)
+    run(self, world, means)
+    new.append(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in PACKAGES))
+PACKAGES = ("kernels", "memory", "reports", "runner", "simulator", "torch")
+job._Attempt.run = watched
+print(main(sys.argv[1:]), new)
+"""
+    wanted = ["sizes=[8]", "algorithms=[one_shot]", "fabric=simulator", "track=none", f"cache_dir={tmp_path}/cache"]
+    assert main([*wanted, f"records={tmp_path}/first"]) == 0  # so that nothing is left to be compiled
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *wanted],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0 [[]]"
 
 
 def test_an_interrupt_and_a_full_disk_get_out() -> None:

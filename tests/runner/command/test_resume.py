@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from runner.command.resume import resume
 from runner.command.session import Tools
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
-from runner.records.lock import FolderLock
+from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
 from runner.records.store import Store, StoreError
 from runner.request_error import RequestError
 from runner.track.send import CommandRun
@@ -280,13 +282,87 @@ def test_a_running_command_holds_the_lock(symlab: Symlab, script: Script, tmp_pa
     assert "still works in" in found[0]
 
 
+@pytest.mark.parametrize("uri", ["", "none"])
+def test_the_first_parts_process_for_mlflow_is_waited_for(
+    cut: Callable[..., Path],
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    uri: str,
+) -> None:
+    folder = cut(AT_SIXTH)
+    monkeypatch.setattr(resuming, "MIRROR_PATIENCE_S", 0.3)
+    before = files(folder)
+    with FolderLock(folder, MIRROR_LOCK_NAME):
+        if uri:
+            assert resume(folder, uri, script.tools()) == 0
+            return
+        with pytest.raises(RequestError, match="still works in .* sends records to MLflow .* or give --uri none"):
+            resume(folder, tools=script.tools())
+        assert capsys.readouterr().out.count("waiting for it (at most 0 s)") == 1
+    assert (files(folder), script.ran) == (before, [])
+    assert resume(folder, tools=script.tools()) == 0
+
+
+def test_a_database_in_a_folder_that_is_not_there_is_refused(
+    cut: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = cut(AT_SIXTH)
+    assert main(["resume", str(folder), "--uri", "sqlite:///no/x.db"]) == 2
+    assert "(--uri=sqlite:///no/x.db), create the folder" in capsys.readouterr().err
+
+
+def test_a_complete_command_points_to_track(symlab: Symlab, script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder,) = (symlab("sizes=[8]").folder / "records").iterdir()
+    assert resume(folder, "sqlite:///x.db", script.tools()) == 0
+    said = capsys.readouterr().out
+    assert "--uri has no effect on a complete command" in said
+    assert f"symlab track {folder} --uri sqlite:///x.db\n" in said
+
+
+def test_a_place_for_reading_only(
+    symlab: Symlab,
+    cut: Callable[..., Path],
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(folder: Path) -> FolderLock:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    (whole,) = (symlab("sizes=[8]").folder / "records").iterdir()
+    monkeypatch.setattr(resuming, "FolderLock", refuse)
+    assert resume(whole, tools=script.tools()) == 0
+    assert "nothing is left to do" in capsys.readouterr().out
+    (whole / MANIFEST).unlink()
+    with pytest.raises(RequestError, match="can't be locked"):
+        resume(whole, tools=script.tools())
+
+
+def test_jobs_are_counted_from_1_and_of_the_whole_command(
+    cut: Callable[..., Path], script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RequestError("too much memory")
+
+    folder = cut(AT_SIXTH)  # in job 2 of 2, the only one that is left
+    monkeypatch.setattr("runner.case.host_memory.check_host_memory", refuse)
+    with pytest.raises(RequestError, match="too much memory; in job 2 of 2: world_size=3"):
+        resume(folder, tools=script.tools())
+    path = folder / COMMAND_JSON
+    path.write_text(path.read_text().replace('"fabric": {', '"cloth": {', 1))
+    (folder / MANIFEST).unlink()
+    with pytest.raises(RequestError, match="job 2: command.json holds no whole configuration"):
+        resume(folder, tools=script.tools())
+
+
 def test_cases_that_can_not_be_the_same_are_refused(cut: Callable[..., Path], script: Script) -> None:
     folder = cut(AT_SIXTH)
     path = folder / COMMAND_JSON
     path.write_text(path.read_text().replace("-n3-16B-", "-n3-24B-"))
     (folder / MANIFEST).unlink()
     before = files(folder)
-    with pytest.raises(RequestError, match=r"job 1 can't be rebuilt: .*n3-24B.* and 1 more .*commit 0123abc"):
+    with pytest.raises(RequestError, match=r"job 2 can't be rebuilt: .*n3-24B.* and 1 more .*commit 0123abc"):
         resume(folder, tools=script.tools())
     assert script.ran == []
     assert files(folder) == before
@@ -586,3 +662,39 @@ def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_
     )
     assert audit.returncode == 0, audit.stdout
     assert "was resumed, as its records say" in audit.stdout
+
+
+SLOW = """
+    import os, sys, time
+    class Slow:
+        def find_spec(self, name, path=None, target=None):
+            if name == "mlflow":
+                open(os.environ["IMPORTS_MLFLOW"], "w").close()
+                time.sleep(10)
+    sys.meta_path.insert(0, Slow())
+"""
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_while_mlflow_is_imported_has_one_run(tmp_path: Path) -> None:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(textwrap.dedent(SLOW))
+    begun, folder = tmp_path / "begun", tmp_path / "cut"
+    folder.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(REAL), "world_size=2", "algorithms=[one_shot]", "sizes=[1K,4K]"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'slow'}:{ROOT}", "IMPORTS_MLFLOW": str(begun)},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline_s = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    (records,) = (folder / "records").iterdir()
+    code, said = command(folder, "resume", str(records))
+    assert (code, "2 cases: 2 passed" in said) == (0, True), said
+    assert "it sends the first part's records to MLflow; waiting for it" in said
+    assert {run[0] for run in runs_of(folder).values()} == {"FINISHED"}  # runs_of: there is one parent
+    assert not list(records.glob(".*.tmp"))

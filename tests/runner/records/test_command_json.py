@@ -34,7 +34,7 @@ def test_a_complete_command(symlab: Symlab) -> None:
     assert (document["schema"], document["outcome"], document["exit_code"]) == (1, "complete", 0)
     assert (document["cases_requested"], document["cases_not_run"], document["counts"]) == (4, [], {"PASSED": 4})
     assert [job.overrides[0] for job in manifest.jobs] == ["world_size=2", "world_size=3"]
-    assert manifest.command_line[:3] == ("symlab", "-m", "world_size=2,3")
+    assert manifest.command_line[:4] == ("symlab", "run", "-m", "world_size=2,3")
     assert manifest.started <= document["ended"]
     assert "/" not in manifest.working_folder
 

@@ -166,3 +166,10 @@ def test_published_records_have_nothing_to_be_taken_out() -> None:
     assert len(records) > 10
     for record in records:
         assert scrubbed_record(record) == record
+
+
+def test_a_name_that_is_not_utf_8_can_be_written() -> None:
+    text = scrubbed("of ä\udcffv")
+    assert text == "of ä\\udcffv"
+    assert scrubbed(text) == text
+    assert scrubbed_values({"records": ["u\udcffv"]}) == {"records": ["u\\udcffv"]}

@@ -26,7 +26,7 @@ from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
 from runner.request.validate import CONF, ResolvedRequest
-from runner.track.send import main as send
+from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
 from tests.runner.conftest import Script, in_thread
 from tests.runner.environment.test_repository import git

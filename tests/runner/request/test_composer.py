@@ -30,6 +30,8 @@ timing: {samples: 7}
 track: {experiment: "${op} on ${world_size}"}
 """
 
+OF_HYDRA = "# @package _global_\n# its records lie in a folder named by Hydra\nrecords: out/${hydra.job.name}\n"
+
 BROKEN = "# @package _global_\n# a word where a number belongs\nworld_size: many\n"
 
 GROUPS = [
@@ -80,6 +82,7 @@ VALUES = [
     "track.uri='sqlite:///a b.db'",
     "track.experiment=a\\,b",
     "records=out/${op}",
+    "records=${hydra.job.name}",
     "seed=${world_size}",
     "launches=${timing.samples}",
     "cache_dir=${oc.env:HOME}/cache",
@@ -131,6 +134,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(CONF, folder)
     (folder / "exp" / "mine.yaml").write_text(MINE)
     (folder / "exp" / "broken.yaml").write_text(BROKEN)
+    (folder / "exp" / "of_hydra.yaml").write_text(OF_HYDRA)
     return folder
 
 
@@ -241,3 +245,33 @@ def test_the_order_of_lines_about_one_key_is_kept(folder: Path, lines: list[str]
         composer = Composer()
         assert by_composer(composer, lines) == by_hydra(lines)
         assert by_composer(composer, lines[::-1]) == by_hydra(lines[::-1])
+
+
+def test_an_interpolation_of_hydras_section_in_a_value_is_hydras(folder: Path) -> None:
+    lines = ["records=${hydra.job.name}"]
+    with hydra_over(folder):
+        assert by_composer(Composer(), lines) == by_hydra(lines)
+
+
+def test_an_interpolation_of_hydras_section_in_an_experiment_is_hydras(folder: Path) -> None:
+    lines = ["+exp=of_hydra", "records=here"]
+    with hydra_over(folder):
+        assert by_composer(Composer(), lines) == by_hydra(lines)
+
+
+@pytest.mark.parametrize("lines", [["timing=${hydra.job}", "timing.samples=3"], ["+exp=of_hydra", "seed=${seed}"]])
+def test_what_an_interpolation_refers_to_may_be_missing(folder: Path, lines: list[str]) -> None:
+    with hydra_over(folder):
+        assert by_composer(Composer(), lines) == by_hydra(lines)
+
+
+def test_a_folder_that_is_searched_may_make_a_group_of_a_key(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "op").mkdir()
+    (tmp_path / "op" / "wide.yaml").write_text("# @package _global_\nworld_size: 16\n")
+    lines = [f"hydra.searchpath=[file://{tmp_path}]", "op=wide"]
+    advice = "op is a group without a default (op), add one of its files: +op=.."
+    with hydra_over(folder):
+        assert by_composer(Composer(), lines) == by_hydra(lines) == ("error", advice)
+        chosen = [lines[0], "+op=wide"]
+        assert by_composer(Composer(), chosen) == by_hydra(chosen)
+        assert Composer().composition(chosen).config.world_size == 16

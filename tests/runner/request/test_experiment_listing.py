@@ -95,5 +95,5 @@ def test_what_is_for_8_bits_runs_where_multimem_has_them() -> None:
 
 def test_the_readme_names_no_experiment_that_is_not_there() -> None:
     named = set(re.findall(r"\+exp=(\w+)", (CONF.parent / "README.md").read_text(encoding="utf-8")))
-    assert named <= set(NAMES)
+    assert named - {"mine"} <= set(NAMES), "mine is the one that README writes"
     assert named

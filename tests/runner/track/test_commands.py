@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from reports.tracked import database_path
+from runner.track.dashboard import JOBS, advice
 from symlab.command import main
 
 
@@ -62,13 +64,37 @@ def test_wrong_requests(
 def test_it_becomes_mlflows_server(
     database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    started: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(os, "execvp", lambda file, words: started.append((file, words)))
+    started: list[tuple[str, list[str], str | None]] = []
+    monkeypatch.delenv(JOBS, raising=False)
+    monkeypatch.setattr(os, "execvp", lambda file, words: started.append((file, words, os.environ.get(JOBS))))
+    monkeypatch.setattr("runner.track.dashboard.check_port", lambda port: None)
     assert main(["dashboard"]) == 0
-    ((file, words),) = started
+    ((file, words, jobs),) = started
+    monkeypatch.delenv(JOBS)
     assert Path(file).name == "mlflow"
+    assert jobs == "false", "MLflow's queue of jobs ends in tracebacks"
     assert words[1:] == ["ui", "--backend-store-uri", f"sqlite:///{database}", "--port", "5000"]
-    assert capsys.readouterr().out == "starting MLflow's dashboard at http://127.0.0.1:5000 (Ctrl-C stops it)\n"
+    said = capsys.readouterr().out
+    assert said.startswith("starting MLflow's dashboard at http://127.0.0.1:5000 (")
+    assert "half a minute; Ctrl-C stops it" in said
+
+
+def test_a_port_in_use_is_named_and_nothing_starts(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["dashboard", "--port", str(port)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"symlab: error: port {port} is in use (--port), give another\n"
+
+
+def test_the_advice_is_the_command_that_the_pages_teach(database: Path) -> None:
+    assert advice("sqlite:///mlflow.db") == advice(f"sqlite:///{database}") == "symlab dashboard"
+    assert advice("sqlite:///other b.db") == "symlab dashboard --uri 'sqlite:///other b.db'"
+    assert advice("http://somewhere:5000") == "http://somewhere:5000"
 
 
 def test_an_empty_file_is_no_database(

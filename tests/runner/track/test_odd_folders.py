@@ -14,8 +14,8 @@ import pytest
 from reports.__main__ import main as report
 from reports.tracked import database_path, fetch, resolved_uri
 from runner.__main__ import main
+from runner.track.__main__ import main as send_later
 from runner.track.dashboard import open_command
-from runner.track.send import main as send_later
 from tests.runner.conftest import Script
 
 NAMES = ["a?b", "a#b", "a%41b", "a b", "a'b", 'a"b', "ä&b;c=d+e:f"]
@@ -105,6 +105,9 @@ def test_a_folder_that_is_not_utf_8_keeps_records(
     error = capsys.readouterr().err
     assert "whose name is not UTF-8" in error
     assert error.count("\n") == 1
+    (records,) = (folder / "records").iterdir()
+    assert main(["resume", str(records)]) == 0
+    assert "nothing is left to do" in capsys.readouterr().out
 
 
 def test_another_working_folder_is_not_asked(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import runner
+from runner.track.__main__ import main as send_later
 from runner.track.database import DatabaseError, make_ready
 from runner.track.problems import problem_of, told
-from runner.track.send import main as send_later
 from tests.runner.conftest import Outcome
 
 ROOT = Path(runner.__file__).parent.parent
@@ -108,7 +108,7 @@ def test_a_full_disk_is_no_server_that_is_down(symlab: Symlab, full_disk: Path) 
 
 LIMITED = """
 import resource, signal, sys
-from runner.track.send import main
+from runner.track.__main__ import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 sys.exit(main(sys.argv[1:]))

@@ -18,6 +18,7 @@ import pytest
 
 from reports import tracked
 from reports.record.record import RecordedRequest
+from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.validate import TrackRequest
 from runner.track import send
 from runner.track.__main__ import main as send_later
@@ -34,7 +35,7 @@ Runs = Callable[[str], dict[str, list[Any]]]
 def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("+exp=allreduce_bf16", "sizes=[8,16]", f"track.uri={database}", "track.experiment=tree", track=True)
     assert done.code == 0
-    assert f"mlflow ui --backend-store-uri {database}" in done.out
+    assert f"dashboard: symlab dashboard --uri {database}" in done.out
     runs = mlflow_runs("tree")
     (parent,) = runs["parents"]
     assert (parent.info.run_name, parent.info.status) == ("allreduce_bf16", "FINISHED")
@@ -264,6 +265,10 @@ def test_what_was_sent_while_running_is_not_sent_again(
         (["nowhere"], "nowhere: no records here"),
         (["broken.json"], "broken.json: not JSON"),
         (["broken.json", "--uri", "mlruns"], "'mlruns' is no tracking URI (--uri)"),
+        (
+            ["broken.json", "--uri", "sqlite:///no/x.db"],
+            "for the database (--uri=sqlite:///no/x.db), create the folder",
+        ),
     ],
 )
 def test_sending_later_what_can_not_be_sent(
@@ -312,11 +317,11 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
     assert metrics["errors/wrong"] == 3
 
 
-@pytest.mark.parametrize("connect", [in_thread, in_process])
+@pytest.mark.parametrize("connect", [in_thread, None])
 def test_abandoning_is_quick_and_ends_what_is_open(
-    connect: Callable[[], Connection], database: str, mlflow_runs: Runs, tmp_path: Path
+    connect: Callable[[], Connection] | None, database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
-    name = f"abandoned_{connect.__name__}"
+    name = f"abandoned_{'process' if connect is None else 'thread'}"
     mirror = Mirror(TrackRequest("mlflow", database, name), RecordedRequest(command="c1"), tmp_path, connect)
     deadline_s = time.monotonic() + 30
     while not mlflow_runs(name)["parents"] and time.monotonic() < deadline_s:
@@ -408,8 +413,19 @@ def test_sending_nothing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_follower_holds_a_lock_from_its_first_moment_until_it_is_gone(tmp_path: Path) -> None:
+    connection = in_process(tmp_path)
+    with pytest.raises(FolderInUse, match=r"^process \d+ on .* still works in"):
+        FolderLock(tmp_path, MIRROR_LOCK_NAME)
+    FolderLock(tmp_path).release()
+    connection.messages.close()
+    connection.wait(30)
+    assert list(tmp_path.iterdir()) == []
+    FolderLock(tmp_path, MIRROR_LOCK_NAME).release()
+
+
 def test_the_follower_is_gone_when_the_command_is(tmp_path: Path, database: str) -> None:
-    connection = in_process()
+    connection = in_process(tmp_path)
     track = TrackRequest("mlflow", database, "gone")
     mirror = Mirror(track, RecordedRequest(command="c2"), tmp_path, lambda: connection)
     mirror.finish(lambda: None)

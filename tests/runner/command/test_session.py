@@ -1,0 +1,141 @@
+"""How a command ends where something else than a first interrupt ends it: the process may go on, as a notebook does."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.seal import MANIFEST
+from runner.command import plan
+from runner.command.console import Console
+from runner.command.session import run_within
+from runner.interrupt import Interrupted
+from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
+from runner.records.lock import LOCK_NAME
+from runner.request.compose import compose_jobs, hydra_over
+from runner.track.background import Connection
+from tests.runner.conftest import Script, in_thread
+
+TWO_CASES = ("algorithms=[one_shot]", "sizes=[8,16]", "fabric=simulator")
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+class FailingConsole(Console):
+    """A console that raises an error as soon as the first case has ended, when its record is already kept."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    def finished(self, record: Any) -> None:
+        raise self._error
+
+
+def run(script: Script, console: Console, *overrides: str) -> None:
+    """Run two cases on stub worlds."""
+    with hydra_over():
+        jobs = compose_jobs([*TWO_CASES, *overrides], False)
+    run_within(plan.prepare(TWO_CASES, jobs), console, script.tools())
+
+
+def command_in(folder: Path) -> CommandDocument:
+    """The only command of a folder of records."""
+    (one,) = folder.iterdir()
+    assert not (one / LOCK_NAME).exists()
+    assert (one / MANIFEST).exists()
+    command = command_document_of(one)
+    assert command is not None
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "outcome", "why"),
+    [
+        (FULL, 1, "stopped", "OSError: [Errno 28] No space left on device"),
+        (RuntimeError("a defect"), 1, "stopped", "RuntimeError: a defect"),
+        (RuntimeError(), 1, "stopped", "RuntimeError"),
+        (Interrupted(signal.SIGTERM, times=2), 143, "interrupted", "SIGTERM"),
+    ],
+    ids=["OSError", "RuntimeError", "no message", "a second interrupt"],
+)
+def test_nothing_is_left_behind_by_an_error(
+    script: Script,
+    database: str,
+    mlflow_runs: Callable[[str], dict[str, list[Any]]],
+    tmp_path: Path,
+    error: BaseException,
+    code: int,
+    outcome: str,
+    why: str,
+) -> None:
+    experiment = f"left-{tmp_path.name}"
+    followers: list[Connection] = []
+
+    def connect() -> Connection:
+        followers.append(in_thread())
+        return followers[-1]
+
+    script.connect = connect
+    with pytest.raises(type(error)) as caught:
+        run(
+            script,
+            FailingConsole(error),
+            f"records={tmp_path}/records",
+            f"track.uri={database}",
+            f"track.experiment={experiment}",
+        )
+    assert caught.value is error
+    assert [world.closed for world in script.worlds] == [True]
+    command = command_in(tmp_path / "records")
+    assert command.end is not None
+    assert (command.end.exit_code, command.end.outcome, command.end.why) == (code, outcome, why)
+    assert [case for _, case in command.end.cases_not_run] == [command.cases[1][1]]
+    followers[0].wait(60.0)  # abandoning waits for seconds only; a follower that imports MLflow takes longer
+    assert [one.info.status for one in mlflow_runs(experiment)["parents"]] == ["KILLED"]
+
+
+def test_a_second_interrupt_while_the_world_closes_closes_what_is_left_of_it(script: Script, tmp_path: Path) -> None:
+    closes = []
+
+    def close() -> None:
+        closes.append(len(closes))
+        if len(closes) == 1:
+            raise Interrupted(signal.SIGINT, times=2)
+
+    class Interrupting(Console):
+        def finished(self, record: Any) -> None:
+            script.worlds[0].close = close  # type: ignore[method-assign]
+            raise Interrupted(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(script, Interrupting(), f"records={tmp_path}/records", "track=none")
+    assert closes == [0, 1]
+
+
+def test_a_stdout_that_takes_nothing_leaves_no_empty_folder(script: Script, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full:
+        run(script, Console(full, ["a heading"]), f"records={tmp_path}/records", "track=none")
+    command = command_in(tmp_path / "records")
+    assert command.end is not None
+    assert command.end.outcome == "stopped"
+    assert len(command.end.cases_not_run) == len(command.cases) == 2
+    assert script.worlds == []
+
+
+def test_the_first_word_comes_when_command_json_is_there(script: Script, tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    class Looking(Console):
+        def say(self, text: str) -> None:
+            if not seen:
+                (folder,) = (tmp_path / "records").iterdir()
+                seen.append([path.name for path in folder.iterdir() if path.name != LOCK_NAME])
+
+    run(script, Looking(heading=["a heading"]), f"records={tmp_path}/records", "track=none")
+    assert seen == [[COMMAND_JSON]]
