@@ -37,11 +37,18 @@ REFUSED = {
 
 
 class Run(click.Command):
-    """Keeps the arguments as given, for the records."""
+    """Keeps the arguments as given, for the records. Says what is right for an option that is a key here."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[GIVEN] = tuple(args)
-        return super().parse_args(ctx, args)
+        given = ctx.meta[GIVEN] = tuple(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from runner.request.misread import misread_option
+
+            if meant := misread_option(error.option_name, given):
+                raise RequestError(meant) from None
+            raise
 
 
 def _refused(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -227,8 +234,9 @@ or failed; 2 the request is wrong, or the folder can't be resumed; 130 Ctrl-C, w
     metavar="URI",
     help="Where the command's run of MLflow is, if its configuration no longer says; none sends nothing.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Say only errors, warnings and the last lines.")
 @click.pass_context
-def resume(ctx: click.Context, /, records: Path, uri: str) -> int:
+def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool) -> int:
     """Run what an interrupted, killed or failed command left undone.
 
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
@@ -237,4 +245,4 @@ def resume(ctx: click.Context, /, records: Path, uri: str) -> int:
     from runner.command.resume import resume as resumed
     from runner.command.start import led
 
-    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader)))
+    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet)))

@@ -302,8 +302,9 @@ class SimulatedWorld:
                 f"deadlock in {self.batches[0].executable.name} after {self.scheduler.steps:,} steps: "
                 f"nothing can change any more\n  {lines}"
             )
+        wait = "waits" if len(waiting) == 1 else "wait"
         raise PeerLost(
-            f"{named(waiting)} wait for all in {self.notes[waiting[0]]!r}, but {'; '.join(hosts[len(waiting) :])}"
+            f"{named(waiting)} {wait} for all in {self.notes[waiting[0]]!r}, but {'; '.join(hosts[len(waiting) :])}"
         )
 
 

@@ -29,6 +29,10 @@ class Compiled:
     kernel: KernelSpec
     executable: Executable
 
+    def __repr__(self) -> str:
+        """One line: a notebook shows it."""
+        return f"<{self.kernel.name} for {self.arch}, compiled for {self.case.id}>"
+
     @property
     def arch(self) -> str:
         return self.executable.arch

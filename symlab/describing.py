@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from kernels.baselines import Baseline
 
 
+_ARGUMENTS = {
+    "sizes.list[0]": "size_bytes",
+    "sizes.list": "size_bytes",
+    "sizes": "size_bytes",
+    "world_size": "ranks",
+    "algorithms": "kernel",
+}
+"""The arguments of case(), by the command's keys that stand for them."""
+
+
 def catalogue(op: str | None = None) -> tuple[str, ...]:
     """Return the names of the kernels that come with symlab, as "op/algorithm"; op: those of one op.
 
@@ -41,7 +51,7 @@ def kernel(name: str) -> KernelSpec:
     >>> one_shot.needs_multicast, one_shot.max_world_size
     (False, 72)
     """
-    return spec_at(name) if ":" in name else known.find(name)
+    return brought(name) or known.find(name)
 
 
 def case(
@@ -71,7 +81,8 @@ def case(
 
     The result has these values as attributes (the number of ranks as world_size), and `id`, a stable name.
 
-    Raises ValueError, with the message of the command `symlab run`, for a value that no kernel of the op has.
+    Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
+    value that no kernel of the op has.
 
     >>> import symlab
     >>> case = symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=4, dtype="bfloat16")
@@ -80,9 +91,9 @@ def case(
     >>> symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=99)
     Traceback (most recent call last):
     ...
-    runner.request_error.RequestError: a world of 99 ranks is not possible (world_size), give 1 to 72
+    runner.request_error.RequestError: a world of 99 ranks is not possible (ranks), give 1 to 72
     """
-    from symlab.requests import described
+    from symlab.requests import described, naming_arguments
 
     spec = brought(kernel)
     name = spec.name if spec is not None else str(kernel)
@@ -103,13 +114,19 @@ def case(
         "root": root,
         "offset": offset,
     }
-    return described(values, spec)
+    with naming_arguments(_ARGUMENTS):
+        return described(values, spec)
 
 
 def brought(kernel: str | KernelSpec) -> KernelSpec | None:
-    """Return a specification that is given or brought; None for a name, which the catalogue or a library may have."""
+    """Return a specification that is given or brought; None for a name, which the catalogue or a library may have.
+
+    Raises ValueError for a place without a kernel.
+    """
     if isinstance(kernel, KernelSpec):
         return kernel
+    if kernel.endswith(".py"):
+        raise ValueError(f"{kernel} is a file (kernel), add the name in it: {kernel}:SPEC")
     return spec_at(kernel) if ":" in kernel else None
 
 
@@ -118,7 +135,13 @@ def runner_of(case: Case, kernel: str | KernelSpec | None) -> KernelSpec | Basel
 
     Raises ValueError for a kernel of another name, and for a case of an unknown name.
     """
-    spec = spec_for(case) if kernel is None else brought(kernel) or known.find(str(kernel))
+    if kernel is None:
+        try:
+            return spec_for(case)
+        except ValueError:
+            message = f"unknown kernel '{case.name}' (kernel), give kernel= as it was given to symlab.case"
+            raise ValueError(message) from None
+    spec = brought(kernel) or known.find(str(kernel))
     wanted = case.name if isinstance(spec, KernelSpec) else case.algorithm
     if spec.name != wanted:
         raise ValueError(f"the case is {wanted}, the kernel is {spec.name} (kernel), give the kernel of the case")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +33,28 @@ class RunRequest:
 
     request: ResolvedRequest
     asked: RecordedRequest
+
+
+@contextmanager
+def naming_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Within, a RequestError names arguments of the API in place of the command's keys. arguments: by key."""
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(_with_arguments(str(error), arguments)) from error
+
+
+def _with_arguments(message: str, arguments: Mapping[str, str]) -> str:
+    """A message with arguments in place of keys. A key that is an ordinary word is one in parentheses only."""
+    keys = "|".join(map(re.escape, sorted(arguments, key=len, reverse=True)))
+    names = re.compile(rf"(?<![\w.'])({keys})(?![\w.\[='])")
+    words = re.compile(r"\([^()]*\)")
+    special = {key: name for key, name in arguments.items() if not key.isalpha()}
+
+    def replaced(text: str, known: Mapping[str, str]) -> str:
+        return names.sub(lambda found: known.get(found[1], found[1]), text)
+
+    return replaced(words.sub(lambda found: replaced(found[0], arguments), message), special)
 
 
 def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:

@@ -50,6 +50,11 @@ class Run:
     record: Record | None
     outputs: tuple[torch.Tensor | None, ...] | None = None
 
+    def __repr__(self) -> str:
+        """One line: a notebook shows it."""
+        reason = f": {self.reason.splitlines()[0]}" if self.reason else ""
+        return f"<run of {self.case.id}: {self.status}{reason}>"
+
     @property
     def verified(self) -> bool:
         """Whether the outputs were checked and right."""

@@ -22,7 +22,7 @@ from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from symlab.compiling import Compiled
-from symlab.requests import checked
+from symlab.requests import checked, naming_arguments
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,17 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 KernelArgument = SymmetricTensor | View | Argument | tuple[str, int | float | bytes]
+
+
+_ARGUMENTS = {
+    "world_size": "ranks",
+    "fabric.name": "fabric",
+    **{
+        f"fabric.{name}": name
+        for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "seed", "step_budget")
+    },
+}
+"""The arguments of world(), by the command's keys that stand for them."""
 
 
 class World:
@@ -86,9 +97,9 @@ class World:
         share argument. On GPUs ranks are processes: function has to be importable from a module, argument and results
         are pickled. deadline_s: seconds after which the ranks are stopped; None: no limit.
 
-        Raises WorldFailure, naming the rank, for an exception in a rank, a deadlock, a missed deadline and symmetric
-        memory that was not released; ValueError for a world that is not open or not healthy, and for a function that
-        can't be sent to the ranks.
+        Raises WorldFailure for an exception in a rank, a deadlock, a missed deadline and symmetric memory that was not
+        released; it names the rank, unless all ranks failed alike. Raises ValueError for a world that is not open or
+        not healthy, and for a function that can't be sent to the ranks.
         """
         if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
             raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
@@ -151,8 +162,9 @@ def world(
     the order in which threads run, "fair" or "random" (drawn from seed). step_budget: maximum number of steps of one
     run; None: the simulator's own.
 
-    Raises ValueError, with the message of the command `symlab run`, for a value that is not possible and for GPUs that
-    are unavailable. Entering the block raises WorldFailure if a rank can't be started.
+    Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
+    value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
+    be started.
 
     >>> import symlab, torch
     >>> def program(rank, count):
@@ -174,7 +186,8 @@ def world(
         "seed": seed,
         "step_budget": step_budget,
     }
-    return World(ranks, section)
+    with naming_arguments(_ARGUMENTS):
+        return World(ranks, section)
 
 
 class Rank:

@@ -67,7 +67,17 @@ def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
 
 
 def _read(paths: Sequence[Path]) -> list[Record]:
-    return [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [load(path)])]
+    return [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [_loaded(path)])]
+
+
+def _loaded(path: Path) -> Record:
+    """The record in a file. ValueError for anything else: for a file of another kind with what would be right."""
+    try:
+        return load(path)
+    except ValueError as error:
+        if path.suffix == ".json" or not path.is_file():
+            raise
+        raise ValueError(f"{error}; give a record file, a folder that holds some, or a {SUFFIX}") from None
 
 
 def merged(records: Iterable[Record]) -> list[Record]:

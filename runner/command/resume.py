@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.code_changes import code_changes
-from reports.record.record import Record, RecordedEnvironment, load
+from reports.record.record import Record, RecordedEnvironment, Status, load
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
@@ -59,12 +59,15 @@ MIRROR_PATIENCE_S = 60.0
 """How long to wait for the process that sends the records of the command's first part to MLflow."""
 
 
-def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Leader | None = None) -> int:
+def resume(
+    folder: Path, uri: str = "", tools: Tools | None = None, leader: Leader | None = None, is_quiet: bool = False
+) -> int:
     """Do what the command of a records folder left undone. Gives the exit code, which is of the whole command.
 
     uri is where the command's run of MLflow is, if that is not where its configuration says: needed for a server whose
     password is not kept, and for a relative path if the folder was moved; "none" sends nothing. leader is that of a
-    launcher's world, if this process leads one. RequestError, in one line, for what can't be resumed.
+    launcher's world, if this process leads one. is_quiet: only errors, warnings and the last lines are said.
+    RequestError, in one line, for what can't be resumed.
     """
     if uri and uri != UNTRACKED:
         check_uri(uri, "--uri")
@@ -84,7 +87,7 @@ def resume(folder: Path, uri: str = "", tools: Tools | None = None, leader: Lead
             "copy it to a folder that this user can write to"
         ) from None
     with lock:
-        return _resumed(folder, uri, tools or Tools(), leader)
+        return _resumed(folder, uri, tools or Tools(), leader, is_quiet)
 
 
 def _check_folder(folder: Path) -> None:
@@ -98,7 +101,7 @@ def _check_folder(folder: Path) -> None:
     raise RequestError(f"{folder}: no {COMMAND_JSON} here (RECORDS), {right}")
 
 
-def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int:
+def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_quiet: bool) -> int:
     """The same in a locked folder."""
     left = _left_in(folder)
     if _is_whole(folder, left):
@@ -107,7 +110,8 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
     if uri != UNTRACKED:
         _wait_for_mirror(folder)
     environment = _environment(tools)
-    changed = _changed(left, folder, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir)
+    cache_dir = command.jobs[0].request.cache_dir
+    changed = _changed(left, folder, RecordedEnvironment.read(environment), cache_dir, is_quiet)
     document = left.document.resuming(
         Resumption(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -131,7 +135,7 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None) -> int
             tools = replace(tools, make_world=joining(leader))
         else:
             leader.tell_end(0)  # the simulator needs one process
-    console = Console(heading=_heading(left, command, changed), differing=_differing(left.document))
+    console = Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
     return run_command(command, console, tools, Earlier(store, document, left.kept))
 
 
@@ -144,6 +148,8 @@ def _nothing_left(folder: Path, left: _Left, uri: str) -> int:
     """Say that there is nothing to do. Gives the exit code of what is there."""
     records = [one.record for one in left.kept]
     print(f"symlab resume: nothing is left to do in {folder.name}: {summary(records, len(left.document.cases))}")
+    for line in _not_again(left):
+        print(line)
     if uri and uri != UNTRACKED:
         later = shlex.join(["symlab", "track", str(folder), "--uri", uri])
         print(f"symlab resume: --uri has no effect on a complete command; send its records with: {later}")
@@ -410,21 +416,21 @@ def _working_folder(folder: Path, document: CommandDocument) -> Path | None:
     return next(named, None)
 
 
-def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Path) -> list[str]:
+def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool) -> list[str]:
     """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
     if not left.kept:
         return []
     records = [one.record for one in left.kept]
     before = max(records, key=lambda record: record.started).environment
     base = _working_folder(folder, left.document)
-    return code_changes(before, now) + _changed_kernels(records, cache_dir, base)
+    return code_changes(before, now) + _changed_kernels(records, cache_dir, base, is_quiet)
 
 
-def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None) -> list[str]:
-    """Which of the kernels that ran are not the same any more, by their code's digests."""
+def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool) -> list[str]:
+    """Which of the kernels that ran are not the same any more, by their code's digests. base: see prepare's folder."""
     from runner.case.todays_code import sources
 
-    found = sources(records, cache_dir, print, base)
+    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base)
     lines = [f"kernel {name}: its code changed" for name in found["changed"]]
     lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
     lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]
@@ -436,6 +442,7 @@ def _heading(left: _Left, command: Command, changed: Sequence[str]) -> list[str]
     document = left.document
     all_cases = counted(len(document.cases), "case")
     lines = [f"symlab resume: {document.command}, {document.outcome}: {len(left.undone):,} of {all_cases} left"]
+    lines += _not_again(left)
     lines += list(left.remarks)
     lines += [f"set aside: {name}" for name in left.set_aside]
     if changed:
@@ -445,6 +452,18 @@ def _heading(left: _Left, command: Command, changed: Sequence[str]) -> list[str]
         lines.append("code: as in the first part (commit, sources, packages and kernels)")
     fabrics = dict.fromkeys(str(job.request.fabric.name) for job in command.jobs)
     return [*lines, *(f"fabric: {name} (as the command began)" for name in fabrics)]
+
+
+def _not_again(left: _Left) -> list[str]:
+    """A line of the cases that ended and did not pass: they count as done."""
+    number = sum(one.record.status not in (Status.PASSED, Status.REFUSED) for one in left.kept)
+    if not number:
+        return []
+    verbs = ("was", "is") if number == 1 else ("were", "are")
+    return [
+        f"{counted(number, 'case')} that {verbs[0]} wrong or failed {verbs[1]} not run again: "
+        "symlab replay runs recorded cases again"
+    ]
 
 
 def _differing(document: CommandDocument) -> set[str]:

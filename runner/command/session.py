@@ -433,17 +433,9 @@ class _Session:
         return str(folder)
 
     def _close_world(self) -> None:
-        world = self._world
-        if world is None:
-            return
-        try:
+        world, self._world = self._world, None
+        if world is not None:
             world.close()
-        except KeyboardInterrupt:  # abandon() closes what is left of it
-            raise
-        except BaseException:
-            self._world = None
-            raise
-        self._world = None
 
 
 def _now() -> str:

@@ -20,7 +20,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -82,6 +82,10 @@ def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]
     try:
         overrides = parsed(_with_plus(argument) for argument in arguments)
         planned = [lines for chosen in _by_experiment(overrides, multirun) for lines in _expanded(chosen, multirun)]
+    except OverrideParseException as error:
+        from runner.request.misread import misread_override
+
+        raise RequestError(misread_override(error.override, arguments)) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
     if not planned:
@@ -132,9 +136,12 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
     mode = RunMode.MULTIRUN if multirun else settings.mode
     if mode != RunMode.MULTIRUN:
         if swept:
+            from runner.request.misread import listed
+
             line = swept[0].input_line
+            key = str(swept[0].key_or_group)
             raise RequestError(
-                f"'{line}' gives several values ({swept[0].key_or_group}), add -m to run a sweep over them"
+                f"'{line}' gives several values ({key}), add -m to run a sweep over them{listed(key, str(line))}"
             )
         yield fixed
         return

@@ -35,8 +35,9 @@ class ConfigurationFiles(FileConfigSource):
         except UnicodeDecodeError as error:
             raise RequestError(f"{name} is not UTF-8 text ({error.reason}), write it in UTF-8") from error
         except PermissionError as error:
-            key = "exp" if name.startswith("exp/") else "conf"
-            raise RequestError(f"{name}: no permission to read it ({key}), give this user read permission") from error
+            raise RequestError(
+                f"{name}: no permission to read it ({name.partition('/')[0]}), give this user read permission"
+            ) from error
         except (OSError, ValueError, OmegaConfBaseException) as error:
             said = reworded(first_line(error), "")
             raise RequestError(f"can't read {name}: {said} ({name}), write it as key: value") from error

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
+from collections.abc import Sequence
 from enum import Enum
+from pathlib import Path
 
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.request.overrides import config_folders, group_options
 from runner.request.schema import SECTIONS, Schema
 from runner.request_error import first_line, near
 
@@ -17,19 +20,26 @@ from runner.request_error import first_line, near
 def explain(error: BaseException) -> str:
     """One line for what Hydra and OmegaConf say in several: what, where, what would be right."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.partition("/")
-        group, name = (group, name) if name else ("", group)
-        found = re.match(r"In '([^']+)': Could not (?:find|load) ", str(error))
-        if found and found[1] != "config":  # the command line's choices are looked up for config.yaml
-            # Without a slash in front, Hydra looks beside the file.
-            what = f"'{name}'" if found[1].startswith(f"{group}/") else f"{group} '{name}'"
-            right = near(name, error.options) if error.options else "write it as override /fabric: simulator"
-            return f"unknown {what} (defaults in {found[1]}.yaml), {right}"
-        return f"unknown {group or 'configuration'} '{name}' ({group or 'config'}), {near(name, error.options or ())}"
+        return _missing_file(error.missing_cfg_file, error.options or (), str(error))
     if isinstance(error, OverrideParseException):
         return f"can't read '{error.override}' (command line), write overrides as key=value, with quotes where needed"
     text = str(error)
     return explain_choice(text) or _of_keys(error, text) or f"{first_line(error)} (command line), see symlab run --help"
+
+
+def _missing_file(path: str, options: Sequence[str], text: str) -> str:
+    """What is wrong with the choice of a file that does not exist, such as exp/mine; text is Hydra's message."""
+    group, _, name = path.partition("/")
+    group, name = (group, name) if name else ("", group)
+    stem = name.removesuffix(".yml")
+    if any((Path(folder) / group / f"{stem}.yml").is_file() for folder in config_folders()):
+        return f"{group}/{stem}.yml ends in .yml ({group}), name it {Path(stem).name}.yaml"
+    parent = re.match(r"In '([^']+)': ", text)
+    is_in_file = parent is not None and parent[1] != "config"
+    where = f"defaults in {parent[1]}.yaml" if parent is not None and is_in_file else group or "config"
+    # Hydra lists no options for a name in a file's own group.
+    known = options or (group_options(group) if is_in_file else ())
+    return f"unknown {group or 'configuration'} '{name}' ({where}), {near(name, known)}"
 
 
 def explain_choice(text: str) -> str:

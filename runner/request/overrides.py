@@ -87,3 +87,9 @@ def group_options(group: str) -> list[str]:
     """The names of a configuration group (fabric, track, exp). Inside hydra_over."""
     loader = GlobalHydra.instance().config_loader()
     return sorted(loader.get_group_options(group, ObjectType.CONFIG))
+
+
+def config_folders() -> list[Path]:
+    """The folders of configurations: conf/, and that of --config-dir. Inside hydra_over."""
+    found = (element.path for element in GlobalHydra.instance().config_loader().get_search_path().get_path())
+    return [Path(path.removeprefix("file://")) for path in found if path.startswith("file://")]

@@ -12,6 +12,9 @@ from filelock import FileLock
 
 from memory.atomic_file import replacing
 
+_HEADER = b"SQLite format 3\0"
+"""What each database file begins with."""
+
 _NEEDED = ("experiments", "runs", "metrics", "params", "tags")
 
 
@@ -56,6 +59,10 @@ def check_database(path: Path) -> None:
 
 
 def _check_tables(path: Path) -> None:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        beginning = file.read(len(_HEADER))
+        if beginning and not beginning.startswith(_HEADER):
+            raise DatabaseError(f"{path.name} is no database: name another file ({path})")
     if problem := _problem(path):
         raise DatabaseError(f"{path.name} is damaged or half-made ({problem}): move it away ({path})")
 

@@ -80,6 +80,8 @@ def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symla
     done = symlab("-m", "world_size=2,3,4", "sizes=[8]")
     assert done.code == 1
     assert done.statuses == ["DEADLOCK"] + ["PASSED"] * 4 + ["WRONG"]
+    assert "told under 'failed', on standard error" in done.out
+    assert "below" not in done.out, "where stdout is a file, nothing is below it"
     failed = done.err.partition("failed:\n")[2].splitlines()
     assert failed[0].startswith("  job 1 of 3 (world_size=2 sizes.list=[8]")
     assert failed[0].endswith("all_reduce-one_shot-float32-float32-sum-n2-8B-out_of_place-normal-s0")

@@ -71,6 +71,14 @@ class TestTogether:
         assert "ranks 0, 2 wait for all in 'hello', but rank 1 has left" in str(outcome.errors[0])
         assert outcome.wall_s < 5
 
+    def test_one_rank_alone_waits(self) -> None:
+        def program(fabric: SimulatorFabric) -> None:
+            if fabric.rank == 1:
+                fabric.barrier()
+
+        outcome = run(make_world(2), program)
+        assert "rank 1 waits for all in 'barrier', but rank 0 has left" in str(outcome.errors[1])
+
     @pytest.mark.parametrize("failure", [RuntimeError("broken"), KeyboardInterrupt()])
     def test_a_rank_that_fails(self, failure: BaseException) -> None:
         def program(fabric: SimulatorFabric) -> None:

@@ -75,3 +75,8 @@ def test_a_cache_that_can_not_be_written_costs_a_warning(tmp_path: Path, caplog:
     with caplog.at_level(logging.WARNING):
         assert symlab.compile(case, cache_dir=tmp_path / "file" / "folder").ptx
     assert "can't be written" in caplog.text
+
+
+def test_what_a_notebook_shows_of_it_is_one_line() -> None:
+    case = symlab.case("all_reduce/one_shot", size_bytes="1K")
+    assert repr(symlab.compile(case)) == f"<all_reduce/one_shot for sm_90a, compiled for {case.id}>"

@@ -84,14 +84,18 @@ def test_what_is_left_open_becomes_what_the_command_makes_of_it(name: str, ranks
         ("offset=-2", {"offset": -2}),
     ],
 )
-def test_a_wrong_value_has_the_commands_message(override: str, given: dict[str, object]) -> None:
-    key = override.partition("=")[0]
-    rest = [] if key == "sizes" else ["sizes=[4K]"]
+def test_a_wrong_value_has_the_commands_message_with_the_arguments_name(
+    override: str, given: dict[str, object]
+) -> None:
+    rest = [] if override.startswith("sizes") else ["sizes=[4K]"]
     wanted = as_the_command_has_it("op=all_reduce", "algorithms=[one_shot]", override, *rest)
     arguments: dict[str, object] = {"size_bytes": "4K", **given}
+    for name, argument in (("sizes.list[0]", "size_bytes"), ("(sizes)", "(size_bytes)"), ("world_size", "ranks")):
+        wanted = wanted.replace(name, argument)
     with pytest.raises(ValueError, match=f"^{re.escape(wanted)}$"):
         symlab.case("all_reduce/one_shot", **arguments)  # type: ignore[arg-type]
-    assert f"({key}" in wanted or "(sizes.list[0])" in wanted
+    (argument,) = given
+    assert f"({argument}" in wanted
 
 
 @pytest.mark.parametrize(
@@ -99,14 +103,23 @@ def test_a_wrong_value_has_the_commands_message(override: str, given: dict[str, 
     [
         ("one_shot", "unknown kernel 'one_shot'"),
         ("all_reduc/one_shot", "unknown op 'all_reduc' (op), did you mean all_reduce"),
-        ("all_reduce/one_shut", "unknown algorithm 'one_shut' of all_reduce (algorithms), did you mean one_shot"),
+        ("all_reduce/one_shut", "unknown algorithm 'one_shut' of all_reduce (kernel), did you mean one_shot"),
         ("all_reduce/", "unknown kernel 'all_reduce/'"),
-        ("all_reduce/auto", "unknown algorithm 'auto' of all_reduce (algorithms)"),
+        ("all_reduce/auto", "unknown algorithm 'auto' of all_reduce (kernel)"),
     ],
 )
 def test_an_unknown_kernel_is_named(kernel: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         symlab.case(kernel, size_bytes="4K")
+
+
+@pytest.mark.parametrize("name", ["halves.py", "kernels/halves.py"])
+def test_a_file_without_the_name_in_it_says_what_to_add(name: str) -> None:
+    message = f"{name} is a file (kernel), add the name in it: {name}:SPEC"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        symlab.kernel(name)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        symlab.case(name, size_bytes="4K")
 
 
 def test_a_size_for_gpus_is_no_matter_of_the_simulators_heap() -> None:

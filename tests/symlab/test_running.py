@@ -55,6 +55,13 @@ def test_its_outputs_come_home_and_are_right(case: Any) -> None:
     assert symlab.check(case, done.outputs).faults == ()
 
 
+def test_what_a_notebook_shows_of_it_is_one_line(case: Any) -> None:
+    done = symlab.run(case, outputs=True)
+    assert repr(done) == f"<run of {case.id}: PASSED>"
+    failed = replace(done, status=Status.FAILED, reason="rank 1: no data\nmore")
+    assert repr(failed) == f"<run of {case.id}: FAILED: rank 1: no data>"
+
+
 def test_outputs_come_home_unchecked_and_only_where_the_op_gives_some() -> None:
     case = symlab.case("reduce/pull", size_bytes=64, ranks=3, root=1)
     done = symlab.run(case, outputs=True, check=False)
@@ -140,7 +147,8 @@ def test_a_brought_kernel_runs(tmp_path: Path) -> None:
     done = symlab.run(case, kernel=place, cache_dir=tmp_path)
     assert done.verified, done.reason
     assert list(tmp_path.glob("send_recv-ring-*.json"))
-    with pytest.raises(ValueError, match="unknown kernel 'send_recv/ring'"):
+    message = "unknown kernel 'send_recv/ring' (kernel), give kernel= as it was given to symlab.case"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         symlab.run(case)
 
 

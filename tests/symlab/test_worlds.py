@@ -186,20 +186,20 @@ def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ranks": 73}, "a world of 73 ranks is not possible (world_size), give 1 to 72"),
-        ({"ranks": "many"}, "'many' is not a whole number (world_size), give a whole number"),
-        ({"fabric": "gpus"}, "unknown name 'gpus' (fabric.name)"),
-        ({"heap_bytes": "4Q"}, "'4Q' has the unknown unit 'Q' (fabric.heap_bytes)"),
-        ({"heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
-        ({"fabric": "auto", "heap_bytes": "8G"}, "a heap of 8G a rank (fabric.heap_bytes), give 4K to 4G"),
-        ({"arch": "hopper"}, "'hopper' is no architecture (fabric.arch)"),
-        ({"schedule": "unfair"}, "unknown schedule 'unfair' (fabric.schedule)"),
-        ({"multimem": "none"}, "unknown multimem 'none' (fabric.multimem)"),
-        ({"seed": -1}, "fabric.seed is -1 (fabric.seed), give 0 or more"),
-        ({"step_budget": 0}, "fabric.step_budget is 0 (fabric.step_budget), give 1 or more"),
+        ({"ranks": 73}, "a world of 73 ranks is not possible (ranks), give 1 to 72"),
+        ({"ranks": "many"}, "'many' is not a whole number (ranks), give a whole number"),
+        ({"fabric": "gpus"}, "unknown name 'gpus' (fabric)"),
+        ({"heap_bytes": "4Q"}, "'4Q' has the unknown unit 'Q' (heap_bytes)"),
+        ({"heap_bytes": "8G"}, "a heap of 8G a rank (heap_bytes), give 4K to 4G"),
+        ({"fabric": "auto", "heap_bytes": "8G"}, "a heap of 8G a rank (heap_bytes), give 4K to 4G"),
+        ({"arch": "hopper"}, "'hopper' is no architecture (arch)"),
+        ({"schedule": "unfair"}, "unknown schedule 'unfair' (schedule)"),
+        ({"multimem": "none"}, "unknown multimem 'none' (multimem)"),
+        ({"seed": -1}, "seed is -1 (seed), give 0 or more"),
+        ({"step_budget": 0}, "step_budget is 0 (step_budget), give 1 or more"),
     ],
 )
-def test_wrong_settings_have_the_commands_messages(
+def test_wrong_settings_have_the_commands_messages_with_the_arguments_names(
     given: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fabrics, "look", lambda: HostOffer(0, "no GPU driver found", False))
@@ -436,7 +436,7 @@ def in_main() -> Callable[..., Any]:
 
 
 def test_gpus_that_are_not_there_are_a_value_error(two_gpus: None) -> None:
-    with pytest.raises(ValueError, match=r"world_size is 3, but 2 GPUs are here \(world_size, fabric=nvshmem\)"):
+    with pytest.raises(ValueError, match=r"ranks is 3, but 2 GPUs are here \(ranks, fabric=nvshmem\)"):
         symlab.world(ranks=3, fabric="nvshmem")
     with symlab.world(ranks=3, fabric="auto") as world:
         assert (world.fabric, world.why) == ("simulator", "world_size is 3, and 2 GPUs are here")

@@ -100,6 +100,12 @@ def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
         bundle.read(["x" * 5000])
     with pytest.raises(ValueError, match="'' is no place of records"):
         bundle.read([""])
+    (tmp_path / "README.md").write_text("# words\n")
+    with pytest.raises(
+        ValueError,
+        match=r"README\.md: not JSON \(.*\); give a record file, a folder that holds some, or a \.jsonl\.xz$",
+    ):
+        bundle.read([tmp_path / "README.md"])
     marked = tmp_path / "marked.json"
     marked.write_text(record().to_json(), encoding="utf-8-sig")
     with pytest.raises(ValueError, match=r"marked\.json: not JSON \(it begins with a byte order mark"):

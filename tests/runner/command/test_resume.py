@@ -177,6 +177,42 @@ def test_a_complete_command_has_nothing_left(
     assert files(folder) == before
 
 
+@pytest.mark.parametrize(
+    ("bad", "line"),
+    [
+        (BAD, "1 case that was wrong or failed is not run again: symlab replay runs recorded cases again"),
+        (None, ""),
+    ],
+)
+@pytest.mark.parametrize("left", [0, 2])
+def test_it_says_that_wrong_cases_are_not_run_again(
+    cut: Callable[..., Path], script: Script, capsys: pytest.CaptureFixture[str], bad: Any, line: str, left: int
+) -> None:
+    folder = cut(AT_SIXTH)
+    first, *others = [path for path in folder.glob("00-all_reduce*.json")]
+    case = load(first).id
+    first.unlink()
+    script.outcomes = {case: bad} if bad else {}
+    assert resume(folder, tools=script.tools()) == (1 if bad else 0)
+    for path in others[:left]:
+        path.unlink()
+    capsys.readouterr()
+    resume(folder, tools=script.tools())
+    said = [one for one in capsys.readouterr().out.splitlines() if "not run again" in one]
+    assert said == ([line] if line else [])
+
+
+def test_a_quiet_resumption_says_only_the_last_lines(
+    cut: Callable[..., Path], capsys: pytest.CaptureFixture[str], script: Script
+) -> None:
+    folder = cut(AT_SIXTH)
+    capsys.readouterr()
+    assert main(["resume", str(folder), "--quiet", "--uri", "none"], script.tools()) == 0
+    (line, records) = capsys.readouterr().out.splitlines()
+    assert line.startswith("8 cases: 8 passed")
+    assert folder.name in records
+
+
 def test_the_exit_code_is_of_the_whole_command(cut: Callable[..., Path], script: Script) -> None:
     folder = cut(AT_SIXTH)
     path = sorted(folder.glob("00-all_reduce*.json"))[0]

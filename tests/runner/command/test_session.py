@@ -100,24 +100,6 @@ def test_nothing_is_left_behind_by_an_error(
     assert [one.info.status for one in mlflow_runs(experiment)["parents"]] == ["KILLED"]
 
 
-def test_a_second_interrupt_while_the_world_closes_closes_what_is_left_of_it(script: Script, tmp_path: Path) -> None:
-    closes = []
-
-    def close() -> None:
-        closes.append(len(closes))
-        if len(closes) == 1:
-            raise Interrupted(signal.SIGINT, times=2)
-
-    class Interrupting(Console):
-        def finished(self, record: Any) -> None:
-            script.worlds[0].close = close  # type: ignore[method-assign]
-            raise Interrupted(signal.SIGINT)
-
-    with pytest.raises(Interrupted):
-        run(script, Interrupting(), f"records={tmp_path}/records", "track=none")
-    assert closes == [0, 1]
-
-
 def test_a_stdout_that_takes_nothing_leaves_no_empty_folder(script: Script, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full:
         run(script, Console(full, ["a heading"]), f"records={tmp_path}/records", "track=none")

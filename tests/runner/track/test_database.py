@@ -87,12 +87,13 @@ def test_what_is_not_made_in_full_is_not_left(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_one_is_named(tmp_path: Path) -> None:
-    (tmp_path / "text.db").write_text("no database at all" * 100)
+def test_a_damaged_one_and_what_is_none_are_named(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("no database at all" * 100)
     sqlite3.connect(tmp_path / "half.db").execute("create table experiments (x)").connection.close()
-    for name in ("text.db", "half.db"):
-        with pytest.raises(DatabaseError, match=f"{name} is damaged or half-made .*: move it away"):
-            make_ready(tmp_path / name, whole)
+    with pytest.raises(DatabaseError, match=r"half\.db is damaged or half-made .*: move it away"):
+        make_ready(tmp_path / "half.db", whole)
+    with pytest.raises(DatabaseError, match=r"README\.md is no database: name another file"):
+        make_ready(tmp_path / "README.md", whole)
 
 
 def test_the_file_of_a_uri() -> None:
