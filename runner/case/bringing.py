@@ -181,7 +181,7 @@ def recorded_place(record: Record, algorithm: str = "") -> str:
 
 
 def differs_here(record: Record, folder: Path | None = None) -> str:
-    """Return what is to be said of a brought kernel whose files are not those that the record names; "" otherwise.
+    """Return the remark on a brought kernel whose files are not those that the record names; "" otherwise.
 
     folder: as found_at takes it.
     """
@@ -191,7 +191,7 @@ def differs_here(record: Record, folder: Path | None = None) -> str:
     try:
         here = recorded_digest_here(record, folder)
     except ValueError:
-        return ""  # it can't be run at all: whoever runs it says so
+        return ""  # it can't run at all: the message of the run says so
     if here == recorded:
         return ""
     what = "made of the files" if record.case.op == CUSTOM else "the file"

@@ -427,7 +427,7 @@ def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Pat
 
 
 def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool) -> list[str]:
-    """Which of the kernels that ran are not the same any more, by their code's digests."""
+    """Which of the kernels that ran are not the same any more, by their code's digests. base: see prepare's folder."""
     from runner.case.todays_code import sources
 
     found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base)

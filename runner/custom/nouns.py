@@ -44,7 +44,7 @@ Contents = Mapping[str, "torch.Tensor"]
 
 Reference = Callable[[Sequence[Contents]], Sequence["Contents | None"]]
 """reference(inputs): from what all ranks' buffers hold before a launch, by rank, to what they must hold after it, by
-rank: the buffers that are to be compared. None, or a buffer that is left out: not compared on that rank."""
+rank: the compared buffers. None, or a buffer that is left out: not compared on that rank."""
 
 
 @dataclass(frozen=True, slots=True)

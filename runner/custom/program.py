@@ -1,7 +1,7 @@
 """The per-rank program of a custom kernel: allocate, fill, launch, bring home. A World runs it on every rank.
 
 Each buffer lies between guard zones; one that a launch writes to is reported. Local buffers lie in symmetric memory,
-too, but no other rank is told where.
+too, but no other rank gets their addresses.
 """
 
 from __future__ import annotations
