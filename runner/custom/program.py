@@ -71,6 +71,10 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
         memory = allocate_custom(pool, spec, fabric.world_size)
         for name, table in memory.tables.items():
             write_peers(fabric, table, [memory.buffers[name]])
+            fabric.declare_local(table.tensor.region)
+        for buffer in spec.buffers:
+            if not buffer.symmetric:
+                fabric.declare_local(memory.buffers[buffer.name].tensor.region)
         arguments = tuple(_argument(one, fabric, memory) for one in spec.arguments)
         for index in range(plan.launches):
             for buffer in spec.buffers:

@@ -39,7 +39,13 @@ def test_without_a_world():
 
 
 def example() -> str:
-    (code,) = re.findall(r"^```py\n(.*?)^```$", (ROOT / "symlab/README.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = [
+        code
+        for page in ("symlab/README.md", "README.md")
+        for code in re.findall(r"^```py\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    assert len(blocks) == 2
+    (code,) = set(blocks)
     return str(code)
 
 

@@ -50,7 +50,8 @@ def test_only_compared_buffers_come_home(files: Path) -> None:
 
 
 def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
-    """Each rank stores a number from a local buffer, which no other rank sees, into all ranks' buffers by multicast."""
+    """Each rank stores a number from a local buffer, which it may read through the read-only cache, into all ranks'
+    buffers by multicast."""
     ptx = """
 .version 8.1
 .target sm_90
@@ -65,7 +66,7 @@ def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
 	ld.param.u32 %r1, [rank];
 	mul.wide.u32 %rd3, %r1, 4;
 	add.s64 %rd4, %rd2, %rd3;
-	ld.global.f32 %f1, [%rd1];
+	ld.global.nc.f32 %f1, [%rd1];
 	multimem.st.weak.global.f32 [%rd4], %f1;
 	ret;
 }
