@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -72,13 +73,28 @@ class Console:
 
     def __enter__(self) -> Console:
         for line in self._heading:
-            self.say(line)
+            self.say(self._folded(line))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
+
+    def _folded(self, line: str) -> str:
+        """A line folded between words in a terminal that is narrower."""
+        if not self._stream.isatty():
+            return line
+        try:
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+        except OSError:
+            return line
+        if not 0 < columns < len(line):
+            return line
+        indent = line[: len(line) - len(line.lstrip())] + "  "
+        return textwrap.fill(
+            line, max(columns, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
 
     @property
     def is_quiet(self) -> bool:

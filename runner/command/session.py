@@ -47,6 +47,9 @@ MAX_FAILED_STARTS = 2
 TOLD_BELOW = "told under 'failed', on standard error"
 """Where the table of a command refers to for what went wrong."""
 
+ELSEWHERE = "sqlite:////folder/mlflow.db"
+"""How a tracking URI is written, as an example."""
+
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
 
 
@@ -362,9 +365,16 @@ class _Session:
 
     def _not_sent(self, problem: str) -> str:
         """What to say if records are not sent to MLflow, and how to send them later."""
+        from reports.tracked import database_path
+        from runner.track.database import needs_another_place
+
         uri = without_secrets(self._command.jobs[0].request.track.uri)
+        path = database_path(uri)
+        send = "send them later with"
+        if path is not None and needs_another_place(path):
+            uri, send = ELSEWHERE, "send them to another database later with"
         return (
-            f"{problem}; the records are kept in {self._folder}; send them later with: "
+            f"{problem}; the records are kept in {self._folder}; {send}: "
             f"symlab track {shlex.quote(self._folder)} --uri {shlex.quote(uri)}"
         )
 

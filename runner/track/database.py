@@ -52,17 +52,32 @@ def check_database(path: Path) -> None:
         raise DatabaseError(f"there is no folder {path.parent} for MLflow's database")
     if path.is_dir():
         raise DatabaseError(f"{path} is a folder, not MLflow's database")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if not _is_writable(path):
         raise DatabaseError(f"MLflow's database {path} can't be written: no permission")
     if not _is_missing(path):
         _check_tables(path)
 
 
-def _check_tables(path: Path) -> None:
+def needs_another_place(path: Path) -> bool:
+    """Return whether path can't take a database later either. A folder that is missing can still be made."""
+    return path.parent.is_dir() and (path.is_dir() or not _is_writable(path) or _is_other_file(path))
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path if path.exists() else path.parent, os.W_OK)
+
+
+def _is_other_file(path: Path) -> bool:
+    """Whether something else than a database is in the file."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         beginning = file.read(len(_HEADER))
-        if beginning and not beginning.startswith(_HEADER):
-            raise DatabaseError(f"{path.name} is no database: name another file ({path})")
+        return bool(beginning) and beginning != _HEADER
+    return False
+
+
+def _check_tables(path: Path) -> None:
+    if _is_other_file(path):
+        raise DatabaseError(f"{path.name} is no database: name another file ({path})")
     if problem := _problem(path):
         raise DatabaseError(f"{path.name} is damaged or half-made ({problem}): move it away ({path})")
 

@@ -265,6 +265,31 @@ def test_the_bar_in_a_real_terminal(columns: int) -> None:
     ]
 
 
+HEADING = """
+    from runner.command.console import Console
+    with Console(heading=["symlab: all_reduce float32/float32 sum, 2 ranks, 3 sizes x 7 algorithms = 21 cases"]):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (40, ["symlab: all_reduce float32/float32 sum,", "  2 ranks, 3 sizes x 7 algorithms = 21", "  cases"]),
+        (100, ["symlab: all_reduce float32/float32 sum, 2 ranks, 3 sizes x 7 algorithms = 21 cases"]),
+    ],
+)
+def test_the_heading_folds_between_words(columns: int, shown: list[str]) -> None:
+    text, err, code = in_terminal(columns, HEADING)
+    assert (text.splitlines(), err, code) == (shown, "", 0)
+
+
+def test_the_heading_is_whole_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    with Console(out, heading=["many words " * 20]):
+        assert out.getvalue() == "many words " * 20 + "\n"
+
+
 STUBBED = """
     import sys
     from pathlib import Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reports.tracked import database_path
-from runner.track.database import DatabaseError, make_ready
+from runner.track.database import DatabaseError, make_ready, needs_another_place
 
 
 def whole(path: Path) -> None:
@@ -94,6 +95,15 @@ def test_a_damaged_one_and_what_is_none_are_named(tmp_path: Path) -> None:
         make_ready(tmp_path / "half.db", whole)
     with pytest.raises(DatabaseError, match=r"README\.md is no database: name another file"):
         make_ready(tmp_path / "README.md", whole)
+
+
+def test_a_place_that_can_take_none_is_told_from_one_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "README.md").write_text("no database at all")
+    sqlite3.connect(tmp_path / "half.db").execute("create table experiments (x)").connection.close()
+    found = {name: needs_another_place(tmp_path / name) for name in ("README.md", "half.db", "new.db", "")}
+    assert found == {"README.md": True, "half.db": False, "new.db": False, "": True}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert needs_another_place(tmp_path / "new.db")
 
 
 def test_the_file_of_a_uri() -> None:

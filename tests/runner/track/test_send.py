@@ -140,6 +140,16 @@ def test_refused_series_are_finished_and_say_why(symlab: Symlab, database: str, 
     assert child.data.tags["reason"] == "no multicast here"
 
 
+def test_records_that_a_place_can_never_take_are_sent_to_another(symlab: Symlab, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# words\n")
+    done = symlab("sizes=[8]", "track.uri=sqlite:///README.md", track=True)
+    assert done.code == 0
+    assert "README.md is no database: name another file" in done.err
+    assert "send them to another database later with: symlab track records/" in done.err
+    assert "--uri sqlite:////folder/mlflow.db" in done.err
+    assert "--uri sqlite:///README.md" not in done.err
+
+
 def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
