@@ -95,11 +95,7 @@ def case(
     """
     from symlab.requests import described, naming_arguments
 
-    spec = brought(kernel)
-    name = spec.name if spec is not None else str(kernel)
-    op, _, algorithm = name.partition("/")
-    if not algorithm:
-        known.find(name)  # raises ValueError with the nearest names
+    spec, op, algorithm = _named(kernel)
     values = {
         "op": op,
         "algorithms": [algorithm],
@@ -146,3 +142,13 @@ def runner_of(case: Case, kernel: str | KernelSpec | None) -> KernelSpec | Basel
     if spec.name != wanted:
         raise ValueError(f"the case is {wanted}, the kernel is {spec.name} (kernel), give the kernel of the case")
     return spec
+
+
+def _named(kernel: str | KernelSpec) -> tuple[KernelSpec | None, str, str]:
+    """Return the specification that was brought, if there is one, and the op and the algorithm that a kernel names."""
+    spec = brought(kernel)
+    name = spec.name if spec is not None else str(kernel)
+    op, _, algorithm = name.partition("/")
+    if algorithm in ("", "auto", "all"):
+        known.find(name)  # raises ValueError with the nearest names
+    return spec, op, algorithm

@@ -247,10 +247,10 @@ def _alike(material: Material) -> Point:
 
 
 def _names_software(record: Record) -> bool:
-    """Whether there is anything of it that could be compared."""
+    """Whether its environment names software: a library's version alone says nothing of Python and packages."""
     environment = record.environment.document()
     paths = (name for name in SOFTWARE if name != "library")
-    return bool(record.library) or any(values_at(environment, path) for path in paths)
+    return any(values_at(environment, path) for path in paths)
 
 
 def machine(material: Material) -> Item:

@@ -90,7 +90,7 @@ class FolderLock:
 
 
 def wait_for(folder: Path, name: str, patience_s: float, waiting: Callable[[FolderInUse], None]) -> None:
-    """Wait until no process holds a lock, for so many seconds at most; waiting is called once if there is a holder.
+    """Wait until no process holds a lock, at most patience_s seconds; waiting is called once if there is a holder.
 
     Raises FolderInUse if it is still held then. Where there can be no lock, there is no holder.
     """

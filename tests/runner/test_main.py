@@ -361,6 +361,9 @@ class Terminal:
     def isatty(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        raise OSError("a stream without a file")
+
 
 def test_on_a_terminal_a_bar_and_the_failures(monkeypatch: pytest.MonkeyPatch, symlab: Symlab, script: Script) -> None:
     monkeypatch.setenv("TERM", "xterm")

@@ -105,7 +105,7 @@ def test_a_wrong_value_has_the_commands_message_with_the_arguments_name(
         ("all_reduc/one_shot", "unknown op 'all_reduc' (op), did you mean all_reduce"),
         ("all_reduce/one_shut", "unknown algorithm 'one_shut' of all_reduce (kernel), did you mean one_shot"),
         ("all_reduce/", "unknown kernel 'all_reduce/'"),
-        ("all_reduce/auto", "unknown algorithm 'auto' of all_reduce (kernel)"),
+        ("all_reduce/auto", "unknown kernel 'all_reduce/auto'"),
     ],
 )
 def test_an_unknown_kernel_is_named(kernel: str, message: str) -> None:

@@ -162,15 +162,18 @@ def test_a_damaged_database_is_named_before_the_first_case(symlab: Symlab, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("place", "says"),
-    [("gone/mlflow.db", "there is no folder {0}/gone for MLflow's database"), ("", "{0} is a folder, not MLflow's")],
+    ("place", "says", "code"),
+    [
+        ("gone/mlflow.db", "there is no folder {0}/gone for the database", 2),
+        ("", "{0} is a folder, not MLflow's", 1),
+    ],
 )
 def test_a_place_without_a_database_is_one_line(
-    symlab: Symlab, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, says: str
+    symlab: Symlab, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, says: str, code: int
 ) -> None:
     done = symlab("sizes=[8]")
     uri = f"sqlite:///{tmp_path}/{place}".rstrip("/")
-    assert send_later([str(done.folder / "records"), "--uri", uri]) == 1
+    assert send_later([str(done.folder / "records"), "--uri", uri]) == code
     error = capsys.readouterr().err
     assert says.format(tmp_path) in error
     assert error.count("\n") == 1
