@@ -4,7 +4,7 @@ reports/published/<machine>/ holds bundles and README.md, written by hand: the m
 bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus
 bandwidth over bytes), the machine's section of reports/published/README.md (between `<!-- published: <machine> -->`
 and `<!-- end -->`), and three rows of it in the project's README if that has a place for them (between
-`<!-- excerpt: <machine> -->` and `<!-- end -->`). `symlab figure` draws other figures on demand; none of them is
+`<!-- excerpt: <machine> -->` and `<!-- end -->`). `symlab figure` draws other figures on demand; they are not
 committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
 differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
 """

@@ -59,7 +59,7 @@ def _refused(ctx: click.Context, parameter: click.Parameter, value: object) -> N
 
 
 def _refuse_flags(command: click.Command) -> click.Command:
-    """Add the options that are refused; none of them is listed or completed."""
+    """Add the options that are refused. Help and completion leave them out."""
     for names in REFUSED:
         takes_value = names[0] in ("--config-path", "--config-name", "--experimental-rerun")
         command.params.append(

@@ -74,7 +74,7 @@ def test_nothing_but_records_is_written(symlab: Symlab) -> None:
 
 def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symlab: Symlab, script: Script) -> None:
     script.outcomes = {
-        "one_shot-float32-float32-sum-n2": WorldFailure("DEADLOCK", None, "nobody can go on\nrank 0 waits"),
+        "one_shot-float32-float32-sum-n2": WorldFailure("DEADLOCK", None, "no rank can go on\nrank 0 waits"),
         "two_shot-float32-float32-sum-n3": BAD,
     }
     done = symlab("-m", "world_size=2,3,4", "sizes=[8]")
@@ -85,7 +85,7 @@ def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symla
     failed = done.err.partition("failed:\n")[2].splitlines()
     assert failed[0].startswith("  job 1 of 3 (world_size=2 sizes.list=[8]")
     assert failed[0].endswith("all_reduce-one_shot-float32-float32-sum-n2-8B-out_of_place-normal-s0")
-    assert failed[1] == "    DEADLOCK: nobody can go on rank 0 waits"
+    assert failed[1] == "    DEADLOCK: no rank can go on rank 0 waits"
     assert "job 2 of 3 (world_size=3" in failed[2]
     assert failed[3] == (
         "    WRONG: 3 of 64 elements are wrong; first at rank 1, index 5, launch 0: expected 1.0 (0x1), got 3.5 (0x2); "

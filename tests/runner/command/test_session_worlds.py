@@ -55,7 +55,7 @@ def test_a_world_that_does_not_start_is_tried_twice_a_job(symlab: Symlab, script
 
 def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab: Symlab, script: Startless) -> None:
     script.starting = (1, 3)
-    script.outcomes = {"-16B-": WorldFailure("DEADLOCK", None, "nobody can go on")}
+    script.outcomes = {"-16B-": WorldFailure("DEADLOCK", None, "no rank can go on")}
     done = symlab("world_size=2", "sizes=[8,16,32,64]", "algorithms=[one_shot]")
     # 8: no start; 16: a start, and the world is hurt; 32: no start; 64: a start.
     assert [record["status"] for record in done.records] == ["FAILED", "DEADLOCK", "FAILED", "PASSED"]
