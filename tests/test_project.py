@@ -278,6 +278,15 @@ def test_an_editable_installation_is_found_beside_the_clone(tmp_path: Path) -> N
     assert found.stdout.split() == [str(clone / "symlab" / "__init__.py")]
 
 
+def test_tests_that_share_the_mlflow_database_share_no_experiment() -> None:
+    """Two files with one experiment pass alone and fail where one worker runs both."""
+    files: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in re.findall(r"track\.experiment=([\w-]+)\"", path.read_text(encoding="utf-8")):
+            files.setdefault(name, set()).add(path.name)
+    assert {name: names for name, names in files.items() if len(names) > 1} == {}
+
+
 def test_file_names_of_tests_are_unique() -> None:
     names = [path.name for path in SOURCES if path.is_relative_to(ROOT / "tests") and path.name != "conftest.py"]
     assert sorted(names) == sorted(set(names))

@@ -183,11 +183,11 @@ def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
 ) -> None:
     with monkeypatch.context() as before:
         before.setattr(send, "LAYOUT", "1")
-        done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=again", track=True)
-    arguments = [str(done.folder / "records"), "--uri", database, "--experiment", "again"]
+        done = symlab("sizes=[8]", f"track.uri={database}", "track.experiment=layouts", track=True)
+    arguments = [str(done.folder / "records"), "--uri", database, "--experiment", "layouts"]
     assert send_later(arguments) == 0
     assert "2 records sent" in capsys.readouterr().out
-    runs = mlflow_runs("again")
+    runs = mlflow_runs("layouts")
     assert (len(runs["parents"]), len(runs["children"])) == (1, 2)
     assert send_later(arguments) == 0
     assert "already sent" in capsys.readouterr().out
