@@ -18,12 +18,14 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 from kernels import sources
 from kernels.spec import KernelSpec
@@ -64,55 +66,93 @@ def spec_at(text: str, folder: Path | None = None) -> KernelSpec:
     Relative paths begin at folder; None: at the working folder. Raises ValueError, in one line, for text of another
     form, for a file, module or name that does not exist, a module that raises, and a value that is no KernelSpec.
     """
+    return _found(_place(text, folder, "kernel"))
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtFunction:
+    """A function from a file or a module. files are the absolute paths of the files that its code begins with."""
+
+    place: Place
+    call: Callable[..., Any]
+    files: tuple[str, ...]
+
+
+def function_at(text: str, folder: Path | None = None) -> BroughtFunction:
+    """Return the function at "package.module:NAME" or "path/to/file.py:NAME", as spec_at does a spec.
+
+    Raises ValueError, in one line, as spec_at does, and for a value that can't be called.
+    """
+    place = _place(text, folder, "function")
+    module, value, before = _loaded(place)
+    if not callable(value):
+        known = [name for name, one in vars(module).items() if isinstance(one, FunctionType)]
+        raise ValueError(f"{place}: {_lacking(place.name, value, known, 'function')}")
+    file = getattr(module, "__file__", None)
+    files = (str(Path(file).resolve()),) if file is not None else ()
+    if files and sources.is_foreign(files):
+        _check_current(place, files, before)
+    return BroughtFunction(replace(place, digest=sources.digest_of(files)), value, files)
+
+
+def _place(text: str, folder: Path | None, what: str) -> Place:
+    """The place that a text names, without its digest. ValueError for text of another form and a missing file."""
     where, _, name = text.rpartition(":")
     if not where or not name:
-        raise ValueError(f"{text!r} names no kernel: give file.py:NAME or package.module:NAME")
+        raise ValueError(f"{text!r} names no {what}: give file.py:NAME or package.module:NAME")
     if not where.endswith(".py") and "/" not in where:
-        return _found(Place(where, "", name))
+        return Place(where, "", name)
     path = (folder or Path.cwd()) / where
     if not path.is_file():
         raise ValueError(f"{text}: there is no file {path}")
     if path.suffix != ".py":
         raise ValueError(f"{text}: {path.name} is no Python file: give file.py:NAME")
-    return _found(Place("", str(path.resolve()), name))
+    return Place("", str(path.resolve()), name)
 
 
-def _found(place: Place) -> KernelSpec:
-    """Return the spec at a place, whatever the place's digest; its origin is the place with the digest found."""
+def _loaded(place: Place) -> tuple[ModuleType, object, set[str]]:
+    """Return the module of a place, the value of its name (_MISSING without one), and what was imported before."""
     if place.file and sources.read(Path(place.file)).changed:
         raise ValueError(f"{place.file} changed after this process first read it: run it again")
     before = set(sys.modules)
     try:
         module = _module_of(Path(place.file)) if place.file else importlib.import_module(place.module)
-        spec = getattr(module, place.name, _MISSING)
+        value = getattr(module, place.name, _MISSING)
     except (Exception, SystemExit) as error:
         for name in set(sys.modules) - before:  # what it imported before it failed may be older than its files by then
             if name.startswith("symlab_brought_"):
                 del sys.modules[name]
         raise ValueError(f"{place}: {_problem(place, error)}") from error
+    return module, value, before
+
+
+def _found(place: Place) -> KernelSpec:
+    """Return the spec at a place, whatever the place's digest; its origin is the place with the digest found."""
+    module, spec, before = _loaded(place)
     if not isinstance(spec, KernelSpec):
-        raise ValueError(f"{place}: {_lacking(module, place.name, spec)}")
+        known = [one for one, other in vars(module).items() if isinstance(other, KernelSpec)]
+        raise ValueError(f"{place}: {_lacking(place.name, spec, known, 'KernelSpec')}")
     if not _NAME.fullmatch(spec.name):
         raise ValueError(f"{place}: {spec.name!r} is no op/algorithm in letters, digits and underscores")
     file = getattr(module, "__file__", None)
     if file is not None and str(Path(file).resolve()) not in spec.files:
         spec = replace(spec, files=(*spec.files, str(Path(file).resolve())))
     if sources.is_foreign(spec.files):
-        _check_current(place, spec, before)
+        _check_current(place, spec.files, before)
     # A spec does not know the name that it is bound to, so it is set here, where the name is known.
     object.__setattr__(spec, "origin", replace(place, digest=_digest(spec)))
     return spec
 
 
-def _check_current(place: Place, spec: KernelSpec, before: set[str]) -> None:
-    """Raise ValueError if this process runs older code of a spec's source than the file holds.
+def _check_current(place: Place, files: tuple[str, ...], before: set[str]) -> None:
+    """Raise ValueError if this process runs older code of a source than the file holds. files: those it begins with.
 
     before: names of the modules that were imported already. A file that changed since is seen by its content if it was
     read before; if a module of it was imported before anything read it, by its time of change.
     """
     imported = {getattr(sys.modules.get(name), "__file__", None) or "" for name in before}
     resolved = {str(Path(file).resolve()) for file in imported if file}
-    for source in sources.sources_of(spec.files):
+    for source in sources.sources_of(files):
         if not sources.is_foreign([str(source.path)]):
             continue
         changed_ns = source.path.stat().st_mtime_ns if source.path.is_file() else -1
@@ -194,11 +234,11 @@ def _problem(place: Place, error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} raises {type(error).__name__}: {text}"
 
 
-def _lacking(module: ModuleType, name: str, value: object) -> str:
-    """Return why a name in a module gives no spec, and which names would."""
-    known = [one for one, other in vars(module).items() if isinstance(other, KernelSpec)]
-    there = f"its kernels are {', '.join(known)}" if known else "it has no KernelSpec"
+def _lacking(name: str, value: object, known: list[str], kind: str) -> str:
+    """Return why a name in a module gives no value of a kind, and which names, the known ones, would."""
+    several = "kernels" if kind == "KernelSpec" else f"{kind}s"
+    there = f"its {several} are {', '.join(known)}" if known else f"it has no {kind}"
     if value is not _MISSING:
-        return f"{name} is of type {type(value).__name__}, not KernelSpec: {there}"
+        return f"{name} is of type {type(value).__name__}, not {kind}: {there}"
     near = difflib.get_close_matches(name, known, n=1)
     return f"there is no {name} in it: {f'did you mean {near[0]}?' if near else there}"

@@ -22,6 +22,7 @@ import platform
 import re
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -38,6 +39,21 @@ log = logging.getLogger(__name__)
 COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
 _PARTS = {member.name for member in fields(Executable)}
+
+ELEMENTS = {
+    "float64": "Float64",
+    "float32": "Float32",
+    "float16": "Float16",
+    "bfloat16": "BFloat16",
+    "float8_e4m3fn": "Float8E4M3FN",
+    "float8_e5m2": "Float8E5M2",
+    "int32": "Int32",
+    "int64": "Int64",
+    "uint32": "Uint32",
+    "uint64": "Uint64",
+    "uint8": "Uint8",
+}
+"""CuTe DSL's names of dtypes."""
 
 _compiling = threading.Lock()  # cute.compile keeps global state
 
@@ -137,6 +153,54 @@ def _arguments(spec: KernelSpec) -> list[Any]:
             # Any address: the compiler uses the alignment given here, and buffers may begin at any element.
             pointers.append(cute.runtime.make_ptr(cutlass.Int8, 0, cute.AddressSpace.gmem, assumed_align=1))
     return [pointers, *others, cutlass.Int32(1)]
+
+
+def compiled_callable(function: Any, name: str, types: Sequence[tuple[str, str]], arch: str) -> Executable:
+    """Compile a CuTe DSL function that launches one kernel, for arguments of the given types. It is not cached.
+
+    types: of each argument of the function, the kind ("address", "u32", "s32", "u64", "s64", "f32", "f64") and, of an
+    address, the dtype that it points to ("float32"). Pointers are in global memory and aligned to 16 bytes.
+
+    Raises RuntimeError if there is no compiler, ValueError if it refuses the function, and for none or several kernels.
+    """
+    try:
+        import cutlass.cute as cute
+        from cutlass.base_dsl.compiler import DumpDir
+    except ImportError as error:
+        raise RuntimeError(f"compiling {name} needs {COMPILER}, which can't be imported: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder, _compiling:
+        options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
+        try:
+            artifacts = cute.compile[options](function, *(_example(*one) for one in types)).artifacts
+        except Exception as error:  # the compiler's errors have no common kind
+            raise ValueError(f"compiling {name} for {arch} failed (kernel): {error}") from error
+        ptx, cubin = artifacts.PTX, artifacts.CUBIN
+    text = (ptx.decode() if isinstance(ptx, bytes) else ptx).rstrip("\0")
+    entries = re.findall(r"\.entry\s+([\w$]+)", text)
+    if len(entries) != 1:
+        raise ValueError(
+            f"{name} launches {len(entries)} kernels (kernel), give a function that launches one, or the PTX of one"
+        )
+    return Executable(name, entries[0], arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
+
+
+def _example(kind: str, dtype: str) -> Any:
+    """A value that has the type of an argument, for the compiler; it is never read."""
+    import cutlass
+    import cutlass.cute as cute
+
+    numbers = {
+        "u32": cutlass.Uint32,
+        "s32": cutlass.Int32,
+        "u64": cutlass.Uint64,
+        "s64": cutlass.Int64,
+        "f32": cutlass.Float32,
+        "f64": cutlass.Float64,
+    }
+    if kind != "address":
+        return numbers[kind](1)
+    element = getattr(cutlass, ELEMENTS[dtype])
+    return cute.runtime.make_ptr(element, 0, cute.AddressSpace.gmem, assumed_align=16)
 
 
 def with_relative_paths(ptx: str) -> str:

@@ -71,6 +71,9 @@ class CountingFabric:
         self._regions[region.address] = region
         return region
 
+    def declare_local(self, region: Region) -> None:
+        self._found(region)
+
     def free(self, region: Region) -> None:
         self._found(region)
         self.drop(region)

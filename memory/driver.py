@@ -200,9 +200,10 @@ class CudaDriver:
         """Return the kernel's function, loaded now if it was not before."""
         key = (executable.digest, executable.entry)
         if key not in self._functions:
-            if not executable.cubin:
+            if not executable.cubin and not executable.ptx:
                 raise ValueError(f"{executable.name} has no cubin: it was compiled for the simulator only")
-            module = self._call("cuModuleLoadData", executable.cubin)
+            # PTX that a user brought has no cubin: the driver compiles it.
+            module = self._call("cuModuleLoadData", executable.cubin or executable.ptx.encode() + b"\0")
             function = self._call("cuModuleGetFunction", module, executable.entry.encode())
             self._call("cuFuncLoad", function)
             wanted = self._driver.CUfunction_attribute

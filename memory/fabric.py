@@ -19,15 +19,32 @@ if TYPE_CHECKING:
     import torch
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a thread of a kernel is.
+
+    block and thread are numbers in x-major order. ptx_line counts from 1; 0: unknown. source is the line that the
+    instruction was compiled from, "file.py:12", of inlined functions the innermost; "" without line information.
+    """
+
+    rank: int
+    block: int
+    thread: int
+    ptx_line: int = 0
+    source: str = ""
+
+
 class FabricError(RuntimeError):
     """Something the machine or a kernel did; the world it happened in is not to be used again.
 
     rank is the rank that the error is about, which the message names; None if the message names no single rank.
+    places: the threads that it is about, as far as they are known: of a fault one, of a deadlock the first that wait.
     """
 
-    def __init__(self, message: str = "", rank: int | None = None) -> None:
+    def __init__(self, message: str = "", rank: int | None = None, places: Sequence[Place] = ()) -> None:
         super().__init__(message)
         self.rank = rank
+        self.places = tuple(places)
 
 
 class DeviceFault(FabricError):
@@ -329,6 +346,11 @@ class Fabric(Protocol):
 
         The caller has made sure that the ranks agree (SymmetricPool does). Raises HeapFull.
         """
+        ...
+
+    def declare_local(self, region: Region) -> None:
+        """Promise that only this rank's kernels reach an allocation, so that they may read it through the read-only
+        cache (ld.global.nc). The simulator holds them to it; on GPUs it changes nothing."""
         ...
 
     def free(self, region: Region) -> None:

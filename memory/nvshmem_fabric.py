@@ -253,6 +253,9 @@ class NvshmemFabric:
             if self._traits.multicast:
                 held.multicast = self._library.get_multicast_tensor(held.tensor)
 
+    def declare_local(self, region: Region) -> None:
+        self._found(region)
+
     def free(self, region: Region) -> None:
         held = self._found(region)
         self.synchronize()

@@ -1,9 +1,9 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "inputs_up_to_bytes": n}, and writes JSON, one document a line: {"progress": ".."} now and then, and
-last {"configurations": .., "cases": .., "inputs": .., "sources": .., "secrets": ..}, see the functions
-of these names.
+{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin}, and writes JSON,
+one document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
+"sources": .., "secrets": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runner.request.composer import Composer
 from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
-from runner.request.validate import CONF, Request, validate
+from runner.request.validate import CONF, CUSTOM, Request, validate
 from runner.request_error import RequestError, first_line
 from runner.world.fabrics import FabricName
 
@@ -59,14 +59,15 @@ def main() -> int:
             last_s = time.monotonic()
             print(json.dumps({"progress": text}), flush=True)
 
+    folder = Path(asked.get("folder", "."))
     records = [decoded(Record, document, "record") for document in asked["records"]]
     jobs = jobs_of(records)
     recomposed, found = configurations(jobs, say)
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
-        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say),
-        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say),
+        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say, folder),
+        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder),
         "secrets": secrets(records),
     }
     print(json.dumps(answer), flush=True)
@@ -145,7 +146,7 @@ def _apart(members: Sequence[Record]) -> str:
     has changed before it went on.
     """
     requests = [
-        {key: value for key, value in one.request.document().items() if key not in ("kernel", "resumed")}
+        {key: value for key, value in one.request.document().items() if key not in ("brought", "kernel", "resumed")}
         for one in members
     ]
     if odd := _odd(members, "request", requests):
@@ -282,19 +283,27 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     if not isinstance(configuration, dict):
         raise ValueError("the record holds no configuration")
     request: Request = validate(merged({**configuration, "records": ".", "cache_dir": "."}))
+    if request.custom is not None:
+        from runner.custom.description import case_of_section
+
+        return [case_of_section(request.custom, request.world_size, request.seed).id]
     info = next((record.fabric for record in members if record.fabric is not None), None)
     name = info.name if info is not None else request.fabric.name
     fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
     ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
     theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
-    if isinstance(request.algorithms, str):
+    places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
+    if not isinstance(request.algorithms, str):
+        named = tuple(places.get(name, name) for name in request.algorithms)
+        request = dataclasses.replace(request, algorithms=named)
+    else:
         request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))
     return [case.id for case in cases_of(resolved(request, fabric))]
 
 
-def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, Any]:
+def inputs(records: Sequence[Record], up_to_bytes: int, say: Say, folder: Path | None = None) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
     {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
@@ -315,7 +324,7 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
             if record.case.size_bytes > up_to_bytes:
                 found["too_large"] += 1
                 continue
-            again = _input_digests(record)
+            again = _input_digests(record, folder)
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
         except MALFORMED as error:
@@ -328,8 +337,13 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say) -> dict[str, A
     return found
 
 
-def _input_digests(record: Record) -> list[str]:
+def _input_digests(record: Record, folder: Path | None) -> list[str]:
     """The digests of what all ranks of a case put in."""
+    if record.case.op == CUSTOM:
+        from runner.custom.description import recorded_job
+        from runner.custom.judge import digest_of as digest_of_contents
+
+        return [digest_of_contents(contents) for contents in recorded_job(record, folder).inputs]
     from kernels.catalogue import collective
     from runner.case.inputs import digest_of, make_input
     from runner.case.recorded import case_of

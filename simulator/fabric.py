@@ -109,6 +109,9 @@ class SimulatorFabric:
             )
         return found
 
+    def declare_local(self, region: Region) -> None:
+        self._allocation(region).symmetric = False
+
     def free(self, region: Region) -> None:
         found = self._allocation(region)
         self.synchronize()

@@ -29,9 +29,11 @@ from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
+from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
+from simulator.run.waiting import waiting_places
 
 MAX_WORLD_SIZE = 72
 
@@ -82,7 +84,9 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self.space, options.schedule, options.seed, options.step_budget)
         self.deadline: float | None = None
         self.tally = Counters(world_size)
-        self.space.events.add(self.tally)
+        self.printer = Printer()
+        for listener in (self.tally, self.printer):
+            self.space.events.add(listener)
         self.turn = threading.Condition()
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
         self.notes = [""] * world_size
@@ -102,6 +106,11 @@ class SimulatedWorld:
         options = self.options
         description = f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}"
         return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, description)
+
+    @property
+    def printed(self) -> list[str]:
+        """What kernels printed so far: "rank 0, block 1, thread 2: text"."""
+        return self.printer.lines
 
     def fabric(self, rank: int) -> SimulatorFabric:
         """The rank's fabric; the rank counts as running from now on, until leave(rank)."""
@@ -296,11 +305,13 @@ class SimulatedWorld:
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]
         hosts += [f"rank {rank} has left" for rank in gone]
         if self.batches:
+            places = waiting_places(self.batches)
             report = waiting_report(self.space, self.batches)
             lines = "\n  ".join([report, *hosts[:8]])
             raise Deadlock(
                 f"deadlock in {self.batches[0].executable.name} after {self.scheduler.steps:,} steps: "
-                f"nothing can change any more\n  {lines}"
+                f"nothing can change any more\n  {lines}",
+                places=places,
             )
         wait = "waits" if len(waiting) == 1 else "wait"
         raise PeerLost(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from symlab.experiments import experiment as experiment
     from symlab.loading import records as records
     from symlab.running import run as run
+    from symlab.simulating import simulate as simulate
     from symlab.worlds import Rank as Rank
     from symlab.worlds import world as world
 
@@ -36,6 +37,7 @@ _MODULES = {
     "make_reference": "symlab.checking",
     "records": "symlab.loading",
     "run": "symlab.running",
+    "simulate": "symlab.simulating",
     "world": "symlab.worlds",
 }
 """The module of each name. No module has the name of a function: importing it would replace the function."""
@@ -52,6 +54,7 @@ __all__ = [  # noqa: RUF022  in the order of symlab/README.md
     "world",
     "Rank",
     "WorldFailure",
+    "simulate",
     "experiment",
     "records",
 ]

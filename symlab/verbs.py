@@ -44,6 +44,9 @@ VERBS = {
         Verb("track", "runner.track.commands:track", _MLFLOW, "Send records to MLflow that were not sent."),
         Verb("dashboard", "runner.track.commands:dashboard", _MLFLOW, "Open MLflow's dashboard on what was tracked."),
         Verb("kernels", "kernels.commands:kernels", _MORE, "Print what each kernel takes, and where it is proven."),
+        Verb(
+            "check", "simulator.commands:check", _MORE, "Check which forms of a PTX file the simulator does not have."
+        ),
         Verb("completion", "symlab.completion:completion", _MORE, "Print a script that completes words in a shell."),
     )
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -21,7 +22,10 @@ from runner.request_error import RequestError
 from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
+from runner.world.world import WorldFailure
+from simulator.options import Schedule
 from symlab.compiling import Compiled
+from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments
 
 if TYPE_CHECKING:
@@ -43,6 +47,16 @@ _ARGUMENTS = {
     },
 }
 """The arguments of world(), by the command's keys that stand for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a launch on all ranks gave: outputs[name][rank] is what a buffer holds afterwards, as a host tensor; counts
+    is what the simulator counted ({} on GPUs); seed is that of the schedule, None if it has none."""
+
+    outputs: dict[str, list[torch.Tensor]]
+    counts: dict[str, Any]
+    seed: int | None = None
 
 
 class World:
@@ -101,8 +115,7 @@ class World:
         released; it names the rank, unless all ranks failed alike. Raises ValueError for a world that is not open or
         not healthy, and for a function that can't be sent to the ranks.
         """
-        if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
-            raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
+        _check_deadline(deadline_s)
         if self.request.name == FabricName.nvshmem and getattr(function, "__module__", "") == "__main__":
             raise ValueError(
                 f"{getattr(function, '__qualname__', function)} is defined in a notebook or script, and ranks on GPUs "
@@ -110,6 +123,63 @@ class World:
             )
         with self.lent() as world:
             return world.run(_on_rank, (function, argument), deadline_s)
+
+    def launch(
+        self,
+        kernel: Kernel,
+        *,
+        grid: int | tuple[int, int, int] | None = None,
+        block: int | tuple[int, int, int] | None = None,
+        buffers: Mapping[str, Any],
+        arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+        local: Sequence[str] = (),
+        entry: str | None = None,
+        shared_bytes: int = 0,
+        cluster: int | tuple[int, int, int] = 1,
+        deadline_s: float | None = None,
+    ) -> Launched:
+        """Launch a kernel once on every rank, and return what its buffers hold afterwards.
+
+        kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
+        dynamic shared memory of a block. cluster: blocks of a cluster.
+
+        buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
+        rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
+        "random", "normal", or a function of rank and number of ranks that returns a tensor. Other ranks may reach them
+        all, but for those named in local.
+
+        arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
+        buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
+        table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
+        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), or ("struct", [..]), its members laid out
+        as in C. A CuTe DSL function takes pointers to global memory and numbers, and passes the first of its arguments,
+        in their order, to the one kernel that it launches; grid and block must be those that it launches with.
+
+        Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
+        """
+        arch = self._arch() if is_function(kernel) else None
+        shape = Shape(grid, block, shared_bytes, cluster)
+        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch)
+        seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
+        return self.launch_brought(work, seed, deadline_s)
+
+    def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
+        """Carry out a launch that is described already; seed is noted in the result."""
+        _check_deadline(deadline_s)
+        with self.lent() as world:
+            try:
+                found = world.run(run_on_rank, work, deadline_s)
+            except WorldFailure as failure:
+                if isinstance(failure.__cause__, ValueError):  # what a fabric refuses, such as too large a buffer
+                    raise ValueError(failure.message) from failure
+                raise
+            outputs = {one.name: [by_name[one.name] for by_name in found] for one in work.buffers}
+            return Launched(outputs, world.counters(), seed)
+
+    def _arch(self) -> str:
+        """The architecture of its GPUs, which only the ranks know."""
+        with self.lent() as world:
+            return str(world.run(_arch_on_rank, None, None)[0])
 
     def counters(self) -> dict[str, Any]:
         """Return what the simulator counted during the last run: instructions, accesses and bytes by kind and link; {}
@@ -364,3 +434,12 @@ def _on_rank(fabric: Fabric, work: tuple[Callable[[Rank, Any], Result], Any]) ->
     """The per-rank program of World.run."""
     function, argument = work
     return function(Rank(fabric), argument)
+
+
+def _check_deadline(deadline_s: float | None) -> None:
+    if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
+        raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
+
+
+def _arch_on_rank(fabric: Fabric, argument: None) -> str:
+    return fabric.traits.arch

@@ -191,6 +191,9 @@ class DictionaryFabric:
         heap[region.address] = (region, torch.full((size_bytes,), 0xFF, dtype=torch.uint8))
         return region
 
+    def declare_local(self, region: Region) -> None:
+        assert region.address in self.world.heaps[self.rank]
+
     def free(self, region: Region) -> None:
         self.world.meet(self.rank, "free", region.name)
         del self.world.heaps[self.rank][region.address]

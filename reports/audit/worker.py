@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ def ask(
     command: what to run in place of the worker.
     """
     documents = [encoded(replace(record, timing=None, counters={})) for record in records]
-    question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes})
+    question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()})
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
         asked.write(question)
         asked.seek(0)

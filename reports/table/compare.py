@@ -245,10 +245,13 @@ def accumulator(record: Record) -> str:
 
 def heading(record: Record) -> str:
     """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
-    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root and offset where there are any."""
+    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root and offset where there are any. Of a custom
+    kernel "custom float32, 8 ranks"."""
     case = record.case
     size = case.world_size
     parts = [f"{case.op} {case.dtype}"]
+    if case.op == "custom":
+        return ", ".join([*parts, counted(size, "rank")])  # what it computes is its own matter
     if case.reduction == "none":
         parts += ["moves data"]
     else:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reports.record.record import Record
+from runner.request.validate import CUSTOM
 from runner.request_error import first_line
+
+if TYPE_CHECKING:
+    from kernels.spec import KernelSpec
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
 """What a record that holds something strange may raise: it is named, and the others are looked at."""
 
 
-def sources(records: Iterable[Record], cache_dir: Path, say: Callable[[str], None]) -> dict[str, list[Any]]:
+def sources(
+    records: Iterable[Record], cache_dir: Path, say: Callable[[str], None], folder: Path | None = None
+) -> dict[str, list[Any]]:
     """Return the recorded kernels' names by how their sources and their code compare with today's.
 
     "same": the sources are today's. Where they are not, what the recorded cases compile to here decides: "same_code",
     or "changed". "older": the records have no code digests to compare. "gone": not in the catalogue any more.
-    "not_comparable": [[name, reason], ..], for what can't be compiled here.
+    "not_comparable": [[name, reason], ..], for what can't be compiled here, and for a brought kernel whose file is not
+    here. folder is where relative paths of brought kernels begin; None: the working folder.
     """
-    from kernels.catalogue import NAMES, find
+    from kernels.catalogue import NAMES
     from kernels.compile import source_digest
+    from runner.case.bringing import recorded_place, recorded_spec
 
     found: dict[str, list[Any]] = {
         "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
@@ -32,16 +40,26 @@ def sources(records: Iterable[Record], cache_dir: Path, say: Callable[[str], Non
             recorded.setdefault(record.kernel.name, []).append(record)
     for name, members in sorted(recorded.items()):
         kernels = [one.kernel for one in members if one.kernel is not None]
-        if name not in NAMES:
+        if name not in NAMES and not recorded_place(members[0]):
             found["gone"].append(name)
-        elif {one.source_digest for one in kernels} == {f"sha256:{source_digest(find(name))}"}:
+            continue
+        if members[0].case.op == CUSTOM:
+            outcome, what = _custom(members, folder)
+            found[outcome].append([name, what] if what else name)
+            continue
+        try:
+            spec = recorded_spec(members[0], folder)
+        except MALFORMED as error:
+            found["not_comparable"].append([name, first_line(error)])
+            continue
+        if {one.source_digest for one in kernels} == {f"sha256:{source_digest(spec)}"}:
             found["same"].append(name)
         elif any(one.code_digest is None for one in kernels):
             found["older"].append(name)
         else:
             say(f"compiling {name}, to compare its code")
             try:
-                is_same = _have_todays_code(members, cache_dir)
+                is_same = _have_todays_code(spec, members, cache_dir)
             except (RuntimeError, *MALFORMED) as error:
                 found["not_comparable"].append([name, first_line(error)])
             else:
@@ -49,9 +67,20 @@ def sources(records: Iterable[Record], cache_dir: Path, say: Callable[[str], Non
     return found
 
 
-def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
+def _custom(records: Sequence[Record], folder: Path | None) -> tuple[str, str]:
+    """How the files of a custom job compare with today's, and the reason where they can't be compared."""
+    from runner.case.bringing import recorded_digest_here
+
+    try:
+        here = recorded_digest_here(records[0], folder)
+    except MALFORMED as error:
+        return "not_comparable", first_line(error)
+    is_same = {one.kernel.source_digest for one in records if one.kernel is not None} == {here}
+    return ("same" if is_same else "changed"), ""
+
+
+def _have_todays_code(spec: KernelSpec, records: Iterable[Record], cache_dir: Path) -> bool:
     """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
-    from kernels.catalogue import find
     from kernels.code import code_digest
     from kernels.compile import executable
     from runner.case.recorded import case_of
@@ -60,7 +89,6 @@ def _have_todays_code(records: Iterable[Record], cache_dir: Path) -> bool:
     for record in records:
         assert record.kernel is not None
         case, arch = case_of(record.case), record.kernel.arch
-        spec = find(case.name)
         variant = spec.variant(case), arch
         if variant not in here:
             here[variant] = code_digest(executable(spec, case, arch, cache_dir).ptx)

@@ -19,7 +19,7 @@ from runner.case.host_memory import NOTHING_KEPT, gibibytes, host_bytes_needed
 from runner.case.memory_needed import heap_bytes_needed, is_too_large
 from runner.command.durations import Durations, durations_in, kind_of
 from runner.command.plan import Command
-from runner.command.refusals import expected_refusal
+from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.request.sizes import format_bytes
 
@@ -66,7 +66,7 @@ def expected_cases(command: Command, durations: Durations) -> list[ExpectedCase]
     found = []
     for job in command.jobs:
         for case in job.cases:
-            refusal = expected_refusal(case, job.request.fabric)
+            refusal = refusal_in(job, case)
             seconds = 0.0 if refusal else durations.of(kind_of(case, job.request))
             found.append(ExpectedCase(job.composed.number + 1, case, refusal, seconds))
     return found
@@ -162,17 +162,20 @@ def _refusals(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> list[str
 def _memory(command: Command, available: int | None) -> str:
     """What the command needs at most: of the host for simulated ranks, of the symmetric heap for GPUs."""
     needed, job, kept = 0, 0, NOTHING_KEPT
-    heap = 0
+    heap = custom = 0
     for one in command.jobs:
+        if one.custom is not None:
+            custom = max(custom, one.custom.heap_bytes(rules_of(one.request.fabric)))
+            continue
         if one.request.fabric.simulated:
-            here = host_bytes_needed(one.request, before=kept)
-            kept = kept.after(one.request)
+            here = host_bytes_needed(one.request, one.specs, kept)
+            kept = kept.after(one.request, one.specs)
             if here > needed:
                 needed, job = here, one.composed.number + 1
             continue
         rules = rules_of(one.request.fabric)
         for case in one.cases:
-            spec = spec_for(case)
+            spec = spec_for(case, one.specs)
             if not is_too_large(case, spec):
                 heap = max(heap, heap_bytes_needed(case, spec, rules))
     parts = []
@@ -182,6 +185,8 @@ def _memory(command: Command, available: int | None) -> str:
         parts.append(f"up to {gibibytes(needed)} of host memory{where}, {there}")
     if heap:
         parts.append(f"at least {format_bytes(heap)} of symmetric heap a rank to check a case; timing fills the rest")
+    if custom:
+        parts.append(f"at least {format_bytes(custom)} of symmetric heap a rank for a custom kernel")
     return f"memory: {'; '.join(parts) or 'unknown'}"
 
 

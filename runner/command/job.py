@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     import torch
 
     from runner.case.program import RankOutcome
+    from runner.custom.description import CustomJob
     from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
@@ -99,6 +100,7 @@ class Job:
     """One job of a command: its cases, and what every record of it says beside the outcome.
 
     brought are kernels that do the cases of their name, in place of the catalogue's where that has the name, too.
+    custom is the kernel of a job of op=custom, which does its one case.
     """
 
     request: ResolvedRequest
@@ -107,6 +109,7 @@ class Job:
     environment: Callable[[], RecordedEnvironment]
     asked: RecordedRequest
     brought: tuple[KernelSpec, ...] = ()
+    custom: CustomJob | None = None
 
 
 def run_job(job: Job, keeper: Keeper, means: Means | None = None) -> None:
@@ -175,7 +178,7 @@ class _Run:
 
     def _is_to_be_timed(self, attempt: _Attempt) -> bool:
         traits = attempt.traits
-        if self._means.measured is None or traits is None or traits.simulated:
+        if self._means.measured is None or traits is None or traits.simulated or self._job.custom is not None:
             return False
         return self._job.request.timing.mode != TimingMode.none and attempt.verified
 
@@ -210,6 +213,7 @@ class _Attempt:
         self.timing: Timing | None = None
         self.refusal: RecordedRefusal | None = None
         self.library = ""
+        self._custom: Executable | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
         self.begin()
@@ -225,7 +229,7 @@ class _Attempt:
     @property
     def executable(self) -> Executable | None:
         """What was compiled for it; None of a baseline, and of what did not get so far."""
-        return self.contestant.executable if self.contestant else None
+        return self.contestant.executable if self.contestant else self._custom
 
     @property
     def verified(self) -> bool:
@@ -246,14 +250,16 @@ class _Attempt:
         """Refuse, or compile, run and judge. Raises WorldFailure, or whatever our own code gets wrong."""
         assert self.traits is not None
         request = self.job.request
+        if self.job.custom is not None:
+            self._run_custom(self.job.custom, world)
+            return
         spec = spec_for(self.case, self.job.brought)
         if isinstance(spec, Baseline):
             refusal = refuses_baseline(spec, self.case, self.traits)
         else:
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
-            self.fail(Status.REFUSED, str(refusal))
-            self.refusal = RecordedRefusal(refusal.key, refusal.reason, refusal.hint)
+            self._refuse(refusal)
             return
         if isinstance(spec, Baseline):
             self.library = library_of(spec.name, self.traits)
@@ -265,8 +271,35 @@ class _Attempt:
             check = means.ran(world, self.contestant, request)
         finally:
             self._counters = world.counters()
+        self._judge(check)
+
+    def _run_custom(self, custom: CustomJob, world: World) -> None:
+        """The same for a custom kernel."""
+        from runner.custom.running import judged_by, outcomes_of_custom
+
+        assert self.traits is not None
+        request = self.job.request
+        if refusal := custom.refusal(self.traits):
+            self._refuse(refusal)
+            return
+        self._custom = custom.kernel.executable(custom.spec, self.traits.arch)
+        try:
+            outcomes = outcomes_of_custom(world, custom, self._custom, request)
+        finally:
+            self._counters = world.counters()
+        judged = judged_by(custom, outcomes) if request.check else None
+        self._judge(judged.check if judged else None)
+        if judged and judged.buffer:
+            self.reason = f"buffer {judged.buffer}: {self.reason}"
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.fail(Status.REFUSED, str(refusal))
+        self.refusal = RecordedRefusal(refusal.key, refusal.reason, refusal.hint)
+
+    def _judge(self, check: Check | None) -> None:
+        """Let the check decide how it ended; None: it was off."""
         if "of" in self._counters:  # which launches they are sums of
-            self._counters["of"]["checked"] = request.launches if request.check else 0
+            self._counters["of"]["checked"] = self.job.request.launches if self.job.request.check else 0
         self._check = check
         if check is None:
             self.status, self.reason = Status.PASSED, CHECK_WAS_OFF
@@ -298,6 +331,8 @@ class _Attempt:
 
     def _kernel_info(self) -> KernelInfo | None:
         one = self.contestant
+        if self._custom is not None and self.job.custom is not None:
+            return custom_kernel_info(self.job.custom, self._custom)
         if one is None or one.executable is None or isinstance(one.spec, Baseline):
             return None
         return kernel_info(one.spec, one.case, one.executable)
@@ -432,6 +467,28 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
         cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
         source_digest=f"sha256:{source_digest(spec)}",
         compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
+        grid=launch.blocks,
+        block=launch.threads,
+        multimem=_multimem(executable.ptx),
+        code_digest=code_digest(executable.ptx),
+    )
+
+
+def custom_kernel_info(custom: CustomJob, executable: Executable) -> KernelInfo:
+    """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
+    from kernels.code import code_digest
+    from kernels.compile import COMPILER, compiler_versions
+
+    compiled = [] if custom.kernel.ptx else [f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}"]
+    launch = custom.spec.launch
+    return KernelInfo(
+        name=executable.name,
+        entry=executable.entry,
+        arch=executable.arch,
+        ptx_digest=executable.digest,
+        cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
+        source_digest=custom.digest,
+        compiler=", ".join([*compiled, *_tools(executable)]) or "not named in the PTX",
         grid=launch.blocks,
         block=launch.threads,
         multimem=_multimem(executable.ptx),

@@ -6,27 +6,38 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.schema import Isolation, TimingMode, TimingSchema
+from runner.request.sizes import format_bytes
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from kernels.spec import Case, KernelSpec
+    from runner.case.bringing import Brought
+    from runner.custom.description import CustomJob
     from runner.world.launcher import Outer
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """A composed job that was found possible: its request with nothing left open, its cases."""
+    """A composed job that was found possible: its request with nothing left open, its cases, the kernels it brings."""
 
     composed: ComposedJob
     request: ResolvedRequest
     cases: tuple[Case, ...]
+    brought: tuple[Brought, ...] = ()
+    custom: CustomJob | None = None
+
+    @property
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """The brought kernels."""
+        return tuple(one.spec for one in self.brought)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,7 @@ def prepare(
     machine: Callable[[], HostOffer] | None = None,
     memory: Callable[[], int | None] | None = None,
     jobs_of_command: int | None = None,
+    folder: Path | None = None,
 ) -> Command:
     """Look at all jobs before the first runs: the catalogue, the sizes, the fabric, the host's memory. RequestError for
     what can't be.
@@ -65,8 +77,10 @@ def prepare(
     outer is the launcher's world that this process leads, if there is one. machine says what there is here, else
     runner.world.fabrics.look does; memory returns the bytes that this process can still take (None: unknown), else
     runner.environment.host.available_bytes does. jobs_of_command is the command's number of jobs, if these are a part
-    of them.
+    of them. folder is where relative paths of brought kernels begin (None: the working folder).
     """
+    from kernels.catalogue import SPECS
+    from runner.case.bringing import with_names
     from runner.case.cases import cases_of, check_against_catalogue, resolved
     from runner.case.host_memory import NOTHING_KEPT, check_host_memory
 
@@ -80,19 +94,51 @@ def prepare(
             wanted = (job.request.fabric, job.request.world_size)
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
-            request = resolved(job.request, decided[wanted][0])
-            check_against_catalogue(request)
-            check_host_memory(request, available, kept=kept)
+            if job.request.custom is not None:
+                jobs.append(_prepared_custom(job, decided[wanted][0], folder))
+                if outer is not None:
+                    _check_joined(jobs[-1].request, jobs[0].request, outer)
+                continue
+            named, brought = with_names(job.request, folder)
+            specs = (*SPECS, *(one.spec for one in brought))
+            request = resolved(named, decided[wanted][0], specs)
+            check_against_catalogue(request, specs)
+            check_host_memory(request, available, specs, kept)
             if request.fabric.simulated:
-                kept = kept.after(request)
+                kept = kept.after(request, specs)
             if outer is not None:
                 _check_joined(request, jobs[0].request if jobs else request, outer)
-            jobs.append(PreparedJob(job, request, cases_of(request)))
+            jobs.append(PreparedJob(job, request, cases_of(request), brought))
     for key in ("records", "track"):
         if len({getattr(job.request, key) for job in jobs}) > 1:
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
     lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
     return Command(tuple(arguments), tuple(jobs), tuple(lines))
+
+
+def _prepared_custom(job: ComposedJob, fabric: FabricRequest, folder: Path | None) -> PreparedJob:
+    """A job of a custom kernel. RequestError for what can't be."""
+    from runner.case.cases import rules_of
+    from runner.custom.description import custom_job
+
+    asked = job.request
+    assert asked.custom is not None
+    if asked.algorithms != "auto" or asked.baselines not in ("auto", ()):
+        key = "algorithms" if asked.algorithms != "auto" else "baselines"
+        raise RequestError(f"op=custom has one kernel and no {key} ({key}), leave it at auto")
+    custom = custom_job(asked.custom, asked.world_size, asked.seed, asked.check, folder)
+    fields = {member.name: getattr(asked, member.name) for member in dataclasses.fields(ResolvedRequest)}
+    case = custom.case
+    fields |= {"algorithms": (case.algorithm,), "baselines": (), "fabric": fabric, "sizes_bytes": (case.size_bytes,)}
+    fields |= {"dtype": case.dtype, "accumulator": case.accumulator, "reduction": case.reduction}
+    request = ResolvedRequest(**fields)
+    needed = custom.heap_bytes(rules_of(fabric))
+    if needed > fabric.heap_bytes:
+        raise RequestError(
+            f"the buffers of {case.algorithm} take {format_bytes(needed)} a rank with their guards, beyond the heap of "
+            f"{format_bytes(fabric.heap_bytes)} (custom.buffers, fabric.heap_bytes), give more heap or smaller buffers"
+        )
+    return PreparedJob(job, request, (case,), custom=custom)
 
 
 def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer) -> None:
@@ -119,7 +165,9 @@ def timing_notes(command: Command) -> list[str]:
     for job in command.jobs:
         if not _timing_given(job):
             continue
-        if job.request.fabric.simulated:
+        if job.custom is not None:
+            reason = "a custom kernel is not timed"
+        elif job.request.fabric.simulated:
             reason = "the simulator has no clock"
         elif not job.request.check and job.request.timing.mode != TimingMode.none:
             reason = "with check=false nothing is timed"

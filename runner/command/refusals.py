@@ -17,7 +17,7 @@ from runner.request_error import RequestError
 from simulator.options import traits_of
 
 if TYPE_CHECKING:
-    from runner.command.plan import Command
+    from runner.command.plan import Command, PreparedJob
     from runner.world.fabrics import FabricRequest
 
 
@@ -39,6 +39,16 @@ def expected_refusal(case: Case, fabric: FabricRequest, brought: Sequence[Kernel
     return refusal
 
 
+def refusal_in(job: PreparedJob, case: Case) -> Refusal | None:
+    """Return why a case of a job will be refused, as expected_refusal; of a custom kernel, too."""
+    fabric = job.request.fabric
+    if job.custom is None:
+        return expected_refusal(case, fabric, job.specs)
+    if not fabric.simulated:
+        return None  # its architecture is only known once it runs
+    return job.custom.refusal(traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast))
+
+
 def _possible_traits(case: Case, spec: KernelSpec | Baseline, fabric: FabricRequest) -> Iterator[Traits]:
     """What the fabric can do: as it was set, or on GPUs the most that there can be, once for each architecture."""
     if fabric.simulated:
@@ -51,8 +61,8 @@ def _possible_traits(case: Case, spec: KernelSpec | Baseline, fabric: FabricRequ
 def refuse_if_nothing_can_run(command: Command) -> None:
     """RequestError if every case of a command will be refused, with the first reason."""
     first = None
-    for case, fabric in chain.from_iterable(((case, job.request.fabric) for case in job.cases) for job in command.jobs):
-        refusal = expected_refusal(case, fabric)
+    for case, job in chain.from_iterable(((case, job) for case in job.cases) for job in command.jobs):
+        refusal = refusal_in(job, case)
         if refusal is None:
             return
         first = first or refusal

@@ -44,7 +44,7 @@ from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob
 from runner.request.configured import merged
 from runner.request.schema import TimingMode, TrackName
-from runner.request.validate import CONF, check_database_folder, check_uri, validate
+from runner.request.validate import CONF, CUSTOM, check_database_folder, check_uri, validate
 from runner.request_error import RequestError, first_line
 from runner.track.names import Kept
 from runner.world.fabrics import joining
@@ -110,7 +110,8 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_qui
     if uri != UNTRACKED:
         _wait_for_mirror(folder)
     environment = _environment(tools)
-    changed = _changed(left, RecordedEnvironment.read(environment), command.jobs[0].request.cache_dir, is_quiet)
+    cache_dir = command.jobs[0].request.cache_dir
+    changed = _changed(left, folder, RecordedEnvironment.read(environment), cache_dir, is_quiet)
     document = left.document.resuming(
         Resumption(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -276,7 +277,8 @@ def _is_untimed(record: Record) -> bool:
     """Whether a case passed its check and was to be timed, and an interrupt came before."""
     timing = (record.request.configuration or {}).get("timing") or {}
     on_gpus = record.fabric is not None and not record.fabric.simulated
-    return on_gpus and record.verified and record.timing is None and timing.get("mode") != TimingMode.none
+    is_timed = record.case.op != CUSTOM and timing.get("mode") != TimingMode.none
+    return on_gpus and record.verified and record.timing is None and is_timed
 
 
 def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Command:
@@ -288,7 +290,8 @@ def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Comm
     configurations = _Configurations()
     composed = [_composed(folder, job, base, uri, configurations) for job in asked or left.document.jobs[:1]]
     try:
-        command = prepare((), composed, leader.outer if leader else None, jobs_of_command=len(left.document.jobs))
+        all_jobs = len(left.document.jobs)
+        command = prepare((), composed, leader.outer if leader else None, jobs_of_command=all_jobs, folder=base)
     except RequestError as error:
         raise RequestError(f"{error}; the command can't go on as it began {_begun_from(left)}") from error
     jobs = []
@@ -413,20 +416,21 @@ def _working_folder(folder: Path, document: CommandDocument) -> Path | None:
     return next(named, None)
 
 
-def _changed(left: _Left, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool) -> list[str]:
+def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool) -> list[str]:
     """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
     if not left.kept:
         return []
     records = [one.record for one in left.kept]
     before = max(records, key=lambda record: record.started).environment
-    return code_changes(before, now) + _changed_kernels(records, cache_dir, is_quiet)
+    base = _working_folder(folder, left.document)
+    return code_changes(before, now) + _changed_kernels(records, cache_dir, base, is_quiet)
 
 
-def _changed_kernels(records: Sequence[Record], cache_dir: Path, is_quiet: bool) -> list[str]:
-    """Which of the kernels that ran are not the same any more, by their code's digests."""
+def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool) -> list[str]:
+    """Which of the kernels that ran are not the same any more, by their code's digests. base: see prepare's folder."""
     from runner.case.todays_code import sources
 
-    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print)
+    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base)
     lines = [f"kernel {name}: its code changed" for name in found["changed"]]
     lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
     lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]

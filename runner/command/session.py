@@ -145,6 +145,7 @@ class _Session:
         self._surroundings = Surroundings(tools.capture, store)
         self._records: list[Record] = earlier.records if earlier else []
         self._unsent: list[Path] = []
+        self._kept_texts: dict[str, dict[str, Any]] = {}
         self._job = command.jobs[0]
         self._world: World | None = None
         self._world_key: tuple[FabricRequest, int] | None = None
@@ -268,7 +269,10 @@ class _Session:
     def _runnable(self, job: PreparedJob) -> Any:
         from runner.command.job import Job
 
-        return Job(job.request, job.cases, settings(job.request.fabric), self._surroundings.now, self._asked(job))
+        asked = self._asked(job)
+        return Job(
+            job.request, job.cases, settings(job.request.fabric), self._surroundings.now, asked, job.specs, job.custom
+        )
 
     def _asked(self, job: PreparedJob) -> RecordedRequest:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
@@ -282,11 +286,26 @@ class _Session:
                 "overrides": list(job.composed.overrides),
                 "configuration": job.composed.configuration,
                 "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+                **self._brought(job),
                 **self._command.origin,
                 **({"resumed": self._earlier.number} if self._earlier else {}),
             }
         )
         return RecordedRequest.read(asked)
+
+    def _brought(self, job: PreparedJob) -> dict[str, Any]:
+        """What the job's records say of the kernels that it brings; their text is kept once."""
+        from runner.case.bringing import described
+
+        for one in (*job.brought, *((job.custom,) if job.custom else ())):
+            if one.digest not in self._kept_texts:
+                files = [(source.name, source.content) for source in one.sources]
+                self._kept_texts[one.digest] = self._store.write_brought(one.digest, files)
+        said = described(job.brought, self._kept_texts)
+        if job.custom is not None:
+            entry = {"place": job.custom.place, "digest": job.custom.digest}
+            said = {job.custom.case.algorithm: {**entry, **self._kept_texts[job.custom.digest]}}
+        return {"brought": said} if said else {}
 
     def _command_line(self) -> list[str]:
         """How the command was started: of a resumed one, how it was the first time."""

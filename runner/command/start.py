@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runner.command.console import Console
     from runner.command.plan import Command
     from runner.command.session import Tools
+    from runner.custom.description import CustomJob
     from runner.request.compose import ComposedJob
     from runner.request.options import RunOptions
     from runner.world.launched import Leader
@@ -157,7 +158,8 @@ def headline(command: Command) -> list[str]:
     from runner.command.plan import timing_notes
 
     request = command.jobs[0].request
-    algorithms = names_of(request)
+    if command.jobs[0].custom is not None and len(command.jobs) == 1:
+        return [_custom_line(command.jobs[0].custom), *command.fabric_lines, *timing_notes(command)]
     sweep = f"{counted(len(command.jobs), 'job')}, " if len(command.jobs) > 1 else ""
     if sweep:
         what = f"symlab: {command.label}: {sweep}{counted(command.case_count, 'case')}"
@@ -168,10 +170,23 @@ def headline(command: Command) -> list[str]:
         what = (
             f"symlab: {request.op} {does}, "
             f"{counted(request.world_size, 'rank')}, {counted(len(sizes_of(request)), 'size')} x "
-            f"{counted(len(algorithms), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
+            f"{counted(len(names_of(request)), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
         )
-    rounded = any(set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs)
-    return [what, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
+    brought = dict.fromkeys(f"kernel: {one.spec.name} from {one.place}" for job in command.jobs for one in job.brought)
+    rounded = any(
+        set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs if job.custom is None
+    )
+    return [what, *brought, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
+
+
+def _custom_line(custom: CustomJob) -> str:
+    """What a custom kernel is going to run on."""
+    from reports.table.text import counted
+
+    buffers = ", ".join(f"{one.name} {one.dtype} {list(one.shape)}" for one in custom.spec.buffers)
+    launch = custom.spec.launch
+    threads = f"{counted(launch.blocks, 'block')} x {counted(launch.threads, 'thread')}"
+    return f"symlab: custom {custom.place}, {counted(custom.case.world_size, 'rank')}, {threads}, {buffers} = 1 case"
 
 
 def _show_configuration(options: RunOptions) -> None:

@@ -2,8 +2,9 @@
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
 <case id>.json for every case, configuration files, source.diff where the sources differ from their commit,
-ptx/<sha256>.ptx for every kernel that ran, and, once the command has ended, manifest.sha256 with the digests of all
-these. Secrets and home folders stay out of all of them (runner/records/scrub.py).
+ptx/<sha256>.ptx for every kernel that ran, brought/<digest>/ with the text of files that a user brought, and, once the
+command has ended, manifest.sha256 with the digests of all these. Secrets and home folders stay out of all of them
+(runner/records/scrub.py).
 One process writes (the parent); readers may look at any time.
 """
 
@@ -13,6 +14,7 @@ import hashlib
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +30,9 @@ from runner.records.scrub import scrubbed, scrubbed_record
 
 DIFFERENCE_NAME = "source.diff"
 MAX_DIFFERENCE_BYTES = 1 << 20
+BROUGHT_NAME = "brought"
+MAX_BROUGHT_BYTES = 1 << 20
+"""Of the files of one brought kernel or custom job; what is beyond is recorded by its digest alone."""
 
 
 class StoreError(ValueError):
@@ -126,6 +131,37 @@ class Store:
             self._write(path, text, f"the PTX {digest}")
         return path
 
+    def write_brought(self, digest: str, files: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+        """Keep the text of files that a user brought, by name, without secrets and home folders.
+
+        They lie in brought/<digest>/, each under its name with .txt, so that nothing takes them for code to run. Gives
+        what a record says: each file's name, digest and bytes, and the name of what is kept ("" beyond
+        MAX_BROUGHT_BYTES, and for what is not text) with that one's digest.
+        """
+        folder = Path(BROUGHT_NAME) / digest.removeprefix("sha256:")[:16]
+        left_bytes, entries, used = MAX_BROUGHT_BYTES, [], set[str]()
+        for name, content in files:
+            entry: dict[str, Any] = {"name": scrubbed(name), "digest": _digest(content), "bytes": len(content)}
+            kept = ""
+            text = _text_of(content)
+            if text is not None and len(content) <= left_bytes:
+                left_bytes -= len(content)
+                stem = re.sub(r"[^A-Za-z0-9_.+=-]", "-", name)
+                count = 1
+                kept = f"{stem}.txt"
+                while kept in used:
+                    count += 1
+                    kept = f"{stem}.{count}.txt"
+                used.add(kept)
+                text = scrubbed(text)
+                path = self.folder / folder / kept
+                if not path.exists() or path.read_bytes() != text.encode():
+                    self._write(path, text, f"the text of {name}")
+                entry |= {"kept_digest": _digest(text.encode())}
+                kept = (folder / kept).as_posix()
+            entries.append({**entry, "kept": kept})
+        return {"files": entries}
+
     def set_aside(self, name: str) -> None:
         """Rename a file to <name>.set_aside, so that it no longer counts as a record. An earlier one with that name is
         left: this is <name>.2.set_aside, <name>.3.set_aside."""
@@ -163,7 +199,7 @@ class Store:
     def _write(self, path: Path, text: str, what: str) -> None:
         """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
         try:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             # A name that is not UTF-8 has surrogates, which become escapes: in JSON they mean the same.
             with (
                 replacing(path) as beside,
@@ -175,6 +211,18 @@ class Store:
             _flush_folder(path.parent)
         except OSError as error:
             raise StoreError(_sentence(what, path.parent, error)) from error
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _text_of(content: bytes) -> str | None:
+    """The text of a file; None if it is not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def file_stem(job: str, case: str) -> str:

@@ -10,16 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernels.baselines import Baseline
 from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from runner.request.validate import CONF
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from kernels.spec import Case, KernelSpec
     from memory.fabric import Executable
     from runner.command.plan import Command, PreparedJob
 
-Compiler = Callable[["Case", str, Path], "Executable"]
-"""Compiles the kernel of a case for an architecture; the folder holds what was compiled before."""
+Compiler = Callable[["KernelSpec", "Case", str, Path], "Executable"]
+"""Compiles a kernel for a case and for an architecture; the folder holds what was compiled before."""
 
 
 def as_here(
@@ -30,8 +31,6 @@ def as_here(
     They are no results, only what a record of here would say beside them. A kernel that can't be compiled here has no
     digests, and the reason for a compiler's version.
     """
-    from kernels.catalogue import find
-
     environment = RecordedEnvironment.read(capture(CONF.parent))
     if git := environment.git:
         environment = replace(environment, git={key: value for key, value in git.items() if key != "diff"})
@@ -50,19 +49,29 @@ def as_here(
             key = (kernel.name, kernel.ptx_digest)
             if key not in kernels:
                 kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
-            launch = find(case.name).launch(case)
+            launch = job.custom.spec.launch if job.custom else _spec(job, case).launch(case)
             kernel = replace(kernels[key], grid=launch.blocks, block=launch.threads)
         found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
     return found
 
 
+def _spec(job: PreparedJob, case: Case) -> KernelSpec:
+    from runner.case.contestant import spec_for
+
+    spec = spec_for(case, job.specs)
+    assert not isinstance(spec, Baseline)
+    return spec
+
+
 def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compiled: Compiler) -> KernelInfo:
     """The kernel of a case as it is here."""
-    from kernels.catalogue import find
-    from runner.command.job import kernel_info
+    from runner.command.job import custom_kernel_info, kernel_info
 
     try:
-        return kernel_info(find(case.name), case, compiled(case, arch, job.request.cache_dir))
+        if job.custom is not None:
+            return custom_kernel_info(job.custom, job.custom.kernel.executable(job.custom.spec, arch))
+        spec = _spec(job, case)
+        return kernel_info(spec, case, compiled(spec, case, arch, job.request.cache_dir))
     except Exception as error:
         reason = f"can't be compiled here: {type(error).__name__}: {error}"
         return replace(

@@ -18,12 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.record import FabricInfo, Record
 from reports.table.compare import accumulator, is_baseline
+from runner.case.bringing import differs_here, recorded_digest_here, recorded_place, recorded_spec
 from runner.command.plan import Command, PreparedJob, prepare
 from runner.request.compose import ComposedJob
 from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
 from runner.request.sizes import format_bytes
-from runner.request.validate import validate
+from runner.request.validate import CUSTOM, validate
 from runner.request_error import RequestError, first_line
 from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 
@@ -78,6 +79,7 @@ def rebuilt(records: Sequence[Record], wishes: Wishes) -> Rebuilt:
         fabric, remark = _fabric_of(members, wishes)
         remarks |= {remark: None} if remark else {}
         wanted, impossible = _possible(members, fabric, wishes)
+        remarks |= {text: None for record in wanted if (text := differs_here(record))}
         left_out += impossible
         if not wanted:
             continue
@@ -168,12 +170,17 @@ def _possible(
         was_measured = record.fabric is not None and not record.fabric.simulated
         if is_baseline(record):
             reason = "a library's collective needs GPUs" if simulated else ""
-        elif name not in NAMES:
+        elif name not in NAMES and not recorded_place(record):
             reason = f"there is no {name} any more"
         elif simulated and was_measured and size_bytes > wishes.up_to_bytes:
             reason = f"in the simulator only up to {format_bytes(wishes.up_to_bytes)} (--up-to)"
         else:
             reason = ""
+        if not reason and recorded_place(record):
+            try:
+                recorded_digest_here(record) if record.case.op == CUSTOM else recorded_spec(record)
+            except ValueError as error:
+                reason = f"its kernel is not here: {first_line(error)}"
         if reason:
             impossible.append((record.id, reason))
         else:
@@ -186,12 +193,12 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
     first = wanted[0]
     beside = [name for record in wanted if record.timing is not None for name in record.timing.interleaved_with]
     on_gpus = fabric["name"] == "nvshmem"
-    ours = [record.case.algorithm for record in wanted if not is_baseline(record)]
+    ours = [_as_asked(record, record.case.algorithm) for record in wanted if not is_baseline(record)]
     libraries = [record.case.algorithm for record in wanted if is_baseline(record)]
     if on_gpus:
-        ours += [name for name in beside if _is_kernel(first, name)]
+        ours += [_as_asked(first, name) for name in beside if _is_kernel(first, name)]
         libraries += [name for name in beside if not _is_kernel(first, name)]
-    pinned = {
+    pinned: dict[str, Any] = {
         "op": first.case.op,
         "algorithms": list(dict.fromkeys(ours)) or list(dict.fromkeys(libraries)),
         "baselines": list(dict.fromkeys(libraries)) if ours else [],
@@ -204,6 +211,9 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         "cache_dir": Schema().cache_dir,
         "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
     }
+    if first.case.op == CUSTOM:  # its section says all of this
+        for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
+            del pinned[key]
     config = _configuration({**(first.request.configuration or {}), **pinned})
     job = ComposedJob(
         number=number,
@@ -218,7 +228,12 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
 def _is_kernel(record: Record, algorithm: str) -> bool:
     from kernels.catalogue import NAMES
 
-    return f"{record.case.op}/{algorithm}" in NAMES
+    return f"{record.case.op}/{algorithm}" in NAMES or bool(recorded_place(record, algorithm))
+
+
+def _as_asked(record: Record, algorithm: str) -> str:
+    """A kernel of a record's job as a request names it: by its place if it was brought."""
+    return recorded_place(record, algorithm) or algorithm
 
 
 def _configuration(values: dict[str, Any]) -> DictConfig:

@@ -232,8 +232,6 @@ def _damage(what: str) -> list[str]:
 
 def _compiler(tools: Tools) -> Compiler:
     """What compiles a case's kernel here: the command's own means."""
-    from kernels.catalogue import find
     from runner.command.job import usual_means
 
-    means = tools.means or usual_means()
-    return lambda case, arch, cache_dir: means.compiled(find(case.name), case, arch, cache_dir)
+    return (tools.means or usual_means()).compiled

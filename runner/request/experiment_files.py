@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
@@ -48,7 +49,34 @@ class ConfigurationFiles(FileConfigSource):
         if "hydra" in result.config and not isinstance(result.config._get_node("hydra"), DictConfig):
             raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
         _write_out_sizes(result.config)
+        if name.startswith("exp/"):
+            self._write_out_places(result.config, name)
         return result
+
+    def _write_out_places(self, config: DictConfig, name: str) -> None:
+        """Relative paths of brought kernels and functions begin at the folder of the file that names them.
+
+        In the project's own conf/ they become paths from the project's root, so that records are the same in every
+        checkout; in another folder of configurations, absolute ones.
+        """
+        folder = (Path(self.path) / name).parent
+        near = Path("conf", name).parent if self.provider == "main" else folder.resolve()
+        given = config._get_node("algorithms") if "algorithms" in config else None
+        if isinstance(given, ListConfig) and not given._is_none() and not given._is_missing():
+            listed = OmegaConf.to_container(given, resolve=False)
+            assert isinstance(listed, list)
+            config["algorithms"] = [_from(near, folder, value) for value in listed]
+        section = config._get_node("custom") if "custom" in config else None
+        if isinstance(section, DictConfig) and not section._is_none() and not section._is_missing():
+            values: Any = OmegaConf.to_container(section, resolve=False)
+            for key in ("kernel", "reference"):
+                if key in values:
+                    values[key] = _from(near, folder, values[key])
+            buffers = values.get("buffers")
+            for buffer in buffers.values() if isinstance(buffers, dict) else ():
+                if isinstance(buffer, dict) and "fill" in buffer:
+                    buffer["fill"] = _from(near, folder, buffer["fill"])
+            config["custom"] = values
 
     def _refuse_mark(self, name: str) -> None:
         """RequestError for a file that begins with a byte order mark, which hides its first line."""
@@ -81,6 +109,17 @@ def _write_out_sizes(config: DictConfig) -> None:
     value = None if node is None or OmegaConf.is_interpolation(config, "sizes") else config["sizes"]
     if isinstance(value, (ListConfig, str, int)) and not isinstance(value, bool):
         config["sizes"] = {"list": value}
+
+
+def _from(near: Path, folder: Path, value: object) -> object:
+    """A place whose relative path begins at folder, as one that begins at near; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    where, colon, name = value.rpartition(":")
+    is_file = where.endswith((".py", ".ptx")) or "/" in where
+    if not colon or "${" in value or where.startswith(("/", "~")) or not is_file:
+        return value
+    return f"{near / where}:{name}" if (folder / where).is_file() else value
 
 
 _YAML_HINTS = (

@@ -122,7 +122,10 @@ class TimingSchema:
 
 @dataclass
 class Schema:
-    """Every key that a configuration can have; conf/config.yaml gives the values that they start from."""
+    """Every key that a configuration can have; conf/config.yaml gives the values that they start from.
+
+    custom is the section of op=custom, null of all others; its keys are those of runner/custom/description.py.
+    """
 
     op: str = "all_reduce"
     algorithms: Any = "auto"
@@ -143,6 +146,7 @@ class Schema:
     records: str = "records"
     cache_dir: str = "~/.cache/symlab/kernels"
     isolation: Isolation = Isolation.none
+    custom: Any = None
     host_memory: HostMemory = HostMemory.check
     timing: TimingSchema = field(default_factory=TimingSchema)
     fabric: FabricSchema = field(default_factory=FabricSchema)

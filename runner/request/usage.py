@@ -32,8 +32,8 @@ against torch. Each argument key=value changes a value of the experiment; +exp=N
 
 _MEANINGS: dict[str, str] = {
     "op": "what to compute, see above",
-    "algorithms": "names from above: [one_shot,two_shot]; auto: all that the fabric can run; all: the others, too, "
-    "each refused with the reason",
+    "algorithms": "names from above: [one_shot,two_shot], and kernels of your own: [two_shot,my/ring.py:SPEC]; auto: "
+    "all that the fabric can run; all: the others, too, each refused with the reason",
     "baselines": "names from above: [nccl]; none; auto: all on GPUs, none simulated",
     "dtype": f"{', '.join(FLOATS)}, {', '.join(INTEGERS)}; where data only moves uint8, too. dtype=bfloat16/native "
     "gives dtype and accumulator",
@@ -57,6 +57,7 @@ _MEANINGS: dict[str, str] = {
     "records": "the folder for records",
     "cache_dir": "the folder for compiled kernels",
     "isolation": "whether each job has a new world",
+    "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_ptx.yaml",
     "host_memory": "the simulator's: refuse what may take more memory than the host has available; that bound may be "
     "too high",
     "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",

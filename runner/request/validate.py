@@ -12,7 +12,8 @@ import dataclasses
 import math
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,16 @@ from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
-from runner.request.schema import SECTIONS, HostMemory, Isolation, Limit, PlacementChoice, TimingMode, TrackName
+from runner.request.schema import (
+    SECTIONS,
+    HostMemory,
+    Isolation,
+    Limit,
+    PlacementChoice,
+    Schema,
+    TimingMode,
+    TrackName,
+)
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
@@ -36,6 +46,12 @@ MAX_OFFSET = 1 << 20
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 MAX_DEVICE_HEAP_BYTES = 1 << 37
 """The largest heap that can be asked for on GPUs; NVSHMEM's grows as it is used."""
+
+CUSTOM = "custom"
+"""The op of a kernel that does none of the ops known here."""
+
+_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "inputs")
+"""Keys that mean nothing for it: its own section says what it is given."""
 
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
@@ -88,6 +104,7 @@ class _Job:
     cache_dir: Path
     isolation: Isolation
     host_memory: HostMemory
+    custom: Mapping[str, Any] | None = field(default=None, compare=False)
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
@@ -166,6 +183,7 @@ def validate(config: DictConfig) -> Request:
         records=writable_folder(_word(values, "records"), "records"),
         cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
         isolation=Isolation(values["isolation"]),
+        custom=_custom(values),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
         fabric=_fabric(values["fabric"]),
@@ -217,6 +235,27 @@ def _deadline(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give seconds that a case may take")
     return value
+
+
+def _custom(values: dict[str, Any]) -> Mapping[str, Any] | None:
+    """The section of op=custom as it was written; None for another op. What is in it, runner/custom says."""
+    section = values["custom"]
+    if values["op"] != CUSTOM:
+        if section is not None:
+            raise RequestError(f"{values['op']} takes no section custom (custom), give op=custom, or leave it out")
+        return None
+    if not isinstance(section, dict):
+        raise RequestError(
+            "op=custom needs a section with kernel, launch, buffers, arguments and reference (custom), such as that of "
+            "conf/exp/custom_ptx.yaml"
+        )
+    for key in _NOT_CUSTOM:
+        default = next(member.default for member in dataclasses.fields(Schema) if member.name == key)
+        if values[key] != default:
+            raise RequestError(f"op=custom has no {key} ({key}={values[key]}), leave it at {default}")
+    if are_given(values["sizes"]):
+        raise RequestError("op=custom has no sizes (sizes), give each buffer its shape (custom.buffers)")
+    return section
 
 
 def _types(values: dict[str, Any]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
-from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Region, rank_of
+from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Place, Region, rank_of
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
@@ -39,7 +39,9 @@ class WorldFailure(RuntimeError):
 
     status is a record's: "FAILED", "DEADLOCK" or "TIMEOUT". rank is where it began; None if all ended with the same.
     message is one line for people, which names that rank. errors holds what each rank ended with; __cause__ is the one
-    it began with.
+    it began with. places: the threads of kernels that it is about, in the simulator; block, thread, ptx_line and source
+    ("file.py:12") are those of the first one, None if there is none. seed: of the schedule that it happened under, if
+    symlab.simulate ran it, else None.
 
     >>> import symlab
     >>> def program(rank, argument):
@@ -61,6 +63,27 @@ class WorldFailure(RuntimeError):
         self.rank = rank
         self.message = message
         self.errors = dict(errors or {})
+        self.seed: int | None = None
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self.__cause__.places if isinstance(self.__cause__, FabricError) else ()
+
+    @property
+    def block(self) -> int | None:
+        return self.places[0].block if self.places else None
+
+    @property
+    def thread(self) -> int | None:
+        return self.places[0].thread if self.places else None
+
+    @property
+    def ptx_line(self) -> int | None:
+        return self.places[0].ptx_line or None if self.places else None
+
+    @property
+    def source(self) -> str | None:
+        return self.places[0].source or None if self.places else None
 
 
 class World(Protocol):

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, ufunc_builder, value_builder
-from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
+from simulator.isa.spaces import symbol_reader
+from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Pair, Register, Symbol, Vector
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
@@ -140,7 +141,7 @@ def _register_comparisons() -> None:
         for word in ("eq", "ne"):
             operation(f"setp.{word}.{name}")(comparison(COMPARE[word], DTYPES[name]))
     for word, function in (("lo", np.less), ("ls", np.less_equal), ("hi", np.greater), ("hs", np.greater_equal)):
-        for name in ("u32", "u64"):
+        for name in ("u16", "u32", "u64"):
             operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
 
 
@@ -148,8 +149,12 @@ def comparison(function: Any, kind: str) -> Any:
     """A builder of setp: a predicate from two operands of dtype kind."""
 
     def build(instruction: Instruction, bind: Binder) -> Run:
-        target = bind.write(instruction.operands[0])
+        first = instruction.operands[0]
         left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
+        if isinstance(first, Pair):
+            assert not instruction.qualifiers[-1].endswith("f16")
+            return _opposites(function, kind, first, (left, right), bind)
+        target = bind.write(first)
 
         def run(frame: LaneFrame) -> None:
             regs = frame.regs
@@ -158,6 +163,21 @@ def comparison(function: Any, kind: str) -> Any:
         return run
 
     return build
+
+
+def _opposites(function: Any, kind: str, pair: Pair, sources: tuple[int, int], bind: Binder) -> Run:
+    """p|q: the comparison and its opposite."""
+    yes, no = (None if one == Register("_") else bind.write(one) for one in (pair.first, pair.second))
+    left, right = sources
+
+    def run(frame: LaneFrame) -> None:
+        regs = frame.regs
+        found = function(regs[left].view(kind), regs[right].view(kind))
+        for slot, answer in ((yes, found), (no, ~found)):
+            if slot is not None:
+                regs[slot][...] = answer
+
+    return run
 
 
 @operation(*(f"selp.{name}" for name in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64")))
@@ -186,16 +206,24 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
     to = bind.write(target)
     kind = bind.register_dtype(target)
     if isinstance(source, Symbol):
-        source = Immediate(bind.shared_symbols[source.name])
+        address = symbol_reader(source, bind)
+        return lambda frame: fill_address(frame.regs[to], address(frame))
     if isinstance(source, Register) and source.name in CLOCKS:
-        assert kind == "u8", "both clocks have 64 bits"
-        return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns)
+        wide = source.name in ("%globaltimer", "%clock64")
+        assert kind == ("u8" if wide else "u4")
+        shift, mask = (32 if source.name.endswith("hi") else 0), (1 << (64 if wide else 32)) - 1
+        return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns >> shift & mask)
     origin = bind.read(source, kind)
 
     def run(frame: LaneFrame) -> None:
         frame.regs[to][...] = frame.regs[origin]
 
     return run
+
+
+def fill_address(target: Any, addresses: Any) -> None:
+    """Addresses into a register of 32 or 64 bits."""
+    target[...] = np.asarray(addresses).astype(np.uint64).astype(target.dtype)
 
 
 def _join(target: Any, source: Vector, bind: Binder) -> Run:

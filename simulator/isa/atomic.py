@@ -1,7 +1,8 @@
-"""Atomics on global memory: atom gives the old value, red does not. Lanes of one step are served in lane order.
+"""Atomics: atom gives the old value, red does not. Lanes of one step are served in lane order.
 
-add.f32 flushes subnormal inputs and results to zeros of the same sign, as it does on GPUs (PTX ISA, "atom"; an H100
-gives the bits of tests/simulator/isa/vectors_atomic.py).
+A vector is changed element by element, and so are the halves of a packed type: as a whole it is no single atomic
+access. Additions of f32 in global memory flush subnormal operands and results to zero with their sign; those in shared
+memory, and those of all other types, keep them (PTX ISA, "atom").
 """
 
 from __future__ import annotations
@@ -10,40 +11,46 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import ORDER, address_reader, check_order, element_type
+from simulator.isa.floats import INFINITY
+from simulator.isa.memory import ORDER, check_order, element_type, slots_of
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
+from simulator.isa.spaces import READERS, is_in_heaps, reach, spread
+from simulator.isa.switch import add_once, element_of
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
-_OPERATIONS: dict[str, Any] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "exch": lambda old, new: new,
-}
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _FORMS = {
-    "add": ("u32", "s32", "u64", "f32"),
+    "add": ("u32", "s32", "u64", "f32", "f64"),
     "min": ("u32", "s32", "u64", "s64"),
     "max": ("u32", "s32", "u64", "s64"),
+    "inc": ("u32",),
+    "dec": ("u32",),
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
     "exch": ("b32", "b64"),
-    "cas": ("b32", "b64"),
+    "cas": ("b16", "b32", "b64"),
 }
-_KEYS = [f"{word}.{name}" for word, names in _FORMS.items() for name in names]
+_CACHE = "L2::cache_hint"
 
 
 def _keys(opcode: str) -> list[str]:
-    keys = []
-    for form in _KEYS:
-        word = form.split(".")[0]
-        if opcode == "red" and word in ("exch", "cas"):
-            continue
-        keys += [f"{opcode}.{form}", f"{opcode}.global.{form}"]
+    spaces = ("", "global.", "shared.", "shared::cta.")
+    forms = [
+        f"{word}.{name}"
+        for word, names in _FORMS.items()
+        for name in names
+        if opcode == "atom" or word not in ("exch", "cas")
+    ]
+    keys = [
+        f"{opcode}.{space}{form}" for form in [*forms, *(f"add.noftz.{name}" for name in _HALVES)] for space in spaces
+    ]
+    for space in ("", "global."):
+        keys += [f"{opcode}.{space}add.{vector}.f32" for vector in ("v2", "v4")]
+        for name in _HALVES:
+            vectors = ("v2", "v4") if name.endswith("x2") else ("v2", "v4", "v8")
+            keys += [f"{opcode}.{space}{word}.noftz.{one}.{name}" for word in ("add", "min", "max") for one in vectors]
     return keys
 
 
@@ -52,8 +59,16 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
 
     Returns the old values; counts a change.
     """
+    old, changed = exchanged(space.memory, index, kind, combine)
+    if changed:
+        space.version += 1
+    return old
+
+
+def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any) -> tuple[Lanes, bool]:
+    """The same on any bytes; says whether they changed."""
     size = np.dtype(kind).itemsize
-    cells = space.memory.view(kind)
+    cells = flat.view(kind)
     position = index // size
     old = np.empty(len(index), kind)
     changed = False
@@ -62,13 +77,11 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
         new = combine(now, old[now])
         changed |= bool((new.view(f"u{size}") != old[now].view(f"u{size}")).any())
         cells[position[now]] = new
-    if changed:
-        space.version += 1
-    return old
+    return old, changed
 
 
 def _turns(position: Lanes) -> list[Lanes]:
-    """Return lanes in turns: the first lane of each cell, then the second of each, and so on."""
+    """Lanes in turns: those whose cell nobody before them has, those with one before them, and so on."""
     order = np.argsort(position, kind="stable")
     ordered = position[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -78,47 +91,129 @@ def _turns(position: Lanes) -> list[Lanes]:
     return np.split(order[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn))[:-1])
 
 
-def _operation_of(instruction: Instruction) -> str:
+def _word_of(instruction: Instruction) -> str:
     return next(word for word in instruction.qualifiers if word in _FORMS)
+
+
+def _of_floats(word: str, name: str, in_global: bool) -> Any:
+    """How old and new value of a float type are combined."""
+    if name in _HALVES:
+        element = element_of(name)
+        if word == "add":
+            return add_once(element)
+        return lambda old, new: numbers.pick_bits(old, new, INFINITY[element], word == "max", propagate=False)
+    add = add_once(name)
+    if name == "f32" and in_global:
+        return lambda old, new: numbers.flush_f32(add(numbers.flush_f32(old), numbers.flush_f32(new)))
+    return add
+
+
+def _increment(old: Lanes, limit: Lanes) -> Lanes:
+    return np.where(old >= limit, np.uint32(0), old + np.uint32(1))
+
+
+def _decrement(old: Lanes, limit: Lanes) -> Lanes:
+    return np.where((old == 0) | (old > limit), limit, old - np.uint32(1))
+
+
+_WHOLE: dict[str, Any] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "inc": _increment,
+    "dec": _decrement,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "exch": lambda old, new: new,
+    "cas": lambda old, compared, new: np.where(old == compared, new, old),
+}
 
 
 def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     check_order(instruction)
-    word = _operation_of(instruction)
-    kind = DTYPES[element_type(instruction)]
+    word, name = _word_of(instruction), element_type(instruction)
+    is_float = name in ("f32", "f64", *_HALVES)
+    kind, part = DTYPES[name], DTYPES[element_of(name)]
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
-    target = None if wanted == Register("_") else bind.write(wanted)
-    addresses = address_reader(operands[0], bind)
-    values = [bind.read(operand, kind) for operand in operands[1:]]
-    size = np.dtype(kind).itemsize
+    targets = slots_of(wanted, True, bind, kind) if wanted != Register("_") else None
+    space_name = next((one for one in instruction.qualifiers if one.startswith(("global", "shared"))), "")
+    space = space_name.partition("::")[0]
+    addresses = READERS[space](operands.pop(0), bind)
+    if _CACHE in instruction.qualifiers:
+        operands.pop()
+    sources = [slots_of(operand, False, bind, kind) for operand in operands]
+    assert len(sources) == (2 if word == "cas" else 1)
+    count = len(sources[0])
+    functions = [_of_floats(word, name, in_global) if is_float else _WHOLE[word] for in_global in (False, True)]
+    width = np.dtype(kind).itemsize * count
 
     def run(frame: LaneFrame) -> None:
-        space = frame.batch.space
-        span = space.resolve(frame.view, addresses(frame), size, instruction, "atomic")
-        sources = [np.broadcast_to(frame.regs[slot].view(kind), frame.count) for slot in values]
-
-        def combine(lanes: Lanes, old: Lanes) -> Lanes:
-            if word == "cas":
-                return np.where(old == sources[0][lanes], sources[1][lanes], old)
-            if kind == "f4":
-                flushed = numbers.flush_f32(old) + numbers.flush_f32(sources[0][lanes])
-                return numbers.canonical_f32(numbers.flush_f32(flushed))
-            result: Lanes = _OPERATIONS[word](old, sources[0][lanes])
-            return result
-
-        old = serve(space, span.index, kind, combine)
-        if target is not None:
-            fill(frame.regs[target], old)
+        columns = []
+        for slots in sources:
+            matrix = np.empty((frame.count, count), kind)
+            for position, slot in enumerate(slots):
+                matrix[:, position] = frame.regs[slot].view(kind)
+            columns.append(matrix.view(part))
+        old = changed_cells(frame, space, addresses(frame), width, part, functions, columns, instruction)
+        for position, slot in enumerate(targets or ()):
+            if slot is not None:
+                fill(frame.regs[slot], np.ascontiguousarray(old.view(kind)[:, position]))
 
     return run
 
 
-@operation(*_keys("atom"), neutral=ORDER)
+def changed_cells(
+    frame: LaneFrame,
+    space: str,
+    addresses: Lanes,
+    width: int,
+    kind: str,
+    functions: list[Any],
+    columns: list[Lanes],
+    instruction: Instruction,
+) -> Lanes:
+    """Change the cells of each lane, elements of dtype kind side by side, in any state space ("": generic).
+
+    functions: from old and given values to new ones, outside and in global memory. columns: the given values, matrices
+    of one row a lane. Returns the old values likewise.
+    """
+    old = np.empty(columns[0].shape, kind)
+    size = np.dtype(kind).itemsize
+    if space == "" and not is_in_heaps(addresses):
+
+        def run(some: LaneFrame, space: str, mine: Lanes, lanes: Any) -> None:
+            given = [column[lanes] for column in columns]
+            old[lanes] = changed_cells(some, space, mine, width, kind, functions, given, instruction)
+
+        spread(frame, addresses, run)
+        return old
+    heaps = frame.batch.space
+    if space in ("", "global"):
+        flat, index = heaps.memory, heaps.resolve(frame.view, addresses, width, instruction, "atomic").index
+    else:
+        reached = reach(frame, space, addresses, width, instruction, "atomic")
+        flat, index = reached.flat, reached.index
+    function = functions[space in ("", "global")]
+    for element in range(columns[0].shape[1]):
+        given = [column[:, element] for column in columns]
+
+        def combine(lanes: Lanes, before: Lanes, given: list[Lanes] = given) -> Lanes:
+            found: Lanes = function(before, *(one[lanes] for one in given))
+            return found
+
+        old[:, element], changed = exchanged(flat, index + element * size, kind, combine)
+        if changed:
+            heaps.version += 1
+    return old
+
+
+@operation(*_keys("atom"), neutral=f"{ORDER} {_CACHE}")
 def _atom(instruction: Instruction, bind: Binder) -> Run:
     return _build(instruction, bind, returns=True)
 
 
-@operation(*_keys("red"), neutral=ORDER)
+@operation(*_keys("red"), neutral=f"{ORDER} {_CACHE}")
 def _red(instruction: Instruction, bind: Binder) -> Run:
     return _build(instruction, bind, returns=False)

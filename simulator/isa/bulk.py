@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import address_reader, fence_run, shared_reader
+from simulator.isa.memory import fence_run
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
+from simulator.isa.spaces import address_reader, shared_reader
 from simulator.memory.space import LaneFault
 from simulator.observe.events import MbarrierOperation, tell
 from simulator.ptx.ir import Instruction, Operand, Register

@@ -10,7 +10,18 @@ from simulator.ptx.ir import Instruction
 
 
 @operation(
-    "bra", "ret", "exit", "bar.sync", "bar.warp.sync", "barrier.sync", "nanosleep.u32", neutral="uni aligned cta"
+    "bra",
+    "brx.idx",
+    "call",
+    "ret",
+    "exit",
+    "bar.sync",
+    "bar.warp.sync",
+    "barrier.sync",
+    "bar.arrive",
+    "barrier.arrive",
+    "nanosleep.u32",
+    neutral="uni aligned cta",
 )
 def _control(instruction: Instruction, bind: Binder) -> Run:
     def run(frame: LaneFrame) -> None:

@@ -1,4 +1,4 @@
-"""Conversions between types, and between address spaces.
+"""Conversions between types. Those between address spaces are in spaces.py.
 
 Those to 8-bit floats exist with .satfinite only: beyond the largest finite value, infinity included, comes that value
 (simulator/number/float8.py).
@@ -47,16 +47,22 @@ def _cast(kind: str) -> Any:
     return lambda a: a.astype(kind)
 
 
+def integer_limits(target: str, source: str) -> tuple[np.dtype[Any], float, float, Any]:
+    """Return the dtype of an integer type, its smallest value, the first beyond its largest, and what NaN becomes: 0,
+    or the top bit where either type has 64 bits."""
+    kind = np.dtype(DTYPES[target])
+    low, end = float(np.iinfo(kind).min), 2.0 ** (8 * kind.itemsize - (kind.kind == "i"))
+    nothing = 0 if source != "f64" and kind.itemsize <= 4 else 1 << (8 * kind.itemsize - 1)
+    return kind, low, end, np.array(nothing, f"u{kind.itemsize}").view(kind)
+
+
 def _truncate(target: str, source: str) -> Any:
     """Towards zero; out of range saturates (cvt's clamping of float to integer).
 
     NaN gives 0 from 32 bits to 32; where either type has 64 it gives the destination's top bit.
     """
-    kind = np.dtype(DTYPES[target])
+    kind, low, end, undefined = integer_limits(target, source)
     limits = np.iinfo(kind)
-    low, end = float(limits.min), 2.0 ** (8 * kind.itemsize - (kind.kind == "i"))  # the end is the first that is out
-    nothing = 0 if source == "f32" and kind.itemsize == 4 else 1 << (8 * kind.itemsize - 1)
-    undefined = np.array(nothing, f"u{kind.itemsize}").view(kind)
 
     def function(a: Any) -> Any:
         whole = np.trunc(a.astype("f8"))
@@ -116,18 +122,6 @@ def _integer(target: str, source: str) -> Any:
         return run
 
     return build
-
-
-@operation("cvta.global.u64", "cvta.to.global.u64")
-def _to_global(instruction: Instruction, bind: Binder) -> Run:
-    """Generic and global addresses are the same number here, as they are on GPUs."""
-    to = bind.write(instruction.operands[0])
-    origin = bind.read(instruction.operands[1], "u8")
-
-    def run(frame: LaneFrame) -> None:
-        frame.regs[to][...] = frame.regs[origin]
-
-    return run
 
 
 _register()

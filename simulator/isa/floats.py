@@ -137,6 +137,19 @@ def _register_comparisons() -> None:
             operation(f"setp.{word}.{name}")(comparison(_widened(function, widen), "u2"))
 
 
+def flush_half(bits: Any) -> Any:
+    """Subnormals of float16 as zeros of their sign."""
+    return np.where(bits & np.uint16(0x7C00), bits, bits & np.uint16(0x8000))
+
+
+def compare_tests() -> list[tuple[str, str, Any, str]]:
+    """Return word, type, function and dtype of each comparison of floats."""
+    found = [(word, name, function, DTYPES[name]) for word, function in _tests().items() for name in ("f32", "f64")]
+    for name, widen in (("f16", numbers.f16_to_f32), ("bf16", numbers.bf16_to_f32)):
+        found += [(word, name, _widened(function, widen), "u2") for word, function in _tests().items()]
+    return found
+
+
 def _widened(function: Any, widen: Any) -> Any:
     return lambda a, b: function(widen(a), widen(b))
 

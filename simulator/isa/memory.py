@@ -7,18 +7,32 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
+from simulator.isa.spaces import (
+    READERS,
+    address_reader,
+    is_in_heaps,
+    load_rows,
+    report_shared,
+    shared_index,
+    shared_reader,
+    store_rows,
+)
 from simulator.memory.space import LaneFault
-from simulator.observe.events import Access, Fence, tell
+from simulator.observe.events import Fence, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
 ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
 """Memory order and scope. The simulator runs one step after another, so all of them hold; listeners see them."""
 _CACHE = (
     "ca cg cs lu cv wb wt L1::evict_normal L1::evict_first L1::evict_last L1::no_allocate L1::evict_unchanged "
-    "L2::64B L2::128B L2::256B"
+    "L2::64B L2::128B L2::256B L2::cache_hint"
 )
 _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
-_VECTORS = ("", "v2.", "v4.")
+_FORMS = tuple(
+    f"{vector}{name}" for name in _TYPES for vector in ("", "v2.", "v4.", "v8.") if vector != "v8." or name[1:] == "32"
+)
+_NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
+"""Types with vectors, of 128 bits at most: 256 are for global memory only."""
 
 
 def element_type(instruction: Instruction) -> str:
@@ -26,25 +40,12 @@ def element_type(instruction: Instruction) -> str:
     return [word for word in instruction.qualifiers if word in TYPES][-1]
 
 
-def slots_of(operand: Any, write: bool, bind: Binder, dtype: str) -> list[int]:
-    """The slots of a register or of a vector of them."""
+def slots_of(operand: Any, write: bool, bind: Binder, dtype: str) -> list[Any]:
+    """The slots of a register or of a vector of them; None for a destination that is not wanted ("_")."""
     parts = operand.parts if isinstance(operand, Vector) else (operand,)
-    return [bind.write(part) if write else bind.read(part, dtype) for part in parts]
-
-
-def address_reader(operand: Any, bind: Binder) -> Any:
-    """A function from a frame to the lanes' addresses (uint64)."""
-    assert isinstance(operand, Address)
-    slot = bind.read(operand.base, "u8")
-    offset = np.int64(operand.offset_bytes).view(np.uint64)
-
-    def read(frame: LaneFrame) -> Lanes:
-        base = frame.regs[slot]
-        if base.shape[0] != frame.count:
-            base = np.broadcast_to(base, frame.count)
-        return base + offset if offset else base
-
-    return read
+    return [
+        (None if part == Register("_") else bind.write(part)) if write else bind.read(part, dtype) for part in parts
+    ]
 
 
 _LOAD_ORDERS = frozenset({"weak", "relaxed", "acquire"})
@@ -76,14 +77,20 @@ def check_order(instruction: Instruction) -> None:
         raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
 
 
-@operation(*(f"ld.param.{vector}{name}" for name in _TYPES for vector in _VECTORS))
+@operation(*(f"ld.param{where}.{name}" for name in _NARROW for where in ("", "::entry", "::func")))
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
-    """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand."""
-    kind = DTYPES[element_type(instruction)]
-    targets = slots_of(instruction.operands[0], True, bind, kind)
+    """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand.
+
+    A kernel's parameters are the same for all threads of a rank; those of functions and calls are each thread's own.
+    """
     address = instruction.operands[1]
     assert isinstance(address, Address)
-    assert isinstance(address.base, Symbol)
+    if not isinstance(address.base, Symbol):
+        return load_build("param", instruction, bind)
+    if bind.place(address.base.name)[0] == "frame":
+        return load_build("local", instruction, bind)
+    kind = DTYPES[element_type(instruction)]
+    targets = slots_of(instruction.operands[0], True, bind, kind)
     position, size_bytes = bind.parameter(address.base.name)
     item = np.dtype(kind).itemsize
     first, width = address.offset_bytes, item * len(targets)
@@ -93,14 +100,82 @@ def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
 
     def run(frame: LaneFrame) -> None:
         for slot, place in places:
-            extend(frame.regs[slot], np.atleast_1d(frame.batch.parameter(*place)[frame.view.rank]), kind)
+            if slot is not None:
+                extend(frame.regs[slot], np.atleast_1d(frame.batch.parameter(*place)[frame.view.rank]), kind)
 
     return run
 
 
+def load_build(space: str, instruction: Instruction, bind: Binder) -> Run:
+    """Return the function of a load from any state space; "" is generic."""
+    kind = DTYPES[element_type(instruction)]
+    targets = slots_of(instruction.operands[0], True, bind, kind)
+    addresses = READERS[space](instruction.operands[1], bind)
+    width = np.dtype(kind).itemsize * len(targets)
+
+    def run(frame: LaneFrame) -> None:
+        rows = load_rows(frame, space, addresses(frame), width, kind, instruction)
+        for position, slot in enumerate(targets):
+            if slot is not None:
+                extend(frame.regs[slot], rows[:, position], kind)
+
+    return run
+
+
+def store_build(space: str, instruction: Instruction, bind: Binder) -> Run:
+    """Return the function of a store to any state space; "" is generic."""
+    unsigned = f"u{np.dtype(DTYPES[element_type(instruction)]).itemsize}"
+    addresses = READERS[space](instruction.operands[0], bind)
+    sources = slots_of(instruction.operands[1], False, bind, unsigned)
+
+    def run(frame: LaneFrame) -> None:
+        store_rows(frame, space, addresses(frame), rows_of(frame, sources, unsigned), instruction)
+
+    return run
+
+
+@operation(*(f"ld.global.nc.{one}" for one in _FORMS), neutral=_CACHE)
+def _load_read_only(instruction: Instruction, bind: Binder) -> Run:
+    """A load through the cache that nothing keeps coherent: of memory that no one writes while the kernel runs. Other
+    ranks may write to symmetric memory at any time, so there it is a fault."""
+    load = load_build("global", instruction, bind)
+    addresses = address_reader(instruction.operands[1], bind)
+
+    def run(frame: LaneFrame) -> None:
+        heaps = frame.batch.space
+        places = addresses(frame)
+        position = heaps.first_symmetric(frame.view, places)
+        if position >= 0:
+            place = heaps.describe_address(frame.view, places, position)
+            raise LaneFault(position, f"ld.global.nc of {place}: symmetric memory, to which other ranks may write")
+        load(frame)
+
+    return run
+
+
+@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in _NARROW))
+def _load_elsewhere(instruction: Instruction, bind: Binder) -> Run:
+    return load_build("local" if "local" in instruction.qualifiers else "const", instruction, bind)
+
+
+@operation(*(f"st.local.{name}" for name in _NARROW))
+def _store_local(instruction: Instruction, bind: Binder) -> Run:
+    return store_build("local", instruction, bind)
+
+
+@operation(*(f"st.param{where}.{name}" for name in _NARROW for where in ("", "::func")))
+def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
+    """A parameter of a call, or what a function returns: the thread's own."""
+    address = instruction.operands[0]
+    assert isinstance(address, Address)
+    assert isinstance(address.base, Symbol)
+    assert bind.place(address.base.name)[0] == "frame"
+    return store_build("local", instruction, bind)
+
+
 @operation(
-    *(f"ld.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"ld.global.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"ld.{one}" for one in _FORMS),
+    *(f"ld.global.{one}" for one in _FORMS),
     neutral=f"{ORDER} {_CACHE}",
 )
 def _load(instruction: Instruction, bind: Binder) -> Run:
@@ -109,20 +184,24 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
     targets = slots_of(instruction.operands[0], True, bind, kind)
     addresses = address_reader(instruction.operands[1], bind)
     width = np.dtype(kind).itemsize * len(targets)
+    is_generic = "global" not in instruction.qualifiers
 
     def run(frame: LaneFrame) -> None:
-        space = frame.batch.space
-        span = space.resolve(frame.view, addresses(frame), width, instruction, "load")
-        rows = space.gather(span, kind)
+        space, places = frame.batch.space, addresses(frame)
+        if is_generic and not is_in_heaps(places):
+            rows = load_rows(frame, "", places, width, kind, instruction)
+        else:
+            rows = space.gather(space.resolve(frame.view, places, width, instruction, "load"), kind)
         for position, slot in enumerate(targets):
-            extend(frame.regs[slot], rows[:, position], kind)
+            if slot is not None:
+                extend(frame.regs[slot], rows[:, position], kind)
 
     return run
 
 
 @operation(
-    *(f"st.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"st.global.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"st.{one}" for one in _FORMS),
+    *(f"st.global.{one}" for one in _FORMS),
     neutral=f"{ORDER} {_CACHE}",
 )
 def _store(instruction: Instruction, bind: Binder) -> Run:
@@ -133,9 +212,14 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     sources = slots_of(instruction.operands[1], False, bind, unsigned)
     width = np.dtype(kind).itemsize * len(sources)
 
+    is_generic = "global" not in instruction.qualifiers
+
     def run(frame: LaneFrame) -> None:
-        space = frame.batch.space
-        span = space.resolve(frame.view, addresses(frame), width, instruction, "store")
+        space, places = frame.batch.space, addresses(frame)
+        if is_generic and not is_in_heaps(places):
+            store_rows(frame, "", places, rows_of(frame, sources, unsigned), instruction)
+            return
+        span = space.resolve(frame.view, places, width, instruction, "store")
         space.scatter(span, rows_of(frame, sources, unsigned))
 
     return run
@@ -157,33 +241,8 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
         fill(target, values.astype(f"{'i' if kind[0] == 'i' else 'u'}{target.dtype.itemsize}"))
 
 
-def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
-    """Positions in the batch's shared memory (one row a block). Bounds and alignment as for global memory."""
-    size = frame.batch.shared_bytes
-    index = addresses.astype(np.int64)
-    wrong = (index < 0) | (index + width > size) | (index % width != 0)
-    if wrong.any():
-        lane = int(np.argmax(wrong))
-        raise LaneFault(
-            lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
-        )
-    blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
-    return blocks * np.int64(frame.batch.shared.shape[1]) + index
-
-
-def report_shared(frame: LaneFrame, addresses: Lanes, width: int, instruction: Instruction, action: str) -> None:
-    """Tell the listeners of an access to shared memory; addresses are bytes within the block's."""
-    events, view = frame.batch.space.events, frame.view
-    if events.shared_access:
-        who = (view.launched, view.lanes, events.step)
-        addresses = addresses.astype(np.int64)
-        event = Access(*who, instruction, action, "shared", width, view.rank, view.rank, addresses)
-        tell(events.shared_access, event)
-
-
 @operation(
-    *(f"ld.shared.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"ld.shared::cta.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
 )
 def _load_shared(instruction: Instruction, bind: Binder) -> Run:
     kind = DTYPES[element_type(instruction)]
@@ -202,14 +261,14 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
             fine = np.logical_and.reduce([good[at + byte] for byte in range(size)])
             if not fine.all():
                 raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
-            extend(frame.regs[slot], batch.shared.view(kind).reshape(-1)[at // size], kind)
+            if slot is not None:
+                extend(frame.regs[slot], batch.shared.view(kind).reshape(-1)[at // size], kind)
 
     return run
 
 
 @operation(
-    *(f"st.shared.{vector}{name}" for name in _TYPES for vector in _VECTORS),
-    *(f"st.shared::cta.{vector}{name}" for name in _TYPES for vector in _VECTORS),
+    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
 )
 def _store_shared(instruction: Instruction, bind: Binder) -> Run:
     kind = f"u{np.dtype(DTYPES[element_type(instruction)]).itemsize}"
@@ -230,18 +289,6 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
         batch.space.version += 1
 
     return run
-
-
-def shared_reader(operand: Any, bind: Binder) -> Any:
-    """As address_reader; a shared variable's name is its offset, and 32-bit registers may hold addresses."""
-    assert isinstance(operand, Address)
-    if isinstance(operand.base, Symbol):
-        fixed = bind.shared_symbols[operand.base.name] + operand.offset_bytes
-        return lambda frame: np.full(frame.count, fixed, np.int64)
-    assert isinstance(operand.base, Register)
-    slot = bind.read(operand.base, bind.register_dtype(operand.base))
-    offset = np.int64(operand.offset_bytes)
-    return lambda frame: frame.regs[slot].astype(np.int64) + offset
 
 
 @operation(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.atomic import serve
-from simulator.isa.memory import ORDER, address_reader, check_order, element_type, extend, rows_of, slots_of
+from simulator.isa.memory import ORDER, check_order, element_type, extend, rows_of, slots_of
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
+from simulator.isa.spaces import address_reader
 from simulator.isa.switch import INTEGER, add_once, combine, element_of
 from simulator.number.float8 import FLOATS8
 from simulator.ptx.ir import Instruction

@@ -22,7 +22,7 @@ Run = Callable[["LaneFrame"], None]
 
 _TYPE_NAMES = (
     "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 "
-    "e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4"
+    "e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4 u16x2 s16x2 f32x2"
 )
 TYPES = frozenset(_TYPE_NAMES.split())
 DTYPES = {
@@ -32,6 +32,9 @@ DTYPES = {
     "f16": "u2",
     "bf16": "u2",
     "f16x2": "u4",
+    "u16x2": "u4",
+    "s16x2": "u4",
+    "f32x2": "u8",
     "bf16x2": "u4",
     "f32": "f4",
     "f64": "f8",
@@ -47,7 +50,6 @@ class UnknownInstruction(DeviceFault):
 class Binder(Protocol):
     """Gives operands their slots in a frame."""
 
-    shared_symbols: dict[str, int]
     target: str  # the module's .target, "sm_90a"
 
     def read(self, operand: Operand, dtype: str) -> int:
@@ -64,6 +66,12 @@ class Binder(Protocol):
 
     def bits_matter(self, operand: Operand) -> bool:
         """Whether anything but float arithmetic reads this register, so that a NaN's bits can be told apart."""
+        ...
+
+    def place(self, name: str) -> tuple[str, int]:
+        """What a name stands for, and where it lies: "shared" and an offset in shared memory, "frame" and an offset in
+        the frame of the thread's function, "parameter" and an offset in the kernel's parameters, "variable" (-1),
+        "function" and its address. Raises KeyError for an unknown name."""
         ...
 
     def parameter(self, name: str) -> tuple[int, int]:
@@ -118,6 +126,11 @@ def canonical(words: Sequence[str], neutral: frozenset[str]) -> str:
     return ".".join([words[0], *kept, *(word for word in words[1:] if word in TYPES)])
 
 
+def neutral_qualifiers(opcode: str) -> frozenset[str]:
+    """Return the qualifiers of an opcode that are in no key: they change no result, or the builder reads them."""
+    return _NEUTRAL.get(opcode, frozenset())
+
+
 def key_of(instruction: Instruction) -> str:
     """The table's key of an instruction; the order of qualifiers in the text does not matter."""
     neutral = _NEUTRAL.get(instruction.opcode, frozenset())
@@ -127,9 +140,15 @@ def key_of(instruction: Instruction) -> str:
 def find(instruction: Instruction) -> Operation:
     """Raises UnknownInstruction naming the PTX line."""
     found = TABLE.get(key_of(instruction))
+    if found is not None and "rn" in instruction.qualifiers and not _has_float(instruction):
+        found = None
     if found is None:
         raise UnknownInstruction(f"the simulator has no {key_of(instruction)} yet; {instruction.where()}")
     return found
+
+
+def _has_float(instruction: Instruction) -> bool:
+    return any("f" in word and word in TYPES for word in instruction.qualifiers)
 
 
 def fill(target: Lanes, values: Any) -> None:

@@ -16,6 +16,10 @@ from memory.placing import SIMULATED, first_fit
 GRANULE_BYTES = SIMULATED.granule_bytes
 GAP_BYTES = SIMULATED.gap_bytes
 MAX_HEAP_BYTES = 1 << 32
+MODULE_BYTES = 1 << 26
+"""Room for the variables of all modules on all ranks; a smaller one, where the heaps leave fewer windows."""
+LAST_WINDOW = 127
+"""Windows of heaps and of modules' variables lie below it."""
 _MAP_NORESERVE = 0x4000
 
 
@@ -23,7 +27,8 @@ _MAP_NORESERVE = 0x4000
 class Allocation:
     """A piece of one rank's heap. start and end are indices into Space.memory.
 
-    unwritten: some bytes may still be poison. views: arrays lent to the host, as long as anything shares their memory.
+    unwritten: some bytes may still be poison. symmetric: other ranks may write to it, so that it never counts as
+    read-only. views: arrays lent to the host, as long as anything shares their memory.
     """
 
     number: int
@@ -33,6 +38,7 @@ class Allocation:
     end: int
     live: bool = True
     unwritten: bool = True
+    symmetric: bool = True
     views: list[weakref.ref[npt.NDArray[np.uint8]]] = field(default_factory=list)
 
 
@@ -55,7 +61,12 @@ class Heaps:
         self.heap_bytes = heap_bytes
         # A gap behind a full heap too: what runs past its end must not land in the next rank's.
         self.capacity = 1 << (heap_bytes + GAP_BYTES - 1).bit_length()
-        total = world_size * self.capacity
+        # Behind the heaps lie the variables of modules: .global ones, then .const ones. See space.py for the windows.
+        room = min(MODULE_BYTES, (LAST_WINDOW - world_size) * self.capacity)
+        self.heaps_end = world_size * self.capacity
+        self.constants_start = self.heaps_end + room - room // 8 // GRANULE_BYTES * GRANULE_BYTES
+        total = self.heaps_end + room
+        self.module_tops = {"global": self.heaps_end, "const": self.constants_start}
         self.memory = _lazy(total)
         self.written = _lazy(total)
         self.granules = _lazy(total // GRANULE_BYTES * 4).view(np.int32)
@@ -69,7 +80,9 @@ class Heaps:
         self.memory = self.written = np.empty(0, np.uint8)
         self.granules = np.empty(0, np.int32)
 
-    def allocate(self, rank: int, size_bytes: int, alignment_bytes: int, name: str) -> Allocation:
+    def allocate(
+        self, rank: int, size_bytes: int, alignment_bytes: int, name: str, symmetric: bool = True
+    ) -> Allocation:
         """First fit in the rank's heap, with a gap behind each allocation. Raises HeapFull saying what would fit."""
         position, largest = first_fit(self.spans[rank], self.heap_bytes, size_bytes, alignment_bytes, SIMULATED)
         if position is None:
@@ -82,7 +95,9 @@ class Heaps:
             )
         insort(self.spans[rank], (position, position + size_bytes))
         base = rank * self.capacity + position
-        made = Allocation(len(self.allocations), name, rank, base, base + size_bytes)
+        return self._added(Allocation(len(self.allocations), name, rank, base, base + size_bytes, symmetric=symmetric))
+
+    def _added(self, made: Allocation) -> Allocation:
         self.allocations.append(made)
         if made.number >= len(self.ends):
             self.ends = np.concatenate([self.ends, np.zeros_like(self.ends)])
@@ -92,6 +107,21 @@ class Heaps:
         self.written[made.start : made.end] = 0
         self.version += 1
         return made
+
+    def allocate_variable(self, rank: int, size_bytes: int, alignment_bytes: int, name: str, space: str) -> Allocation:
+        """Make room for a module's variable in space "global" or "const". It stays as long as the world."""
+        unit = max(alignment_bytes, GRANULE_BYTES)
+        start = -(-self.module_tops[space] // unit) * unit
+        end = self.constants_start if space == "global" else len(self.memory)
+        room = end - (self.heaps_end if space == "global" else self.constants_start)
+        if start + size_bytes > end:
+            raise HeapFull(
+                f"rank {rank}: the variable {name} of {size_bytes:,} bytes does not fit: the simulator keeps "
+                f"{room:,} bytes for .{space} variables",
+                rank=rank,
+            )
+        self.module_tops[space] = start + size_bytes + GAP_BYTES
+        return self._added(Allocation(len(self.allocations), name, rank, start, start + size_bytes, symmetric=False))
 
     def free(self, allocation: Allocation) -> None:
         """Give it back; later accesses are named as accesses to freed memory."""
@@ -112,6 +142,8 @@ class Heaps:
         freed.
         """
         rank, offset = divmod(index, self.capacity)
+        if index >= self.heaps_end:
+            return self._describe_variable(index, address)
         text = f"{address:#x} (rank {rank}'s heap + {offset:#x}"
         number = int(self.granules[index // GRANULE_BYTES]) if 0 <= index < len(self.memory) else 0
         found = self.allocations[abs(number)]
@@ -126,6 +158,19 @@ class Heaps:
         state = "" if found.live else "freed "
         where = f"{past} bytes past the end of" if past >= 0 else f"byte {index - found.start} of"
         return f"{text}, {where} {state}tensor {found.name!r} of {found.end - found.start} bytes)"
+
+    def _describe_variable(self, index: int, address: int) -> str:
+        """As describe, of an address behind the heaps."""
+        number = int(self.granules[index // GRANULE_BYTES]) if index < len(self.memory) else 0
+        kind = "const" if index >= self.constants_start else "global"
+        if number <= 0:
+            return f"{address:#x} (among the .{kind} variables of modules)"
+        found = self.allocations[number]
+        assert found is not None
+        return (
+            f"{address:#x} (byte {index - found.start} of rank {found.rank}'s .{kind} variable {found.name!r} of "
+            f"{found.end - found.start} bytes)"
+        )
 
     def host_write(self, allocation: Allocation, offset_bytes: int, data: npt.NDArray[np.uint8]) -> None:
         start = allocation.start + offset_bytes

@@ -1,7 +1,9 @@
 """The memory of a simulated world: heaps, windows of ranks and of multicast, and all that can be wrong with an access.
 
 An address that rank v holds is  TAG + v * VIEW + w * capacity + offset:  window w < world_size is the heap of rank w
-as v sees it (its own included), window 127 is multicast. So every rank sees every byte at an address of its own, as
+as v sees it (its own included), window 127 is multicast; behind the heaps follow the .global and the .const variables
+of modules. Generic addresses below TAG are in windows of their own: shared memory, the thread's local memory, the
+kernel's parameters, functions. So every rank sees every byte at an address of its own, as
 on GPUs, and an address that leaked from one rank to another is caught. All accesses pass Space.resolve, which reports
 them to listeners (simulator/observe/events.py).
 """
@@ -13,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from simulator.memory.heaps import GRANULE_BYTES, Allocation, Heaps
+from memory.fabric import DeviceFault
+from simulator.memory.heaps import GRANULE_BYTES, LAST_WINDOW, Allocation, Heaps
 from simulator.observe.events import MULTICAST_TARGET, Access, Events, tell
 from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
@@ -23,16 +26,20 @@ Addresses = npt.NDArray[np.uint64]
 
 TAG = 1 << 46
 WINDOWS = 128
-MULTICAST = 127
+MULTICAST = LAST_WINDOW
+WINDOW_SHIFT = 40
+SHARED, LOCAL, PARAMETER, FUNCTION = (number << WINDOW_SHIFT for number in (1, 2, 3, 4))
+"""Where generic addresses of shared memory, local memory and kernel parameters begin, and addresses of functions."""
 
 
 class LaneFault(Exception):
-    """What a lane of the running frame did wrong; the machine adds rank, block, thread and place."""
+    """What a lane of the running frame did wrong; the machine adds rank, block, thread and place, and raises kind."""
 
-    def __init__(self, lane: int, message: str) -> None:
+    def __init__(self, lane: int, message: str, kind: type[DeviceFault] = DeviceFault) -> None:
         super().__init__(message)
         self.lane = lane
         self.message = message
+        self.kind = kind
 
 
 @dataclass(slots=True)
@@ -72,6 +79,7 @@ class Space(Heaps):
         self.view_bytes = self.capacity * WINDOWS
         self.events = Events()
         self.clock_ns = 0  # what kernels read as the time: the scheduler moves it on with every step
+        self.variables: dict[tuple[str, int, str], Allocation] = {}  # of modules: by digest, rank and name
         self._arange: dict[int, Indices] = {}
 
     # Addresses
@@ -107,14 +115,14 @@ class Space(Heaps):
         index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
         span = self._shaped(index, width_bytes)
         low, high = (span.low, self._high(span)) if span.shape != "scattered" else (int(index.min()), int(index.max()))
-        if low < 0 or high >= self.world_size * self.capacity:
-            self._wrong_window(view.rank, addresses, index, width_bytes, action)
+        if low < 0 or high >= self.heaps_end:
+            self._beyond_heaps(view.rank, addresses, index, width_bytes, action)
         self._aligned(span, addresses)
         span.allocation = self._one_allocation(low, high + width_bytes)
         if span.allocation is None:
             self._bounds(index, addresses, width_bytes, action)
         if self.events.access:
-            target: int | Indices = span.allocation.rank if span.allocation else index // self.capacity
+            target: int | Indices = span.allocation.rank if span.allocation else self._owners(index)
             self._report(view, addresses, width_bytes, instruction, action, target)
         if action != "store":
             self._poison(span, addresses)
@@ -179,8 +187,8 @@ class Space(Heaps):
         addresses = np.array([address], np.uint64)
         index = np.array([address - self.base(rank)], np.int64)
         start = int(index[0])
-        if start < 0 or start >= self.world_size * self.capacity:
-            self._wrong_window(rank, addresses, index, size_bytes, action)
+        if start < 0 or start >= self.heaps_end:
+            self._beyond_heaps(rank, addresses, index, size_bytes, action)
         found = self._one_allocation(start, start + size_bytes)
         if found is None:
             self._bounds(index, addresses, size_bytes, action)
@@ -200,6 +208,15 @@ class Space(Heaps):
     def write_bulk(self, index: int, data: npt.NDArray[np.uint8]) -> None:
         self.memory[index : index + len(data)] = data
         self.written[index : index + len(data)] = 1
+        self.version += 1
+
+    def make_poison(self, index: int, size_bytes: int) -> None:
+        """Give up bytes of one allocation: they count as never written."""
+        self.memory[index : index + size_bytes] = 0xFF
+        self.written[index : index + size_bytes] = 0
+        found = self._one_allocation(index, index + size_bytes)
+        assert found is not None
+        found.unwritten = True
         self.version += 1
 
     def _report(
@@ -238,10 +255,37 @@ class Space(Heaps):
             place = self.describe(int(index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
 
+    def _owners(self, index: Indices) -> Indices:
+        """The rank whose memory each index is."""
+        owners: Indices = index // self.capacity
+        for lane in np.flatnonzero(index >= self.heaps_end).tolist():
+            found = self.allocations[abs(int(self.granules[int(index[lane]) // GRANULE_BYTES]))]
+            owners[lane] = found.rank if found is not None else 0
+        return owners
+
+    def _nowhere(self, index: Indices) -> npt.NDArray[np.bool_]:
+        """Which indices are neither in a heap nor where modules have variables."""
+        in_heaps = (index >= 0) & (index < self.heaps_end)
+        in_variables = (index >= self.heaps_end) & (index < self.module_tops["global"])
+        in_constants = (index >= self.constants_start) & (index < self.module_tops["const"])
+        return ~(in_heaps | in_variables | in_constants)
+
+    def _beyond_heaps(
+        self, viewer: int | Indices, addresses: Addresses, index: Indices, width_bytes: int, action: str
+    ) -> None:
+        """Some lanes' addresses are in no heap: those of modules' variables are good, and only read if .const."""
+        if self._nowhere(index).any():
+            self._wrong_window(viewer, addresses, index, width_bytes, action)
+        wrong = index >= self.constants_start
+        if action != "load" and wrong.any():
+            lane = int(np.argmax(wrong))
+            place = self.describe(int(index[lane]), int(addresses[lane]))
+            raise LaneFault(lane, f"{action} to {place}: constant memory is read only")
+
     def _wrong_window(
         self, viewer: int | Indices, addresses: Addresses, index: Indices, width_bytes: int, action: str
     ) -> None:
-        wrong = (index < 0) | (index >= self.world_size * self.capacity)
+        wrong = self._nowhere(index)
         lane = int(np.argmax(wrong))
         address = int(addresses[lane])
         owner, inside = divmod(address - TAG, self.view_bytes)
@@ -277,6 +321,20 @@ class Space(Heaps):
             lane = int(np.argmin(fine))
             place = self.describe(int(span.index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"read of {span.width_bytes} bytes at {place}: never written (poison)")
+
+    def first_symmetric(self, view: View, addresses: Addresses) -> int:
+        """The position of the first address in symmetric memory, -1 if there is none."""
+        index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
+        for position in np.flatnonzero((index >= 0) & (index < self.heaps_end)).tolist():
+            found = self.allocations[abs(int(self.granules[int(index[position]) // GRANULE_BYTES]))]
+            if found is None or found.symmetric:
+                return int(position)
+        return -1
+
+    def describe_address(self, view: View, addresses: Addresses, position: int) -> str:
+        """An address of a frame for people."""
+        base = view.base if isinstance(view.base, int) else int(view.base[position])
+        return self.describe(int(addresses[position]) - base, int(addresses[position]))
 
     # Data
 

@@ -228,6 +228,14 @@ class CopiesAwaited(LaneEvent):
 
 
 @dataclass(slots=True, eq=False)
+class Printed(LaneEvent):
+    """Lanes called printf. texts: what each of them printed."""
+
+    instruction: Instruction
+    texts: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
 class Stepped(LaneEvent):
     """Lanes begin a step: they run a basic block of the given number of instructions, to its end."""
 
@@ -305,6 +313,8 @@ class Listener:
 
     def copies_awaited(self, event: CopiesAwaited) -> None: ...
 
+    def printed(self, event: Printed) -> None: ...
+
     def stepped(self, event: Stepped) -> None: ...
 
     def launch_began(self, event: LaunchBegan) -> None: ...
@@ -336,6 +346,7 @@ class Events:
     copy: Told
     copies_committed: Told
     copies_awaited: Told
+    printed: Told
     stepped: Told
     launch_began: Told
     launch_ended: Told

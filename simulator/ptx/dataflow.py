@@ -2,40 +2,90 @@
 
 from __future__ import annotations
 
-from simulator.ptx.ir import CLOCKS, Address, Block, Instruction, Kernel, Operand, Register, Vector
-
-_NO_TARGET = frozenset(
-    {"st", "red", "bra", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"}
+from simulator.ptx.ir import (
+    CARRY,
+    CLOCKS,
+    Address,
+    Block,
+    Group,
+    Instruction,
+    Kernel,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Vector,
 )
 
+_NO_TARGET = frozenset(
+    [
+        "st",
+        "red",
+        "bra",
+        "brx",
+        "bar",
+        "barrier",
+        "ret",
+        "exit",
+        "fence",
+        "membar",
+        "nanosleep",
+        "prefetch",
+        "prefetchu",
+        "trap",
+        "brkpt",
+        "applypriority",
+        "discard",
+        "griddepcontrol",
+        "setmaxnreg",
+        "cp",
+    ]
+)
+COLLECTIVES = frozenset({"shfl", "vote", "match", "elect", "redux"})
+"""What the lanes of a warp do together: it ends a block."""
+
+_CROSSING = frozenset({"call", "brx", "bar", "barrier", *COLLECTIVES})
 _FLOAT_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "div", "rcp", "min", "max", "setp", "cvt"})
 
 
 def _names(operand: Operand) -> list[str]:
     if isinstance(operand, Register):
         return [] if operand.name in CLOCKS else [operand.name]
-    if isinstance(operand, Vector):
+    if isinstance(operand, Vector | Group):
         return [part.name for part in operand.parts if isinstance(part, Register)]
+    if isinstance(operand, Pair):
+        return [operand.first.name, operand.second.name]
+    if isinstance(operand, Negated):
+        return [operand.register.name]
     if isinstance(operand, Address) and isinstance(operand.base, Register):
         return [operand.base.name]
     return []
 
 
 def _has_target(instruction: Instruction) -> bool:
+    if not instruction.operands:
+        return False
     if instruction.opcode == "multimem":
         return "ld_reduce" in instruction.qualifiers
     if instruction.opcode == "mbarrier":
-        return not {"init", "inval"} & set(instruction.qualifiers)
-    return instruction.opcode not in _NO_TARGET and instruction.opcode != "cp" and bool(instruction.operands)
+        return not {"init", "inval", "complete_tx"} & set(instruction.qualifiers) and (
+            "expect_tx" not in instruction.qualifiers or "arrive" in instruction.qualifiers
+        )
+    if instruction.opcode in ("bar", "barrier"):
+        return "red" in instruction.qualifiers
+    return instruction.opcode not in _NO_TARGET
 
 
 def targets_of(instruction: Instruction) -> list[str]:
-    return [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
+    found = [n for n in _names(instruction.operands[0]) if n != "_"] if _has_target(instruction) else []
+    return [*found, CARRY] if found and "cc" in instruction.qualifiers else found
 
 
 def sources_of(instruction: Instruction) -> list[str]:
     operands = instruction.operands[1:] if _has_target(instruction) else instruction.operands
-    names = [name for operand in operands for name in _names(operand)]
+    names = [name for operand in operands for name in _names(operand) if name != "_"]
+    if instruction.opcode in ("addc", "subc", "madc"):
+        names.append(CARRY)
     if instruction.guard is not None:
         names.append(instruction.guard[0].name)
         names += targets_of(instruction)  # lanes that don't run keep their value
@@ -58,7 +108,7 @@ def writes_memory(instruction: Instruction) -> bool:
         return not _asks_barrier(instruction)
     if instruction.opcode == "multimem":
         return not {"st", "red"}.isdisjoint(instruction.qualifiers)
-    return instruction.opcode in ("st", "red", "cp")
+    return instruction.opcode in ("st", "red", "cp", "call") or instruction.opcode in COLLECTIVES
 
 
 def _asks_barrier(instruction: Instruction) -> bool:
@@ -80,7 +130,7 @@ def seen_as_bits(kernel: Kernel) -> set[str]:
     for block in kernel.blocks:
         for instruction in block.instructions:
             arithmetic = instruction.opcode in _FLOAT_ARITHMETIC
-            if not arithmetic or instruction.qualifiers[-1] not in ("f32", "f64"):
+            if not arithmetic or not {"f32", "f64"}.issuperset(instruction.qualifiers[-1:]):
                 seen.update(sources_of(instruction))
     return seen
 
@@ -88,7 +138,7 @@ def seen_as_bits(kernel: Kernel) -> set[str]:
 def homes_of(kernel: Kernel) -> dict[str, int]:
     """Registers that one block alone uses, written there before they are read: name to block."""
     homes: dict[str, int] = {}
-    shared: set[str] = set()
+    shared = {one.register for function in kernel.functions for one in (*function.returns, *function.parameters)}
     for block in kernel.blocks:
         written: set[str] = set()
         for instruction in block.instructions:
@@ -96,6 +146,8 @@ def homes_of(kernel: Kernel) -> dict[str, int]:
                 if name not in written:
                     shared.add(name)
             written.update(targets_of(instruction))
+            if instruction.opcode in _CROSSING:
+                shared.update((*sources_of(instruction), *targets_of(instruction)))  # lanes may wait in between
         reads, writes = registers_of(block)
         for name in reads | writes:
             if homes.setdefault(name, block.index) != block.index:

@@ -5,10 +5,14 @@ Nothing here computes: parse.py makes these from text, decode.py turns them into
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-CLOCKS = frozenset({"%globaltimer", "%clock64"})
+CLOCKS = frozenset({"%globaltimer", "%clock64", "%clock", "%clock_hi", "%globaltimer_lo", "%globaltimer_hi"})
 """Special registers that change by themselves; mov reads them, at the moment it runs."""
+
+
+CARRY = "%carry"
+"""The register of the condition code: .cc writes it, addc, subc and madc read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,10 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name that isn't a register: a parameter, a shared variable, a label."""
+    """A name that isn't a register: a variable, a parameter, a function, a label; plus offset_bytes ("table+8")."""
 
     name: str
+    offset_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,29 @@ class Address:
     offset_bytes: int = 0
 
 
-Operand = Register | Immediate | Symbol | Vector | Address
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """d|p: two destinations of one instruction."""
+
+    first: Register
+    second: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """!p: the opposite of a predicate."""
+
+    register: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """(a, b, ..): what a call passes, or what it returns."""
+
+    parts: tuple[Register | Immediate | Symbol, ...]
+
+
+Operand = Register | Immediate | Symbol | Vector | Address | Pair | Negated | Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +93,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: opcode "add", qualifiers ("rn", "f32") as written, guard (predicate register, negated)."""
+    """One instruction: opcode "add", qualifiers ("rn", "f32") as written, guard (predicate register, negated).
+
+    unsupported: why the simulator can't run it, "" if the parser could read it; a thread that gets there faults.
+    """
 
     opcode: str
     qualifiers: tuple[str, ...]
@@ -75,6 +105,7 @@ class Instruction:
     text: str
     guard: tuple[Register, bool] | None = None
     source: Source | None = None
+    unsupported: str = ""
 
     @property
     def mnemonic(self) -> str:
@@ -92,12 +123,28 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A form that the simulator does not have: its PTX line, its text, and the reason."""
+
+    line: int
+    text: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"PTX line {self.line}: {self.text}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions that run one after another: entered at the top only, left at the bottom only."""
+    """Instructions that run one after another: entered at the top only, left at the bottom only.
+
+    is_last: of its function, behind which nothing follows.
+    """
 
     index: int
     label: str
     instructions: tuple[Instruction, ...]
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +154,7 @@ class KernelParameter:
     name: str
     type: str
     size_bytes: int
+    alignment_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +168,83 @@ class SharedVariable:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameVariable:
+    """A variable of each thread: a .local array, or a .param of a function or of a call.
+
+    offset_bytes: within the frame of the function that declares it; register: the name of a .reg parameter, which is in
+    no frame.
+    """
+
+    name: str
+    space: str
+    offset_bytes: int
+    size_bytes: int
+    register: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A part of a variable's first value that is an address: of a symbol, plus addend; size_bytes of it from shift on.
+
+    is_generic: converted with generic(); else an address in the symbol's own state space.
+    """
+
+    offset_bytes: int
+    size_bytes: int
+    symbol: str
+    addend: int
+    shift_bits: int
+    is_generic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleVariable:
+    """A .global or .const variable of the module: one a rank, alive as long as the simulated world.
+
+    initial: its first bytes. linkage: "extern" for one that the module does not define.
+    """
+
+    name: str
+    space: str
+    alignment_bytes: int
+    size_bytes: int
+    initial: bytes
+    relocations: tuple[Relocation, ...]
+    linkage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A .func that a kernel may call: its blocks begin at first, and its threads' frames have frame_bytes.
+
+    number: its place among the module's functions. first is -1 for one that has no body here (.extern).
+    """
+
+    name: str
+    number: int
+    returns: tuple[FrameVariable, ...]
+    parameters: tuple[FrameVariable, ...]
+    first: int
+    frame_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prototype:
+    """The sizes of what an indirect call returns and passes (.callprototype)."""
+
+    returns: tuple[int, ...]
+    parameters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
-    """An entry of a PTX module.
+    """An entry of a PTX module, with the functions that it may call: their blocks lie before its own.
 
     registers maps a name to its class: "pred", "b8", "b16", "b32", "b64". shared_bytes are those of the variables that
     the kernel declares itself; a launch's dynamic shared memory begins behind them, at dynamic_offset_bytes.
     required_block and required_cluster are the block and the cluster (x, y, z) that a launch must have, None for any.
+    first is the block where it begins. frame holds the variables of each thread by name, frame_bytes is the size of the
+    kernel's own frame. unsupported: declarations that the simulator does not have; instructions say so themselves.
     """
 
     entry: str
@@ -139,3 +258,11 @@ class Kernel:
     dynamic_offset_bytes: int
     required_block: tuple[int, int, int] | None
     required_cluster: tuple[int, int, int] | None
+    first: int = 0
+    functions: tuple[Function, ...] = ()
+    frame: dict[str, FrameVariable] = field(default_factory=dict)
+    frame_bytes: int = 0
+    variables: tuple[ModuleVariable, ...] = ()
+    prototypes: dict[str, Prototype] = field(default_factory=dict)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unsupported: tuple[Unsupported, ...] = ()

@@ -7,15 +7,16 @@ lanes runs through their block: they share a few scratch arrays that stay in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from simulator.isa import find
+from simulator.isa import BUILTINS, find, key_of
 from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
 from simulator.memory.space import LaneFault
 from simulator.ptx.dataflow import (
+    COLLECTIVES,
     homes_of,
     live_in,
     reads_clock,
@@ -26,14 +27,29 @@ from simulator.ptx.dataflow import (
     targets_of,
     writes_memory,
 )
-from simulator.ptx.ir import Block, Immediate, Instruction, Kernel, Operand, Register, Symbol
-from simulator.ptx.parse import parse_kernel
+from simulator.ptx.ir import (
+    Block,
+    Function,
+    Group,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Prototype,
+    Register,
+    Symbol,
+    Unsupported,
+)
+from simulator.ptx.parse import entries_of, parse_kernel
+from simulator.run.calls import CallSite, Place, address_of
 
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
+_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call", *COLLECTIVES})
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
 SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ctaid") for axis in "xyz"} | {"%laneid", "%warpid", "%smid"}
+SPECIAL |= {f"%lanemask_{word}" for word in ("eq", "lt", "le", "gt", "ge")}
 _UNIFORM = {
     "%ntid.x",
     "%ntid.y",
@@ -52,7 +68,12 @@ class Exit:
     """How a block ends.
 
     kind: "jump" (to taken), "branch" (by predicate slot), "barrier" or "wait" (for copies; then taken), "return" (where
-    the predicate holds). unit: whose lanes meet at a barrier, "block" or "warp".
+    the predicate holds), "call" (site), "leave" (a function), "table" (to the block that slot names). Lanes for which a
+    predicate does not hold go on at fallthrough. unit: whose lanes meet at a barrier, "block" or "warp".
+
+    "collective": lanes of a warp meet by the mask in slot and run together; "numbered": threads of a block meet at the
+    barrier whose number is in slot, count_slot of them (-1: all), and run together if there is something to run; who
+    only arrives goes on at once (waits). reads and writes: the slots that run uses.
     """
 
     kind: str
@@ -62,12 +83,20 @@ class Exit:
     negated: bool = False
     instruction: Instruction | None = None
     unit: str = ""
+    site: CallSite | None = None
+    slot: int = -1
+    table: tuple[int, ...] = ()
+    run: Run | None = None
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    count_slot: int = -1
+    waits: bool = True
 
     @property
     def ways(self) -> list[int]:
-        """The blocks that lanes may go on to."""
-        falls = self.kind == "branch" or (self.kind == "return" and self.predicate >= 0)
-        ways = (self.taken if self.kind != "return" else -1, self.fallthrough if falls else -1)
+        """The blocks that lanes may go on to; of a call, where it goes on afterwards."""
+        ends = self.kind in ("return", "leave")
+        ways = (-1 if ends else self.taken, self.fallthrough if self.predicate >= 0 else -1, *self.table)
         return [one for one in ways if one >= 0]
 
 
@@ -102,12 +131,25 @@ class Program:
     constants: tuple[tuple[int, Lanes], ...]
     steps: tuple[BlockStep, ...]
     spin_headers: dict[int, tuple[int, ...]]  # a block that a loop without stores returns to: the slots live there
+    sites: tuple[CallSite, ...]
+    parameter_slots: dict[str, int]
+    unsupported: tuple[Unsupported, ...]
 
 
 @lru_cache(maxsize=128)
 def decode(ptx: str, entry: str) -> Program:
-    """Raises PtxSyntaxError or UnknownInstruction naming the PTX line."""
+    """Return the kernel ready to run. What it can't run faults when a thread gets there (Program.unsupported lists it).
+
+    Raises PtxSyntaxError naming the PTX line.
+    """
     return _Decoder(parse_kernel(ptx, entry)).program()
+
+
+def unsupported_forms(ptx: str) -> tuple[Unsupported, ...]:
+    """Return all forms of all kernels of a module, and of the functions that they may call, that the simulator does not
+    have, by line. Raises PtxSyntaxError for text that has no structure."""
+    found = {one for entry in entries_of(ptx) for one in decode(ptx, entry).unsupported}
+    return tuple(sorted(found, key=lambda one: (one.line, one.text)))
 
 
 class _Decoder:
@@ -122,9 +164,17 @@ class _Decoder:
         self.constant_of: dict[tuple[int, str], int] = {}
         self.count = 0
         self.instruction: Instruction | None = None
-        self.shared_symbols = {one.name: one.offset_bytes for one in kernel.shared}
         self.seen_as_bits = seen_as_bits(kernel)
         self.parameters = {one.name: (position, one.size_bytes) for position, one in enumerate(kernel.parameters)}
+        self.places = _places(kernel)
+        self.functions = {one.name: one for one in kernel.functions}
+        self.used_symbols: set[int] = set()  # slots, of the instruction that is built
+        self.sites: list[CallSite] = []
+        self.owners = _owners(kernel)
+        self.plain_barriers = _has_plain_barriers(kernel)
+        self.unsupported: list[Unsupported] = list(kernel.unsupported)
+        self.failed: set[Instruction] = set()
+        self.bad_ends: dict[Instruction, str] = {}
 
     def _new(self) -> int:
         self.count += 1
@@ -146,17 +196,33 @@ class _Decoder:
     def read(self, operand: Operand, dtype: str) -> int:
         if isinstance(operand, Register):
             return self._register(operand.name)
-        if isinstance(operand, Symbol) and operand.name in self.shared_symbols:
-            operand = Immediate(self.shared_symbols[operand.name])
+        if isinstance(operand, Symbol):
+            place, number = self.place(operand.name)
+            if place == "variable":
+                return self._variable(operand)
+            assert place != "frame", "an address of a frame is another one in each call"
+            operand = Immediate(number + operand.offset_bytes)
         assert isinstance(operand, Immediate), operand
         kind = np.dtype(dtype)
         unsigned = "?" if dtype == "?" else f"u{kind.itemsize}"
-        bits = operand.bits & ((1 << (8 * kind.itemsize)) - 1)
+        bits = _literal_bits(operand, kind.itemsize) & ((1 << (8 * kind.itemsize)) - 1)
         key = (bits, unsigned)
         if key not in self.constant_of:
             self.constant_of[key] = self._new()
             self.constants.append((self.constant_of[key], np.array([bits], unsigned)))
         return self.constant_of[key]
+
+    def _variable(self, symbol: Symbol) -> int:
+        """The slot that holds the address of a module's variable, which differs between ranks."""
+        name = f"&{symbol.name}+{symbol.offset_bytes}"
+        if name not in self.slot_of:
+            self.slot_of[name] = self._new()
+            self.dtype_of[self.slot_of[name]] = "u8"
+        self.used_symbols.add(self.slot_of[name])
+        return self.slot_of[name]
+
+    def place(self, name: str) -> tuple[str, int]:
+        return self.places[name]
 
     def write(self, operand: Operand) -> int:
         assert isinstance(operand, Register), operand
@@ -176,13 +242,19 @@ class _Decoder:
     def program(self) -> Program:
         homes = homes_of(self.kernel)
         steps = tuple(self._step(block, homes) for block in self.kernel.blocks)
-        special = {slot: name for name, slot in self.slot_of.items() if name in SPECIAL or name in _UNIFORM}
+        special = {
+            slot: name
+            for name, slot in self.slot_of.items()
+            if name in SPECIAL or name in _UNIFORM or name.startswith("&")
+        }
         local = {slot for step in steps for slot, _, _ in step.local}
         kept = {
             slot: self.dtype_of[slot]
             for name, slot in self.slot_of.items()
-            if slot not in local and name not in _UNIFORM and name not in SPECIAL
+            if slot not in local and slot not in special
         }
+        names = {one.register for f in self.kernel.functions for one in (*f.returns, *f.parameters) if one.register}
+        live = self._live_slots(steps, kept)
         return Program(
             kernel=self.kernel,
             slots=self.count,
@@ -190,8 +262,31 @@ class _Decoder:
             specials=special,
             constants=tuple(self.constants),
             steps=steps,
-            spin_headers=_spin_headers(steps, self._live_slots(steps, kept)),
+            spin_headers=_spin_headers(steps, live),
+            sites=tuple(self._with_saves(one, live) for one in self.sites),
+            parameter_slots={name: self.slot_of[name] for name in names if name in self.slot_of},
+            unsupported=tuple(sorted(self.unsupported, key=lambda one: one.line)),
         )
+
+    def _with_saves(self, site: CallSite, live: list[set[int]]) -> CallSite:
+        """The call with the registers that are needed after it, if it can come back to the function that it is in."""
+        owner = self.owners[site.following]
+        reached = self._reached_from(site.function)
+        return replace(site, saves=tuple(sorted(live[site.following]))) if owner in reached else site
+
+    def _reached_from(self, function: Function | None) -> set[str]:
+        """The functions that may run during a call; an indirect call may be of any."""
+        if function is None:
+            return set(self.functions)
+        found, todo = {function.name}, [function.name]
+        while todo:
+            name = todo.pop()
+            for site in self.sites:
+                if self.owners[site.following] == name:
+                    called = set(self.functions) if site.function is None else {site.function.name}
+                    todo += called - found
+                    found |= called
+        return found
 
     def _live_slots(self, steps: tuple[BlockStep, ...], kept: dict[int, str]) -> list[set[int]]:
         successors = [step.exit.ways for step in steps]
@@ -200,13 +295,18 @@ class _Decoder:
 
     def _step(self, block: Block, homes: dict[str, int]) -> BlockStep:
         runs: list[Run] = []
-        body = list(block.instructions)
+        symbols: set[int] = set()
+        instructions = list(block.instructions)
         last = self._exit(block)
-        if last.instruction is not None:
-            body.pop()
-        for instruction in body:
+        body = instructions[:-1] if last.instruction is not None else instructions[:]
+        for position, instruction in enumerate(body):
             self.instruction = instruction
+            self.used_symbols = set()
             runs.append(self._run(instruction))
+            symbols |= self.used_symbols
+            if instruction in self.failed:  # what it reads and writes may not even exist
+                instructions[position] = replace(instruction, operands=())
+        block = replace(block, instructions=tuple(instructions))
         reads, writes = registers_of(block)
         local = self._scratch(block, homes)
         names = {name for name, _, _ in local}
@@ -216,7 +316,7 @@ class _Decoder:
             count=len(block.instructions),
             exit=last,
             kept_reads=tuple(
-                sorted({self._register(n) for n in reads | writes if n not in names and n not in _UNIFORM})
+                sorted({self._register(n) for n in reads | writes if n not in names and n not in _UNIFORM} | symbols)
             ),
             kept_writes=tuple(sorted({self._register(n) for n in writes if n not in names})),
             local=tuple((self._register(name), dtype, number) for name, dtype, number in local),
@@ -227,19 +327,40 @@ class _Decoder:
         )
 
     def _run(self, instruction: Instruction) -> Run:
+        """The instruction's function; of one that the simulator does not have, a function that faults."""
+        try:
+            return self._guarded(instruction, self._built(instruction))
+        except UnknownInstruction as error:
+            reason = str(error).removesuffix(f"; {instruction.where()}")
+        self.failed.add(instruction)
+        self.unsupported.append(Unsupported(instruction.line, instruction.text, reason))
+
+        def fault(frame: LaneFrame) -> None:
+            raise LaneFault(0, reason, UnknownInstruction)
+
+        if instruction.guard is not None and instruction.guard[0].name not in self.kernel.registers:
+            return fault
+        return self._guarded(replace(instruction, operands=()), fault)
+
+    def _built(self, instruction: Instruction) -> Run:
+        if instruction.unsupported or instruction in self.bad_ends:
+            raise UnknownInstruction(instruction.unsupported or self.bad_ends[instruction])
         operation = find(instruction)
         try:
-            run = operation.build(instruction, self)
-        except (AssertionError, KeyError, ValueError):
-            raise UnknownInstruction(
-                f"the simulator has no such operands of {operation.key}; {instruction.where()}"
-            ) from None
+            if instruction.opcode == "call":
+                return self._builtin(instruction)
+            return operation.build(instruction, self)
+        except (AssertionError, KeyError, ValueError, IndexError, AttributeError):
+            raise UnknownInstruction(f"the simulator has no such operands of {operation.key}") from None
+
+    def _guarded(self, instruction: Instruction, run: Run) -> Run:
         if instruction.guard is None:
             return run
         register, negated = instruction.guard
         predicate = self._register(register.name)
         targets = [self._register(name) for name in targets_of(instruction)]
-        used = sorted({self._register(name) for name in (*sources_of(instruction), *targets_of(instruction))})
+        named = {self._register(name) for name in (*sources_of(instruction), *targets_of(instruction))}
+        used = sorted(named | self.used_symbols)
 
         def guarded(frame: LaneFrame) -> None:
             mask = frame.regs[predicate]
@@ -253,37 +374,163 @@ class _Decoder:
                 try:
                     run(some)
                 except LaneFault as fault:
-                    raise LaneFault(int(lanes[fault.lane]), fault.message) from None
+                    raise LaneFault(int(lanes[fault.lane]), fault.message, fault.kind) from None
                 for slot in targets:
                     frame.regs[slot][lanes] = some.regs[slot]
 
         return guarded
 
     def _exit(self, block: Block) -> Exit:
-        following = block.index + 1
+        """How the block ends; an end that the simulator does not have stays among the instructions, and faults."""
+        following = -1 if block.is_last else block.index + 1
+        falls = Exit("jump", following) if following >= 0 else Exit(self._return_kind(block))
         end = block.instructions[-1] if block.instructions else None
-        if following >= len(self.kernel.blocks):
-            following = -1
-        if end is None or not (end.opcode in ("bra", "ret", "exit", "bar", "barrier") or end.is_group_wait):
-            return Exit("jump", following) if following >= 0 else Exit("return")
-        find(end)
-        predicate, negated = -1, False
-        if end.guard is not None:
-            predicate, negated = self._register(end.guard[0].name), end.guard[1]
+        if end is None or end.unsupported or not (end.opcode in _ENDS or end.is_group_wait):
+            return falls
+        try:
+            find(end)
+            predicate = self._register(end.guard[0].name) if end.guard is not None else -1
+            made = self._exit_of(block, end, following)
+        except UnknownInstruction as error:
+            self.bad_ends[end] = str(error).removesuffix(f"; {end.where()}")
+            return falls
+        except (AssertionError, KeyError, ValueError, IndexError, AttributeError):
+            self.bad_ends[end] = f"the simulator has no such operands of {key_of(end)}"
+            return falls
+        if made is None:
+            return falls
+        return replace(
+            made,
+            instruction=end,
+            fallthrough=following if end.guard is not None else -1,
+            predicate=predicate,
+            negated=end.guard is not None and end.guard[1],
+        )
+
+    def _return_kind(self, block: Block) -> str:
+        return "return" if block.index >= self.kernel.first else "leave"
+
+    def _exit_of(self, block: Block, end: Instruction, following: int) -> Exit | None:
+        """The way out of an instruction that ends a block, None for one that is a function in the block."""
         if end.opcode == "bra":
             target = end.operands[0] if end.operands else None
             if not isinstance(target, Symbol) or target.name not in self.kernel.labels:
-                raise UnknownInstruction(f"a branch to a label that isn't there; {end.where()}")
-            taken = self.kernel.labels[target.name]
-            kind = "jump" if end.guard is None else "branch"
-            return Exit(kind, taken, following, predicate, negated, end)
+                raise UnknownInstruction("a branch to a label that isn't there")
+            return Exit("jump" if end.guard is None else "branch", self.kernel.labels[target.name])
+        if end.opcode == "brx":
+            index, table = end.operands
+            assert isinstance(table, Symbol)
+            ways = tuple(self.kernel.labels[name] for name in self.kernel.targets[table.name])
+            return Exit("table", slot=self.read(index, "u4"), table=ways)
+        if end.opcode in COLLECTIVES or (end.opcode == "bar" and "warp" in end.qualifiers):
+            return self._collective(end, following)
         if end.opcode in ("bar", "barrier"):
-            return Exit("barrier", following, instruction=end, unit=_unit_of(end))
+            return Exit("barrier", following, unit="block") if self.plain_barriers else self._numbered(end, following)
+        if end.opcode == "call":
+            site = self._site(end, following)
+            return None if site is None else Exit("call", following, site=site)
         if end.is_group_wait:
-            if end.guard is not None or len(end.operands) != 1 or not isinstance(end.operands[0], Immediate):
-                raise UnknownInstruction(f"the simulator has wait_group for a number, unguarded; {end.where()}")
-            return Exit("wait", following, instruction=end)
-        return Exit("return", -1, following, predicate, negated, end)
+            assert end.guard is None
+            assert len(end.operands) == 1
+            assert isinstance(end.operands[0], Immediate)
+            return Exit("wait", following)
+        return Exit(self._return_kind(block) if end.opcode == "ret" else "return")
+
+    # Meetings
+
+    def _collective(self, end: Instruction, following: int) -> Exit:
+        """An instruction of some lanes of a warp; the barrier of all of them has a way of its own."""
+        mask = end.operands[-1]
+        if end.opcode == "bar":
+            assert len(end.operands) == 1
+            if isinstance(mask, Immediate) and mask.bits & 0xFFFFFFFF == 0xFFFFFFFF:
+                return Exit("barrier", following, unit="warp")
+        slot = self.read(mask, "u4")
+        return replace(self._together(end), kind="collective", taken=following, slot=slot, unit="")
+
+    def _numbered(self, end: Instruction, following: int) -> Exit:
+        """A barrier by number, with a count of threads or without."""
+        operands = list(end.operands)
+        is_reduction = "red" in end.qualifiers
+        if is_reduction:
+            operands = operands[1:-1]
+        assert 1 <= len(operands) <= 2
+        waits = "arrive" not in end.qualifiers
+        assert waits or len(operands) == 2
+        made = self._together(end) if is_reduction else Exit("", instruction=end)
+        slots = [self.read(one, "u4") for one in operands]
+        count_slot = slots[1] if len(slots) == 2 else -1
+        return replace(
+            made, kind="numbered", taken=following, slot=slots[0], count_slot=count_slot, waits=waits, unit=""
+        )
+
+    def _together(self, end: Instruction) -> Exit:
+        """What lanes run when all have come; a barrier of a warp runs nothing."""
+        if end.opcode == "bar" and "warp" in end.qualifiers:
+            return Exit("", instruction=end)
+        run = find(end).build(end, self)
+        targets = {self._register(name) for name in targets_of(end)}
+        plain = replace(end, guard=None)
+        reads = {self._register(name) for name in (*sources_of(plain), *targets_of(end)) if name not in _UNIFORM}
+        return Exit("", run=run, reads=tuple(sorted(reads)), writes=tuple(sorted(targets)))
+
+    # Calls
+
+    def _site(self, end: Instruction, following: int) -> CallSite | None:
+        """A call; None of a function that has no body here."""
+        returns, target, arguments, *rest = end.operands
+        assert isinstance(returns, Group)
+        assert isinstance(arguments, Group)
+        function, slot, prototype = None, -1, None
+        if isinstance(target, Symbol):
+            function = self.functions[target.name]
+            if function.first < 0:
+                return None
+            sizes = [[one.size_bytes for one in group] for group in (function.returns, function.parameters)]
+        else:
+            assert isinstance(rest[0], Symbol)
+            slot = self.read(target, "u8")
+            prototype = self._prototype(rest[0].name)
+            sizes = [list(prototype.returns), list(prototype.parameters)]
+        block = following - 1
+        owner = self.owners[block]
+        passed = [
+            tuple(self._passed(one, size) for one, size in zip(group.parts, wanted, strict=True))
+            for group, wanted in zip((returns, arguments), sizes, strict=True)
+        ]
+        frame_bytes = self.functions[owner].frame_bytes if owner else self.kernel.frame_bytes
+        site = CallSite(len(self.sites), end, function, slot, passed[1], passed[0], (), frame_bytes, following)
+        self.sites.append(site)
+        return site
+
+    def _prototype(self, name: str) -> Prototype:
+        """A prototype, or that of the first function in a list of those that may be called."""
+        if name in self.kernel.prototypes:
+            return self.kernel.prototypes[name]
+        one = self.functions[self.kernel.targets[name][0]]
+        sizes = [tuple(part.size_bytes for part in group) for group in (one.returns, one.parameters)]
+        return Prototype(sizes[0], sizes[1])
+
+    def _passed(self, operand: Operand, size_bytes: int) -> Place:
+        if isinstance(operand, Symbol):
+            kind, offset = self.place(operand.name)
+            assert kind == "frame"
+            return Place("frame", offset, size_bytes)
+        if isinstance(operand, Register):
+            assert np.dtype(self.register_dtype(operand)).itemsize == size_bytes
+            return Place("slot", self._register(operand.name), size_bytes)
+        assert isinstance(operand, Immediate)
+        return Place("constant", _literal_bits(operand, size_bytes), size_bytes)
+
+    def _builtin(self, instruction: Instruction) -> Run:
+        """A call of a function that has no body here: one that every GPU has, or none."""
+        target = instruction.operands[1]
+        function = self.functions.get(target.name) if isinstance(target, Symbol) else None
+        if function is None or function.first >= 0:
+            raise UnknownInstruction("the simulator can't make this call")
+        if function.name not in BUILTINS:
+            raise UnknownInstruction(f"{function.name} has no body in this module, and the simulator has none for it")
+        return BUILTINS[function.name](instruction, self)
 
     def _scratch(self, block: Block, homes: dict[str, int]) -> list[tuple[str, str, int]]:
         """Linear scan: a scratch array is free again after its register's last use, but not in that instruction."""
@@ -311,16 +558,54 @@ class _Decoder:
         return out
 
 
-def _unit_of(end: Instruction) -> str:
-    """Return whose lanes meet: all of the block or all of the warp. Other barriers are unsupported."""
-    operand = end.operands[0] if len(end.operands) == 1 and end.guard is None else None
-    if "warp" in end.qualifiers:
-        if isinstance(operand, Immediate) and operand.bits & 0xFFFFFFFF == 0xFFFFFFFF:
-            return "warp"
-        raise UnknownInstruction(f"the simulator has bar.warp.sync of whole warps (-1) only; {end.where()}")
-    if operand != Immediate(0):
-        raise UnknownInstruction(f"the simulator has barrier 0 for all threads only; {end.where()}")
-    return "block"
+def _places(kernel: Kernel) -> dict[str, tuple[str, int]]:
+    """What each name of the kernel stands for (see Binder.place)."""
+    places = {one.name: ("shared", one.offset_bytes) for one in kernel.shared}
+    places |= {one.name: ("variable", -1) for one in kernel.variables if one.linkage != "extern"}
+    places |= {one.name: ("frame", one.offset_bytes) for one in kernel.frame.values()}
+    places |= {one.name: ("function", address_of(one.number)) for one in kernel.functions}
+    places |= {
+        one.name: ("parameter", at) for one, at in zip(kernel.parameters, parameter_offsets(kernel), strict=True)
+    }
+    return places
+
+
+def parameter_offsets(kernel: Kernel) -> list[int]:
+    """Return where in the block of all parameters each one begins, and at the end its size."""
+    offsets, top = [], 0
+    for one in kernel.parameters:
+        top = -(-top // one.alignment_bytes) * one.alignment_bytes
+        offsets.append(top)
+        top += one.size_bytes
+    return offsets
+
+
+def _owners(kernel: Kernel) -> list[str]:
+    """The name of the function that each block belongs to, "" for the kernel's own."""
+    starts = {one.first: one.name for one in kernel.functions if one.first >= 0} | {kernel.first: ""}
+    owners: list[str] = []
+    for block in kernel.blocks:
+        owners.append(starts.get(block.index, owners[-1] if owners else ""))
+    return owners
+
+
+def _literal_bits(operand: Immediate, size_bytes: int) -> int:
+    """The bits of a literal in a register of size_bytes: a float literal of the other width is converted."""
+    if operand.width_bits == 64 and size_bytes == 4:
+        return int(np.float64(np.uint64(operand.bits).view(np.float64)).astype(np.float32).view(np.uint32))
+    if operand.width_bits == 32 and size_bytes == 8:
+        return int(np.uint32(operand.bits).view(np.float32).astype(np.float64).view(np.uint64))
+    return operand.bits
+
+
+def _has_plain_barriers(kernel: Kernel) -> bool:
+    """Whether the kernel's barriers of blocks are all barrier 0 of all threads, which is the fastest."""
+    return all(
+        one.operands == (Immediate(0),) and "sync" in one.qualifiers
+        for block in kernel.blocks
+        for one in block.instructions
+        if one.opcode in ("bar", "barrier") and "warp" not in one.qualifiers
+    )
 
 
 def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
@@ -340,7 +625,8 @@ def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[in
 
 def _only_looks(body: Sequence[BlockStep]) -> bool:
     """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier."""
-    still = not any(one.writes_memory or one.reads_clock or one.exit.kind == "barrier" for one in body)
+    meets = {"barrier", "collective", "numbered", "call"}
+    still = not any(one.writes_memory or one.reads_clock or one.exit.kind in meets for one in body)
     return still and any(one.reads_memory for one in body)
 
 

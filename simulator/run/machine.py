@@ -15,16 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from memory.fabric import DeviceFault, Dimensions, Executable, Launch
+from memory.fabric import DeviceFault, Dimensions, Executable, Launch, Place
 from simulator.isa.registry import LaneFrame, Lanes
+from simulator.isa.spaces import CLUSTER_SHIFT
 from simulator.memory.space import LaneFault, Space, View
 from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnded, Stepped, tell
 from simulator.observe.lanes import Group, Ids, Launched, ids_of
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
+from simulator.run.calls import Calls, address_of
 from simulator.run.copies import Copies, Waiting
-from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode
-from simulator.run.groups import merge, split
+from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
+from simulator.run.groups import compact, merge, split
+from simulator.run.meetings import NumberedBarriers, Warps
+from simulator.run.variables import variable_of
 
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
@@ -84,15 +88,24 @@ class Batch:
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
+        self.parameter_rows = self._parameter_rows(arguments)
         # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
         self.copies = Copies(weakref.proxy(self))
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()
-        self.ready: dict[int, list[Group]] = {0: [range(self.lanes)]}
+        kernel = self.program.kernel
+        by_address = {address_of(one.number): one for one in kernel.functions if one.first >= 0}
+        self.calls = Calls(
+            weakref.proxy(self), kernel.frame_bytes, self.program.sites, by_address, self.program.parameter_slots
+        )
+        self.ready: dict[int, list[Group]] = {kernel.first: [range(self.lanes)]}
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
+        self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
+        self.warps = Warps(self.block, self.lanes if self.meets else 0)
+        self.numbered = NumberedBarriers(self.block, self.barriers["block"].alive)
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
@@ -121,15 +134,41 @@ class Batch:
         }
         block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
         for slot, name in self.program.specials.items():
-            if name in uniform:
+            if name.startswith("&"):
+                variable, _, offset = name[1:].rpartition("+")
+                addresses = [self._variable_address(rank, variable) + int(offset) for rank in self.ranks]
+                self.kept[slot] = np.repeat(np.array(addresses, np.uint64), self.threads)
+            elif name in uniform:
                 self.constants.append((slot, np.array([uniform[name]], np.uint32)))
             else:
                 self.kept[slot] = np.tile(self._special(name, block, thread), len(self.ranks))
+
+    def _parameter_rows(self, arguments: list[tuple[bytes, ...]]) -> Lanes:
+        """The parameters as a kernel finds them in memory, a row a rank."""
+        kernel = self.program.kernel
+        offsets = parameter_offsets(kernel)
+        size = max((at + one.size_bytes for one, at in zip(kernel.parameters, offsets, strict=True)), default=0)
+        rows = np.zeros((len(arguments), size + 15 & ~15), np.uint8)
+        for row, contents in zip(rows, arguments, strict=True):
+            for at, content in zip(offsets, contents, strict=True):
+                row[at : at + len(content)] = np.frombuffer(content, np.uint8)
+        return rows
+
+    def _variable_address(self, rank: int, name: str) -> int:
+        allocation = variable_of(self.space, self.executable, self.program.kernel, rank, name)
+        return self.space.address(rank, allocation)
+
+    def is_own_block(self, lanes: Group, addresses: Any) -> Lanes:
+        """Whether generic addresses of shared memory, from its window's start on, are in each lane's own block."""
+        found: Lanes = addresses < 1 << CLUSTER_SHIFT
+        return found
 
     def _special(self, name: str, block: Lanes, thread: Lanes) -> Lanes:
         """A special register that differs among the threads of a rank, from their numbers of block and thread."""
         if name == "%smid":
             return block
+        if name.startswith("%lanemask"):
+            return lane_mask(name.rpartition("_")[2], thread % np.uint32(32))
         if name in ("%laneid", "%warpid"):
             return thread % np.uint32(32) if name == "%laneid" else thread // np.uint32(32)
         number, extent = (thread, self.launch.block) if name.startswith("%tid") else (block, self.launch.grid)
@@ -192,25 +231,134 @@ class Batch:
         for chunk in self._chunks(group):
             masks.append(self._run_chunk(step, chunk))
         way_out = step.exit
-        if way_out.kind == "jump":
-            self.arrive(way_out.taken, group, back=way_out.taken <= index)
-        elif way_out.kind == "branch":
+        if way_out.predicate >= 0:
             yes, no = split(group, masks)
-            if yes is not None:
+            if way_out.kind == "branch" and yes is not None:
                 self.arrive(way_out.taken, yes, back=way_out.taken <= index)
             if no is not None:
                 self.arrive(way_out.fallthrough, no, back=False)
+            if yes is None or way_out.kind == "branch":
+                return
+            group = yes
+        self._leave_step(index, way_out, group)
+
+    def _leave_step(self, index: int, way_out: Exit, group: Group) -> None:
+        """Send a step's lanes on, all of them the same way."""
+        if way_out.kind == "jump":
+            self.arrive(way_out.taken, group, back=way_out.taken <= index)
         elif way_out.kind == "barrier":
             self._meet(way_out, group)
         elif way_out.kind == "wait":
             assert way_out.instruction is not None
             self.copies.wait(Waiting(way_out.taken, group, way_out.instruction))
+        elif way_out.kind == "collective":
+            self._collect(way_out, group)
+        elif way_out.kind == "numbered":
+            self._come(way_out, group)
+        elif way_out.kind == "call":
+            assert way_out.site is not None
+            self.calls.call(way_out.site.number, group)
+        elif way_out.kind == "leave":
+            self.calls.leave(group)
+        elif way_out.kind == "table":
+            self._look_up(way_out, group)
         else:
-            yes, no = split(group, masks) if way_out.predicate >= 0 else (group, None)
-            if no is not None:
-                self.arrive(way_out.fallthrough, no, back=False)
-            if yes is not None:
-                self._done(yes)
+            self._done(group)
+
+    def _values(self, slot: int, lanes: Ids) -> Ids:
+        """A register's or a literal's values as numbers."""
+        found = self.kept[slot][lanes] if slot in self.kept else dict(self.constants)[slot]
+        return np.broadcast_to(found, len(lanes)).astype(np.int64)
+
+    def _collect(self, way_out: Exit, group: Group) -> None:
+        """Lanes come to what some lanes of their warp do together."""
+        end = way_out.instruction
+        assert end is not None
+        lanes = ids_of(group)
+        is_barrier = end.opcode == "bar"
+        if is_barrier:
+            self._tell_arrived(group, end, "warp")
+        key = "bar.warp.sync" if is_barrier else f"{end.line}: {end.text}"
+        try:
+            ready = self.warps.arrive(key, way_out, group, self._values(way_out.slot, lanes))
+        except LaneFault as fault:
+            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
+        self._together(ready)
+
+    def _together(self, ready: list[tuple[Exit, Ids]]) -> None:
+        """Run what lanes do together, and send them on."""
+        barrier = [lanes for way_out, lanes in ready if way_out.run is None]
+        if barrier:
+            self._tell_completed(merge([compact(lanes) for lanes in barrier]), "warp")
+        for way_out, lanes in ready:
+            if way_out.run is not None:
+                self._run_meeting(way_out, lanes)
+            self.arrive(way_out.taken, compact(lanes))
+
+    def _run_meeting(self, way_out: Exit, lanes: Ids) -> None:
+        assert way_out.run is not None
+        regs: list[Any] = [None] * self.program.slots
+        for slot, values in self.constants:
+            regs[slot] = values
+        for slot in way_out.reads:
+            regs[slot] = self.kept[slot][lanes]
+        way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
+        for slot in way_out.writes:
+            self.kept[slot][lanes] = regs[slot]
+
+    def _come(self, way_out: Exit, group: Group) -> None:
+        """Threads come to a numbered barrier of their block."""
+        end = way_out.instruction
+        assert end is not None
+        lanes = ids_of(group)
+        self._tell_arrived(group, end, "block")
+        numbers = self._values(way_out.slot, lanes)
+        counts = self._values(way_out.count_slot, lanes) if way_out.count_slot >= 0 else np.zeros(len(lanes), np.int64)
+        try:
+            released = self.numbered.arrive(way_out, group, numbers, counts, way_out.waits)
+        except LaneFault as fault:
+            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
+        if not way_out.waits:
+            self.arrive(way_out.taken, group)
+        self._release_numbered(released)
+
+    def _release_numbered(self, released: list[list[tuple[Exit, Ids]]]) -> None:
+        """Threads go on from numbered barriers that are complete."""
+        following: dict[int, list[Ids]] = {}
+        for waiting in released:
+            if not waiting:
+                continue
+            whole = np.sort(np.concatenate([lanes for _, lanes in waiting]))
+            self._tell_completed(compact(whole), "block")
+            way_out = waiting[0][0]
+            if way_out.run is not None:
+                self._run_meeting(way_out, whole)
+            for one, lanes in waiting:
+                following.setdefault(one.taken, []).append(lanes)
+        for index, parts in following.items():
+            self.arrive(index, compact(np.sort(np.concatenate(parts))))
+
+    def _tell_arrived(self, group: Group, instruction: Instruction, unit: str) -> None:
+        events = self.space.events
+        if events.barrier_arrived:
+            tell(events.barrier_arrived, BarrierArrived(self.launched, group, events.step, instruction, unit))
+
+    def _tell_completed(self, group: Group, unit: str) -> None:
+        events = self.space.events
+        if events.barrier_completed:
+            tell(events.barrier_completed, BarrierCompleted(self.launched, group, events.step, unit))
+
+    def _look_up(self, way_out: Exit, group: Group) -> None:
+        """brx.idx: each lane goes where the table says."""
+        lanes = ids_of(group)
+        numbers = self.kept[way_out.slot][lanes]
+        for number in np.unique(numbers).tolist():
+            some = lanes[numbers == number]
+            if number >= len(way_out.table):
+                assert way_out.instruction is not None
+                text = f"a branch by index {number} into a table of {len(way_out.table)} labels"
+                raise self.fault(int(some[0]), text, way_out.instruction)
+            self.arrive(way_out.table[number], compact(some))
 
     def _chunks(self, group: Group) -> list[Group]:
         """Pieces of at most CHUNK_LANES; of big launches none crosses ranks, which makes their accesses simple."""
@@ -266,7 +414,8 @@ class Batch:
                 run(frame)
                 position += 1
         except LaneFault as fault:
-            raise self.fault(int(chunk[fault.lane]), fault.message, step.instructions[position]) from None
+            lane, instruction = int(chunk[fault.lane]), step.instructions[position]
+            raise self.fault(lane, fault.message, instruction, fault.kind) from None
         if not whole:
             for slot in step.kept_writes:
                 kept[slot][chunk] = regs[slot]
@@ -276,10 +425,17 @@ class Batch:
         taken: Lanes = ~mask if step.exit.negated else mask.copy()
         return taken
 
-    def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
+    def fault(
+        self, lane: int, message: str, instruction: Instruction, kind: type[DeviceFault] = DeviceFault
+    ) -> DeviceFault:
         """The error that names a lane and what it did wrong in which instruction."""
         text = f"{self.executable.name} on {self.name(lane)}: {message}; {instruction.where()}"
-        return DeviceFault(text, rank=self.place(lane)[0])
+        return kind(text, rank=self.place(lane)[0], places=[self.place_at(lane, instruction)])
+
+    def place_at(self, lane: int, instruction: Instruction | None) -> Place:
+        """A lane at an instruction, for what reads errors."""
+        source = instruction.source.places[0] if instruction is not None and instruction.source is not None else ""
+        return Place(*self.place(lane), instruction.line if instruction is not None else 0, source)
 
     # Where lanes go
 
@@ -331,11 +487,8 @@ class Batch:
 
     def _meet(self, way_out: Exit, group: Group) -> None:
         """Lanes come to a barrier."""
-        events = self.space.events
-        if events.barrier_arrived:
-            assert way_out.instruction is not None
-            who = (self.launched, group, events.step)
-            tell(events.barrier_arrived, BarrierArrived(*who, way_out.instruction, way_out.unit))
+        assert way_out.instruction is not None
+        self._tell_arrived(group, way_out.instruction, way_out.unit)
         self._go_on(way_out.unit, self.barriers[way_out.unit].arrive(way_out.taken, group))
 
     def _go_on(self, unit: str, released: list[tuple[int, Group]]) -> None:
@@ -346,8 +499,7 @@ class Batch:
         if len({following for following, _ in released}) == 1:
             released = [(released[0][0], merge([group for _, group in released]))]
         if events.barrier_completed:
-            lanes = merge([group for _, group in released])
-            tell(events.barrier_completed, BarrierCompleted(self.launched, lanes, events.step, unit))
+            self._tell_completed(merge([group for _, group in released]), unit)
         for following, group in released:
             self.arrive(following, group)
 
@@ -365,6 +517,9 @@ class Batch:
             self.finish(rank, count)
         for unit, barrier in self.barriers.items():
             self._go_on(unit, barrier.leave(group))
+        if self.meets:
+            self._together(self.warps.leave(group))
+            self._release_numbered(self.numbered.leave())
         if self.copies.under_way:
             self.copies.ended(group)
 
@@ -381,6 +536,14 @@ def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
 def coordinate(number: Any, extent: Dimensions, axis: int) -> Any:
     """Return x, y or z (axis 0, 1 or 2) of a linear number, x varying fastest, or of an array of them."""
     return number // math.prod(extent[:axis]) % extent[axis]
+
+
+def lane_mask(word: str, lane: Lanes) -> Lanes:
+    """Return %lanemask_eq, lt, le, gt or ge of lanes of a warp."""
+    one = np.left_shift(np.uint64(1), lane.astype(np.uint64))
+    below = one - np.uint64(1)
+    found = {"eq": one, "lt": below, "le": below | one, "gt": ~(below | one), "ge": ~below}[word]
+    return (found & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
 def _beyond_x(number: int, extent: Dimensions) -> str:

@@ -213,6 +213,7 @@ def waiting_report(space: Space, batches: list[Batch]) -> str:
         for barrier in batch.barriers.values():
             for following, group in barrier.waiting:
                 lines += _at_barrier(batch, barrier, following, group)
+        lines += _at_meetings(batch)
     return "\n  ".join(lines + ([f"and {more} more threads that spin likewise"] if more else []))
 
 
@@ -225,6 +226,24 @@ def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) ->
         who = f"rank {rank}, {batch.block_name(block)}" + (f", warp {thread // 32}" if barrier.unit == "warp" else "")
         count = f"{int((units == unit).sum())} of {int(barrier.alive[unit])} threads"
         lines.append(f"{who}: {count} wait at {found.where() if found else 'a barrier'}")
+    return lines
+
+
+def _at_meetings(batch: Batch) -> list[str]:
+    """Lanes that wait for others of their warp, and threads at numbered barriers."""
+    lines = []
+    for way_out, lanes, missing in batch.warps.report()[:REPORTED_THREADS]:
+        end = way_out.instruction
+        places = [place for place in range(32) if missing >> place & 1]
+        who = batch.name(int(lanes[0]))
+        where = end.where() if end else "a barrier"
+        lines.append(f"{who} and {len(lanes) - 1} others wait for lanes {places} at {where}")
+    for (block, number), one in sorted(batch.numbered.open.items())[:REPORTED_THREADS]:
+        rank, index, _ = batch.place(block * batch.block)
+        needed = one.expected or int(batch.alive[block])
+        text = f"rank {rank}, {batch.block_name(index)}: {one.come} of {needed} threads have come to barrier {number}"
+        ends = {way_out.instruction.where() for way_out, _ in one.waiting if way_out.instruction}
+        lines.append(f"{text}; they wait at {' and at '.join(sorted(ends)[:2]) or 'no place'}")
     return lines
 
 

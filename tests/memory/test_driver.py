@@ -120,6 +120,14 @@ said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_44
     ]
 
 
+def test_a_kernel_without_a_cubin_is_loaded_as_ptx(fake_driver: Path) -> None:
+    code = """
+import dataclasses
+driver.load(dataclasses.replace(kernel, cubin=b"", ptx=".version 9.0", digest="sha256:2"))
+"""
+    assert "load version 9.0" in lines(fake_driver, code)
+
+
 def test_a_failed_device_and_a_kernel_that_never_ends_are_named(fake_driver: Path) -> None:
     code = """
 driver.launch(kernel, ONE, GIVEN)

@@ -99,15 +99,21 @@ class Bench:
     """Vectors of a family in one kernel; results by shape are kept."""
 
     def __init__(
-        self, vectors: Sequence[Vector], shared: str = "", parameters: Sequence[tuple[str, str, int | bytes]] = ()
+        self,
+        vectors: Sequence[Vector],
+        shared: str = "",
+        parameters: Sequence[tuple[str, str, int | bytes]] = (),
+        before: str = "",
     ) -> None:
-        """shared: declarations. parameters: type, name and value of further kernel parameters."""
+        """shared: declarations. parameters: type, name and value of further kernel parameters. before: text at the
+        module's top level."""
         self.vectors = list(vectors)
         self.numbers: dict[str, list[int]] = {}
         for number, one in enumerate(self.vectors):
             self.numbers.setdefault(one.entry, []).append(number)
         self.shared = shared
         self.parameters = parameters
+        self.before = before
         self.blob_at: dict[bytes, int] = {}
         self.blobs: list[Array] = []
         self.input_bytes = 0
@@ -145,7 +151,7 @@ class Bench:
         parts.append("END:\n")
         registers = "".join(f"  .reg .b64 %in{size}, %out{size};\n" for size in (2, 4, 8)) + self.shared
         more = [f"{kind} {name}" for kind, name, _ in self.parameters]
-        return module("".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], registers=registers)
+        return module("".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], self.before, registers)
 
     def _section(self, vector: Vector) -> str:
         places: dict[str, int] = {name: self._blob(values) for name, values in vector.blobs.items()}

@@ -15,7 +15,9 @@ import torch
 
 from memory.fabric import Argument, Executable, Launch, PeerLost, Region
 from simulator.fabric import SimulatorFabric
+from simulator.isa import UnknownInstruction
 from simulator.ptx.parse import parse_kernel
+from simulator.run.decode import decode
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 ARCH = "sm_90a"
@@ -95,6 +97,12 @@ class Outcome:
         found = [one for one in self.errors if one is not None]
         assert found, "no rank failed"
         return next((one for one in found if not isinstance(one, PeerLost)), found[0])
+
+
+def refuse_unsupported(ptx: str, entry: str = "kernel") -> None:
+    """Raise UnknownInstruction for the first form of the kernel that the simulator does not have."""
+    for one in decode(ptx, entry).unsupported:
+        raise UnknownInstruction(f"{one.reason}; PTX line {one.line}: {one.text}")
 
 
 def make_world(world_size: int = 1, **options: Any) -> SimulatedWorld:

@@ -10,10 +10,12 @@ import pytest
 
 from kernels.catalogue import COLLECTIVES, OPS, SPECS, collective
 from kernels.spec import Case
+from runner.case.bringing import with_names
 from runner.case.cases import cases_of, check_against_catalogue
+from runner.custom.description import custom_job
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.experiments import experiments
-from runner.request.validate import CONF
+from runner.request.validate import CONF, CUSTOM
 from tests.runner.conftest import on_its_fabric
 
 NAMES = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))
@@ -26,10 +28,17 @@ def expanded(*arguments: str) -> list[tuple[ComposedJob, tuple[Case, ...]]]:
     """Each job of a command with its cases, checked as before a run. The fabric is what its file names."""
     with hydra_over():
         jobs = compose_jobs(arguments, False)
-    requests = [on_its_fabric(job.request) for job in jobs]
-    for request in requests:
-        check_against_catalogue(request)
-    return [(job, cases_of(request)) for job, request in zip(jobs, requests, strict=True)]
+    return [(job, _cases(job)) for job in jobs]
+
+
+def _cases(job: ComposedJob) -> tuple[Case, ...]:
+    if job.request.custom is not None:
+        return (custom_job(job.request.custom, job.request.world_size, job.request.seed, job.request.check).case,)
+    named, brought = with_names(job.request)
+    specs = (*SPECS, *(one.spec for one in brought))
+    request = on_its_fabric(named, specs)
+    check_against_catalogue(request, specs)
+    return cases_of(request)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,7 +80,7 @@ def test_data_that_only_moves_has_neither_accumulator_nor_reduction() -> None:
     for name in NAMES:
         for _, cases in expanded(f"+exp={name}"):
             for case in cases:
-                moves = not collective(case.op).reduces
+                moves = case.op == CUSTOM or not collective(case.op).reduces
                 assert (case.reduction == "none") == moves
                 assert case.accumulator == "library" or (case.accumulator == "none") == moves
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
+import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
@@ -14,8 +15,11 @@ import simulator_vectors_float as floats
 import simulator_vectors_float8 as float8
 import simulator_vectors_integer as integer
 import simulator_vectors_memory as memory
+import simulator_vectors_modes as modes
 import simulator_vectors_move as move
 import simulator_vectors_order as order
+import simulator_vectors_space as space
+import simulator_vectors_warp as warp
 from simulator_bench import Bench, Vector
 
 FAMILIES: dict[str, Callable[[], list[Vector]]] = {
@@ -29,6 +33,12 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "store": memory.family_stores,
     "shared": memory.family_shared,
     "atomic": atomic.family,
+    "space": space.family,
+    "warp": warp.family,
+    "bits": bits.family,
+    "comparison": bits.family_comparisons,
+    "modes": modes.family,
+    "convert_modes": modes.family_conversions,
     "control": control.family,
     "bulk": bulk.family,
     "ret": lambda: control.endings()["ret"],
@@ -36,12 +46,14 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "parameter": control.parameters,
 }
 SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
+SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
+BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 
 
 @lru_cache(maxsize=32)
 def bench_of(family: str) -> Bench:
-    parameters = control.PARAMETERS if family == "parameter" else ()
-    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters)
+    parameters = control.PARAMETERS if family in ("parameter", "space") else ()
+    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""))
 
 
 @lru_cache(maxsize=1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import HEADER, module
+from simulator_harness import HEADER, module, refuse_unsupported
 from simulator_multimem_bench import bench_of, family
 
 from kernels.multimem import FLOAT8_ARCHS, FORMS
 from memory.fabric import DeviceFault
 from simulator.isa import TABLE, multimem
 from simulator.isa.registry import canonical
-from simulator.run.decode import decode
 
 NAMES = [f"{vector.key}-{vector.name}" for vector in family(2)]
 
@@ -49,13 +48,13 @@ def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text: str, arch: 
     with pytest.raises(
         DeviceFault, match=f"{arch} has no multimem of 8-bit floats: it takes one of sm_100a, .*PTX line"
     ):
-        decode(module(text, target=arch), "kernel")
+        refuse_unsupported(module(text, target=arch), "kernel")
 
 
 @pytest.mark.parametrize("text", FP8)
 @pytest.mark.parametrize("arch", sorted(multimem.FP8_TARGETS))
 def test_the_others_take_them(text: str, arch: str) -> None:
-    decode(module(text, target=arch), "kernel")
+    refuse_unsupported(module(text, target=arch), "kernel")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_the_others_take_them(text: str, arch: str) -> None:
 )
 def test_what_is_not_in_the_table_stops(text: str) -> None:
     with pytest.raises(DeviceFault, match="the simulator has no multimem"):
-        decode(module(text, target="sm_100a"), "kernel")
+        refuse_unsupported(module(text, target="sm_100a"), "kernel")
 
 
 def test_the_header_is_that_of_the_arch() -> None:

@@ -1,75 +1,203 @@
-"""Vectors of atomics: each sample has its own cell, whose old and new bits are both checked.
+"""Vectors of atomics: every sample its own cell, few cells with much contention, the last one by a fold in Python.
 
-The oracle works on Python's integers by the definitions of the PTX ISA. Contention: tests/simulator/run/.
+Lanes of one step are served in lane order, so the old values are known in the shapes that run all lanes in order.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import simulator_oracle as oracle
-from simulator_bench import SAMPLES, Store, Vector
-from simulator_defined_atomics import forms
-from simulator_oracle import F32
+from simulator_bench import SAMPLES, Array, Store, Vector
+from simulator_oracle import F32, F64, FORMATS, signed, wrap
+from simulator_vectors_float import column
 from simulator_vectors_integer import GUARD, samples
 
+FORMS = {
+    "add": ("u32", "s32", "u64", "f32", "f64"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "min": ("u32", "s32", "u64", "s64"),
+    "max": ("u32", "s32", "u64", "s64"),
+    "and": ("b32", "b64"),
+    "or": ("b32", "b64"),
+    "xor": ("b32", "b64"),
+    "exch": ("b32", "b64"),
+    "cas": ("b16", "b32", "b64"),
+}
+HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+SHARED = "  .shared .align 16 .b8 cells[8192];\n"
 WORDS = {
     "atom": ("", "relaxed.gpu.", "release.sys.", "acq_rel.sys.", "acquire.cta.", "sys."),
     "red": ("", "relaxed.gpu.", "release.sys.", "relaxed.sys.", "release.cta.", "sys."),
 }
 
 
-def new_value(word: str, kind: str, old: int, a: int, b: int = 0) -> int:
-    """Return the bits that an operation stores for the bits old, by its definition; none takes a NumPy operation."""
-    bits = int(kind[1:])
-    if word == "cas":
-        return b if old == a else old
-    if word == "exch":
-        return a
-    if word in ("and", "or", "xor"):
-        is_set = {"and": (0, 0, 1), "or": (0, 1, 1), "xor": (0, 1, 0)}[word]  # by how many of the two bits are set
-        return sum(is_set[(old >> at & 1) + (a >> at & 1)] << at for at in range(bits))
+def flushed(bits: int) -> int:
+    """A subnormal of f32 as a zero of its sign."""
+    return bits if bits & 0x7F800000 else bits & 0x80000000
+
+
+def by_halves(word: str, kind: str) -> Callable[..., int]:
+    """Both halves of a word, or the only one."""
+    form = FORMATS[kind.removesuffix("x2")]
+
+    def one(a: int, b: int) -> int:
+        if word == "add":
+            return oracle.add(a, b, form)
+        return oracle.extreme(a, b, form, word == "max", False)
+
+    if not kind.endswith("x2"):
+        return one
+    return lambda a, b: one(a & 0xFFFF, b & 0xFFFF) | one(a >> 16, b >> 16) << 16
+
+
+def function_of(word: str, kind: str, in_global: bool = True) -> Callable[..., int]:
+    if kind in HALVES:
+        return by_halves(word, kind)
+    if kind == "f64":
+        return lambda old, a: oracle.add(old, a, F64)
     if kind == "f32":
-        return _flushed(oracle.add(_flushed(old), _flushed(a), F32))
-    if word == "add":
-        return (old + a) % (1 << bits)
-    assert word in ("min", "max")
-    # Two's complement with its sign bit inverted has the order of unsigned numbers.
-    bias = 1 << (bits - 1) if kind[0] == "s" else 0
-    first, last = sorted((old, a), key=lambda number: number ^ bias)
-    return first if word == "min" else last
+        if in_global:
+            return lambda old, a: flushed(oracle.add(flushed(old), flushed(a), F32))
+        return lambda old, a: oracle.add(old, a, F32)
+    bits = int(kind[1:])
+
+    def number(a: int) -> int:
+        return signed(a, bits) if kind[0] == "s" else a
+
+    table: dict[str, Callable[..., int]] = {
+        "add": lambda old, a: wrap(old + a, bits),
+        "inc": lambda old, a: 0 if old >= a else old + 1,
+        "dec": lambda old, a: a if old == 0 or old > a else old - 1,
+        "min": lambda old, a: min(old, a, key=number),
+        "max": lambda old, a: max(old, a, key=number),
+        "and": lambda old, a: old & a,
+        "or": lambda old, a: old | a,
+        "xor": lambda old, a: old ^ a,
+        "exch": lambda old, a: a,
+        "cas": lambda old, a, b: b if old == a else old,
+    }
+    return table[word]
 
 
-def _flushed(bits: int) -> int:
-    """Return a float32 with a zero of its sign in place of a subnormal: its exponent is 0."""
-    return bits & F32.sign if not bits & F32.infinity else bits
+def bits_of(kind: str) -> int:
+    return 32 if kind.endswith("x2") else int(kind.lstrip("busf"))
+
+
+def operands(word: str, kind: str) -> tuple[Array, Array, Array]:
+    """What cells hold first, and what is given to them."""
+    bits = bits_of(kind)
+    if kind in HALVES:
+        form = FORMATS[kind.removesuffix("x2")]
+        halves = [column(form, role).astype(np.uint32) for role in (0, 1)]
+        if kind.endswith("x2"):
+            halves = [one | np.roll(one, 7) << np.uint32(16) for one in halves]
+        first, a = (one.astype(f"u{bits // 8}") for one in halves)
+        return first, a, a
+    if kind in ("f32", "f64"):  # also what rounds, and NaN
+        return column(FORMATS[kind], 0), column(FORMATS[kind], 1), samples(bits, 2)
+    first, a, b = samples(bits, 0), samples(bits, 1), samples(bits, 2)
+    return (np.where(np.arange(SAMPLES) % 2 == 0, a, first) if word == "cas" else first), a, b
+
+
+def shared_cells() -> Iterator[Vector]:
+    """Cells in shared memory, by their own addresses and by generic ones."""
+    forms = [(word, "", kind) for word, kinds in FORMS.items() for kind in kinds]
+    forms += [("add", "noftz.", kind) for kind in HALVES]
+    for word, noftz, kind in forms:
+        for opcode in ("atom", "red"):
+            if opcode == "red" and word in ("exch", "cas"):
+                continue
+            for space in ("shared.", "shared::cta.", ""):
+                yield _shared_cell(opcode, space, word, noftz, kind)
+
+
+def _shared_cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Vector:
+    bits = bits_of(kind)
+    columns = operands(word, kind)[: 3 if word == "cas" else 2]
+    function = function_of(word, kind, in_global=False)
+    new = np.array([function(*map(int, row)) for row in zip(*columns, strict=True)], np.uint64)
+    names = ("first", "a", "b")[: len(columns)]
+    target = "d, " if opcode == "atom" else ""
+    key = f"{opcode}.{space}{word}.{noftz}{kind}"
+    place = f"mov.u32 p, %tid.x; mul.lo.u32 p, p, {bits // 8}; mov.u32 q, cells; add.u32 p, p, q;"
+    generic = "cvt.u64.u32 w, p; cvta.shared.u64 w, w;" if not space else "cvt.u64.u32 w, p;"
+    text = f"{place} {generic} st.shared.b{bits} [p], first; {key} {target}[w], {', '.join(names[1:])}; ld.shared.b{bits} e, [p];"
+    inputs = tuple((name, f"b{bits}", values) for name, values in zip(names, columns, strict=True))
+    outputs = [("e", f"b{bits}", new)] + ([("d", f"b{bits}", columns[0])] if opcode == "atom" else [])
+    return Vector(key, "in_shared", text, inputs, tuple(outputs), registers=".reg .b32 p, q; .reg .b64 w;")
+
+
+def packed() -> Iterator[Vector]:
+    """Halves, alone and as vectors, and vectors of f32: every element for itself."""
+    for space in ("", "global."):
+        for kind in HALVES:
+            for vector in ("", "v2", "v4") if kind.endswith("x2") else ("", "v2", "v4", "v8"):
+                for word in ("add", "min", "max") if vector else ("add",):
+                    for opcode in ("atom", "red"):
+                        yield _vector_cells(opcode, space, word, "noftz.", vector, kind)
+        for vector in ("v2", "v4"):
+            for opcode in ("atom", "red"):
+                yield _vector_cells(opcode, space, "add", "", vector, "f32")
+
+
+def _vector_cells(opcode: str, space: str, word: str, noftz: str, vector: str, kind: str) -> Vector:
+    bits, count = bits_of(kind), int(vector[1:] or 1)
+    first, a, _ = operands(word, kind)
+    function = function_of(word, kind)
+    olds, givens = ([np.roll(one, 11 * number) for number in range(count)] for one in (first, a))
+    news = [
+        np.array([function(int(x), int(y)) for x, y in zip(old, given, strict=True)], np.uint64).astype(f"u{bits // 8}")
+        for old, given in zip(olds, givens, strict=True)
+    ]
+    names = [[f"{letter}{number}" for number in range(count)] for letter in "fad"]
+
+    def listed(registers: list[str]) -> str:
+        return registers[0] if not vector else "{" + ", ".join(registers) + "}"
+
+    size = bits // 8 * count
+    at = np.arange(SAMPLES, dtype=np.int64)[::-1] * size
+    key = f"{opcode}.{space}{word}.{noftz}{vector}{'.' if vector else ''}{kind}"
+    stores = " ".join(
+        f"st.global.b{bits} [p+{{to}}+{bits // 8 * number}], {name};" for number, name in enumerate(names[0])
+    )
+    target = f"{listed(names[2])}, " if opcode == "atom" else ""
+    text = f"add.s64 p, at, %out; {stores} {key} {target}[p+{{to}}], {listed(names[1])};"
+    inputs = [("at", "b64", at)]
+    inputs += [
+        (n, f"b{bits}", v)
+        for group, values in zip(names, (olds, givens), strict=False)
+        for n, v in zip(group, values, strict=True)
+    ]
+    outputs = tuple((n, f"b{bits}", v) for n, v in zip(names[2], olds, strict=True)) if opcode == "atom" else ()
+    rows = np.concatenate([one.reshape(-1, 1).view(np.uint8) for one in news], axis=1)
+    place = Store(rows, at, SAMPLES * size)
+    return Vector(key, "cells", text, tuple(inputs), outputs, {}, {"to": place}, ".reg .b64 p;")
 
 
 def own_cells() -> Iterator[Vector]:
     """The cell's first value is stored by the sample itself; old value and new value are both checked."""
     number = 0
-    for opcode in ("atom", "red"):
-        for word, kinds in forms(opcode).items():
-            for kind, space, guarded in product(kinds, ("", "global."), (False, True)):
-                number += 1
-                yield _own_cell(opcode, space, WORDS[opcode][number % 6], word, kind, guarded)
+    for word, kinds in FORMS.items():
+        for kind in kinds:
+            for opcode in ("atom", "red"):
+                if opcode == "red" and word in ("exch", "cas"):
+                    continue
+                for space in ("", "global."):
+                    for guarded in (False, True):
+                        number += 1
+                        yield _own_cell(opcode, space, WORDS[opcode][number % 6], word, kind, guarded)
 
 
 def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded: bool) -> Vector:
-    bits = int(kind[1:])
-    first, a, b = samples(bits, 0), samples(bits, 1), samples(bits, 2)
-    if word == "cas":
-        first = np.where(np.arange(SAMPLES) % 2 == 0, a, first)
-    if kind == "f32":  # also what rounds, subnormals and NaN
-        from simulator_vectors_float import column
-
-        first, a = column(F32, 0), column(F32, 1)
+    bits = bits_of(kind)
+    first, a, b = operands(word, kind)
+    function = function_of(word, kind)
     columns = (first, a, b) if word == "cas" else (first, a)
-    rows = zip(*columns, strict=True)
-    new = np.array([new_value(word, kind, *map(int, row)) for row in rows], np.uint64).astype(f"u{bits // 8}")
+    new = np.array([function(*map(int, row)) for row in zip(*columns, strict=True)], np.uint64).astype(f"u{bits // 8}")
     old = first
     g = GUARD.astype(bool)
     if guarded:
@@ -92,7 +220,7 @@ def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded
 
 
 def sinks() -> Iterator[Vector]:
-    """atom whose old value is thrown away."""
+    """atom whose old value nobody wants."""
     a = samples(32, 1)
     at = np.arange(SAMPLES, dtype=np.int64) * 4
     text = "add.s64 p, at, %out; st.global.b32 [p+{to}], 9; atom.global.add.u32 _, [p+{to}], a;"
@@ -102,4 +230,4 @@ def sinks() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    return [vector for part in (own_cells(), sinks()) for vector in part]
+    return [vector for part in (own_cells(), sinks(), shared_cells(), packed()) for vector in part]

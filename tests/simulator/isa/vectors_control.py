@@ -10,11 +10,17 @@ from simulator_oracle import signed, wrap
 from simulator_vectors_integer import GUARD, samples
 
 SHARED = "  .shared .align 4 .b8 exchange[4096];\n"
+BEFORE = """
+.func (.param .b32 r) triple(.param .b32 a, .param .b32 b) {
+  .reg .b32 x, y; ld.param.b32 x, [a]; ld.param.b32 y, [b]; mad.lo.u32 x, x, 3, y; st.param.b32 [r], x; ret;
+}
+.func (.reg .b32 r) twice(.reg .b32 a) { add.u32 r, a, a; ret; }
+"""
 NEIGHBOUR = "mov.u32 p, %tid.x; xor.b32 q, p, 4; shl.b32 p, p, 2; shl.b32 q, q, 2; mov.u32 b, exchange; add.u32 p, p, b; add.u32 q, q, b;"
 
 
 def family() -> list[Vector]:
-    return [vector for part in (branches(), barriers(), fences()) for vector in part]
+    return [vector for part in (branches(), barriers(), fences(), calls(), tables(), stops()) for vector in part]
 
 
 def branches() -> Iterator[Vector]:
@@ -31,6 +37,44 @@ def branches() -> Iterator[Vector]:
     expected = 2 * (count.astype(np.int64) + 1)
     registers = ".reg .pred p; .reg .b32 n;"
     yield Vector("bra", "backward", text, (("a", "b32", a),), (("d", "b32", expected),), registers=registers)
+
+
+def calls() -> Iterator[Vector]:
+    """Functions of parameters and of registers; test_calls has recursion and indirect calls."""
+    a, b = samples(32, 0), samples(32, 1)
+    inputs = (("a", "b32", a), ("b", "b32", b))
+    call = ".param .b32 p0; .param .b32 p1; .param .b32 q; st.param.b32 [p0], a; st.param.b32 [p1], b;"
+    good = a * np.uint32(3) + b
+    for word in ("call", "call.uni"):
+        text = f"{{ {call} {word} (q), triple, (p0, p1); ld.param.b32 d, [q]; }}"
+        yield Vector("call", f"param_{word}", text, inputs, (("d", "b32", good),))
+    text = f"mov.u32 d, 9; {{ {call} @!g bra OVER; call (q), triple, (p0, p1); ld.param.b32 d, [q]; OVER: }} {{ {call} @g call (q), triple, (p0, p1); }}"
+    expected = np.where(GUARD != 0, good, 9)
+    yield Vector("call", "guarded", text, (*inputs, ("g", "pred", GUARD)), (("d", "b32", expected),))
+    text = "call (d), twice, (a); call (e), twice, (21);"
+    outputs = (("d", "b32", a * np.uint32(2)), ("e", "b32", np.full(SAMPLES, 42)))
+    yield Vector("call", "registers", text, inputs[:1], outputs)
+
+
+def tables() -> Iterator[Vector]:
+    """A branch by number."""
+    a = samples(32, 2)
+    text = (
+        "rem.u32 n, a, 3; mov.u32 d, 0; WAYS: .branchtargets ZERO, ONE, TWO; brx.idx n, WAYS;"
+        "ZERO: add.u32 d, d, 5; bra DONE; ONE: add.u32 d, d, 50; TWO: add.u32 d, d, 500; DONE: add.u32 d, d, 1;"
+    )
+    expected = np.array([6, 551, 501])[a % 3]
+    for word in ("brx.idx", "brx.idx.uni"):
+        one = text.replace("brx.idx", word)
+        yield Vector("brx.idx", word, one, (("a", "b32", a),), (("d", "b32", expected),), registers=".reg .b32 n;")
+
+
+def stops() -> Iterator[Vector]:
+    """No thread gets there; what happens to one that does, test_system says."""
+    a = samples(32, 2)
+    for key in ("trap", "brkpt"):
+        text = f"mov.u32 d, a; setp.ne.u32 never, a, a; @never {key};"
+        yield Vector(key, "passed_by", text, (("a", "b32", a),), (("d", "b32", a),), registers=".reg .pred never;")
 
 
 def barriers() -> Iterator[Vector]:
@@ -125,7 +169,7 @@ def struct_parts() -> Iterator[Vector]:
     """Every type and vector loads its part of a struct by value, from the places that its width divides."""
     for kind in ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
         size = int(kind[1:]) // 8
-        for count in (1, 2, 4):
+        for count in (1, 2, 4) if size < 8 else (1, 2):
             at = max(size * count, 64 // (size * count) // 2 * size * count)
             parts = [STRUCT[first : first + size] for first in range(at, at + size * count, size)]
             values = [int.from_bytes(part, "little", signed=kind[0] == "s") for part in parts]

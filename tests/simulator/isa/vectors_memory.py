@@ -11,7 +11,7 @@ from simulator_oracle import signed, wrap
 from simulator_vectors_integer import GUARD, samples
 
 TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
-COUNTS = {"": 1, "v2.": 2, "v4.": 4}
+COUNTS = {"": 1, "v2.": 2, "v4.": 4, "v8.": 8}
 QUALIFIERS = {
     "ld": ("weak.", "relaxed.sys.", "acquire.gpu.", "volatile.", "L1::no_allocate.", "ca.", "relaxed.cta.L2::128B."),
     "st": ("weak.", "relaxed.sys.", "release.gpu.", "volatile.", "wt.", "L1::no_allocate.", "release.cluster."),
@@ -60,6 +60,8 @@ def loads() -> Iterator[Vector]:
     for space in ("", "global."):
         for vector, count in COUNTS.items():
             for number, kind in enumerate(TYPES):
+                if bits_of(kind) * count > 256 or (count == 8 and bits_of(kind) < 32):
+                    continue
                 width = bits_of(kind) // 8 * count
                 patterns = ("affine", "scattered", "uniform")
                 for case, pattern in enumerate(patterns):
@@ -94,6 +96,8 @@ def stores() -> Iterator[Vector]:
     for space in ("", "global."):
         for vector, count in COUNTS.items():
             for number, kind in enumerate(TYPES):
+                if bits_of(kind) * count > 256 or (count == 8 and bits_of(kind) < 32):
+                    continue
                 for case, pattern in enumerate(("affine", "scattered")):
                     for home in homes(kind):
                         words = "" if case == 0 else QUALIFIERS["st"][(number + case) % 7]
@@ -162,7 +166,7 @@ def shared() -> Iterator[Vector]:
     for opcode in ("shared.", "shared::cta."):
         for vector, count in COUNTS.items():
             for kind in TYPES:
-                for home in homes(kind):
+                for home in homes(kind) if bits_of(kind) * count <= 128 and count < 8 else ():
                     yield from _shared(opcode, vector, count, kind, home)
 
 

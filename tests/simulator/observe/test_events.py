@@ -413,16 +413,23 @@ class TestListeners:
     st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0}; ld.shared.b32 %r1, [stage]; fence.proxy.async;
     cp.async.bulk.global.shared::cta.bulk_group [%peer+256], [stage], 16; cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 0;
+    { .param .b64 p0; .param .b64 p1; .param .b32 q; .reg .b64 w; mov.u64 w, text; cvta.global.u64 w, w;
+    st.param.b64 [p0], w; st.param.b64 [p1], w; call.uni (q), vprintf, (p0, p1); }
     """
+    )
+    PRINTING = (
+        ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+        ".global .align 1 .b8 text[3] = {104, 105};\n"
     )
 
     def _run(self, listener: Listener | None) -> Any:
         """All kinds of events, with this listener alone."""
         world = make_world(2)
-        world.space.events.remove(world.tally)
+        for one in (world.tally, world.printer):
+            world.space.events.remove(one)
         if listener is not None:
             world.space.events.add(listener)
-        ptx = module(self.BODY, ["u64 mine", "u64 peer", "u64 all"], registers=TestCopies.SHARED)
+        ptx = module(self.BODY, ["u64 mine", "u64 peer", "u64 all"], self.PRINTING, TestCopies.SHARED)
 
         def program(fabric: SimulatorFabric) -> None:
             regions = {name: put(fabric, name, np.zeros(256, np.uint32)) for name in ("mine", "all")}
@@ -451,7 +458,16 @@ class TestListeners:
             raise AssertionError("an event was made")
 
         patched = set()
-        for place in ("memory.space", "isa.memory", "isa.bulk", "run.copies", "run.machine", "world"):
+        for place in (
+            "memory.space",
+            "isa.memory",
+            "isa.spaces",
+            "isa.system",
+            "isa.bulk",
+            "run.copies",
+            "run.machine",
+            "world",
+        ):
             where = importlib.import_module(f"simulator.{place}")
             for name in names & set(vars(where)):
                 monkeypatch.setattr(where, name, forbidden)

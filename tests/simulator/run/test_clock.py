@@ -80,7 +80,7 @@ def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["cvt.u32.u64 %r1, %globaltimer;", "mov.u32 %r1, %globaltimer;", "mov.u32 %r1, %clock;"]
+    "text", ["cvt.u32.u64 %r1, %globaltimer;", "mov.u32 %r1, %globaltimer;", "mov.u64 %d1, %clock;"]
 )
 def test_other_ways_to_read_a_clock_stop(text: str) -> None:
     with pytest.raises(DeviceFault, match=r"the simulator has no .*PTX line \d+"):

@@ -225,7 +225,7 @@ class TestRefusals:
             f"cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%dst], [stage], {BYTES}, [bar];",
             f"{LOAD} [stage], [%src], {BYTES};",
             "mbarrier.arrive.shared::cta.b64 %state, [bar];",
-            "@%q cp.async.bulk.wait_group 0;",
+            "setp.eq.u32 %q, %r0, %r0; @%q cp.async.bulk.wait_group 0;",
             "cp.async.bulk.wait_group %r1;",
             "cp.async.wait_group 0;",
         ],

@@ -196,7 +196,12 @@ def test_a_struct_by_value_on_every_rank() -> None:
 )
 def test_a_load_beyond_a_parameter_or_across_its_alignment_is_no_operand(load: str) -> None:
     code = executable(module(load, ["u32 small", "struct12 one"]))
-    said = str(run(make_world(1), lambda fabric: start(fabric, code, 1, 1, [1, bytes(12)])).error())
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, 1, [1, bytes(12)])
+        fabric.synchronize()
+
+    said = str(run(make_world(1), program).error())
     assert "the simulator has no such operands of ld.param" in said
 
 

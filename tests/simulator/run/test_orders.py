@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import start
+from simulator_harness import refuse_unsupported, start
 
 from memory.fabric import Executable
 from simulator.isa import UnknownInstruction
-from simulator.run.decode import decode
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 KERNEL = """.version 8.1
@@ -41,7 +40,7 @@ KERNEL = """.version 8.1
 )
 def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(UnknownInstruction, match="order.*PTX line 9"):
-        decode(KERNEL.replace("BODY", text), "kernel")
+        refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,7 @@ def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text: str) -> N
     ],
 )
 def test_an_order_that_the_opcode_has_is_taken(text: str) -> None:
-    decode(KERNEL.replace("BODY", text), "kernel")
+    refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
 
 
 @pytest.mark.parametrize(("arch", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_100a", False)])

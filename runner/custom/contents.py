@@ -1,0 +1,112 @@
+"""What buffers hold before a launch: a pure function of the fill, the seed, the buffer's name and the rank."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+
+from kernels.numeric.dtypes import DTYPES, FLOATS
+from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
+
+
+def inputs_of(spec: CustomSpec, world_size: int, seed: int) -> tuple[Contents, ...]:
+    """Return what the filled buffers of all ranks hold, by rank: host tensors by name. Poisoned buffers are left out.
+
+    Raises ValueError, in one line, for a fill function that raises or returns anything else than the buffer holds.
+    """
+    return tuple(
+        {
+            buffer.name: content_of(buffer, rank, world_size, seed)
+            for buffer in spec.buffers
+            if buffer.fill is not Fill.poison
+        }
+        for rank in range(world_size)
+    )
+
+
+def content_of(buffer: BufferSpec, rank: int, world_size: int, seed: int) -> torch.Tensor:
+    """Return what a buffer that is filled holds on a rank. ValueError as inputs_of."""
+    if not isinstance(buffer.fill, Fill):
+        try:
+            made = buffer.fill(rank, world_size)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise ValueError(
+                f"the fill of buffer {buffer.name} raises {type(error).__name__} for rank {rank}: {text}"
+            ) from error
+        check_content(f"the fill of buffer {buffer.name} for rank {rank}", buffer, made)
+        return made.contiguous()
+    dtype = DTYPES[buffer.dtype]
+    if buffer.fill is Fill.poison:
+        return torch.full((buffer.size_bytes,), 0xFF, dtype=torch.uint8).view(dtype).view(buffer.shape)
+    if buffer.fill is Fill.zeros:
+        return torch.zeros(buffer.size_bytes, dtype=torch.uint8).view(dtype).view(buffer.shape)
+    if buffer.fill is Fill.rank:
+        return torch.full(buffer.shape, rank, dtype=torch.int64).to(_wide(buffer)).to(dtype)
+    generator = torch.Generator().manual_seed(_seed_of(buffer, rank, seed))
+    if buffer.fill is Fill.normal:
+        return torch.randn(buffer.shape, generator=generator, dtype=_wide(buffer)).to(dtype)
+    if buffer.dtype in FLOATS:
+        return torch.rand(buffer.shape, generator=generator, dtype=_wide(buffer)).to(dtype)
+    drawn = torch.randint(0, 256, (buffer.size_bytes,), generator=generator, dtype=torch.uint8)
+    return drawn.view(dtype).view(buffer.shape)
+
+
+def check_content(what: str, buffer: BufferSpec, found: object) -> None:
+    """Raise ValueError unless what was made for a buffer is a host tensor of its dtype and shape."""
+    right = f"give a tensor of torch.{buffer.dtype}, shape {list(buffer.shape)}"
+    if not isinstance(found, torch.Tensor):
+        raise ValueError(f"{what} is a {type(found).__name__}, {right}")
+    if found.dtype != DTYPES[buffer.dtype] or tuple(found.shape) != buffer.shape:
+        raise ValueError(f"{what} is {found.dtype}, shape {list(found.shape)}, {right}")
+    if found.device.type != "cpu":
+        raise ValueError(f"{what} is on {found.device}, give a tensor of the host")
+
+
+def expected_of(spec: CustomSpec, inputs: Sequence[Contents]) -> tuple[Contents, ...]:
+    """Return what must come out, by rank: the compared buffers, none of a rank of which nothing is compared.
+
+    Raises ValueError, in one line, for a reference that raises, or gives anything else than the buffers hold.
+    """
+    assert spec.reference is not None
+    given = [{name: one.clone() for name, one in contents.items()} for contents in inputs]
+    try:
+        found = spec.reference(given)
+    except Exception as error:
+        text = " ".join(str(error).split()) or "no message"
+        raise ValueError(f"the reference raises {type(error).__name__}: {text}") from error
+    if not isinstance(found, Sequence) or len(found) != len(inputs):
+        count = f"{len(found)} results" if isinstance(found, Sequence) else f"a {type(found).__name__}"
+        raise ValueError(f"the reference gives {count}, give a list of one result for each of {len(inputs)} ranks")
+    by_name = {buffer.name: buffer for buffer in spec.buffers}
+    for rank, contents in enumerate(found):
+        if contents is None:
+            continue
+        if not isinstance(contents, dict):
+            raise ValueError(
+                f"the reference's result of rank {rank} is a {type(contents).__name__}, give a dict of tensors by "
+                "buffer name, or None"
+            )
+        for name, tensor in contents.items():
+            if name not in by_name:
+                raise ValueError(
+                    f"the reference's result of rank {rank} has a buffer {name!r}: the buffers are {', '.join(by_name)}"
+                )
+            check_content(f"the reference's {name} of rank {rank}", by_name[name], tensor)
+    if not any(found):
+        raise ValueError("the reference gives no buffer of any rank, so nothing would be compared")
+    return tuple({name: one.contiguous() for name, one in (contents or {}).items()} for contents in found)
+
+
+def _wide(buffer: BufferSpec) -> torch.dtype:
+    """The type in which numbers are made before they are rounded to the buffer's."""
+    if buffer.dtype not in FLOATS:
+        return torch.int64
+    return torch.float64 if buffer.dtype == "float64" else torch.float32
+
+
+def _seed_of(buffer: BufferSpec, rank: int, seed: int) -> int:
+    digest = hashlib.sha256(f"{seed}/{buffer.name}/{rank}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

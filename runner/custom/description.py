@@ -1,0 +1,387 @@
+"""From the section `custom` of a configuration to a job: its nouns, its kernel, what must come out, and its one case.
+
+Everything is looked at before anything runs: files, names, the entry's parameters, the fills and the reference. Errors
+are RequestErrors that name the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.brought import BroughtFunction, function_at
+from kernels.numeric.dtypes import NONE
+from kernels.refusal import Refusal
+from kernels.sources import Source, read
+from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
+from memory.counting import CountingFabric
+from memory.fabric import Executable, Launch, Traits
+from memory.placing import HeapRules
+from memory.pool import SymmetricPool
+from runner.case.bringing import custom_places, differs_here, digest_of_sources, sources_at, start_of
+from runner.custom.nouns import (
+    BUFFER_KINDS,
+    NUMBER_KINDS,
+    WORDS,
+    ArgumentSpec,
+    BufferSpec,
+    CustomSpec,
+    Fill,
+    FillFunction,
+    Tolerance,
+)
+from runner.custom.parameters import entry_of, refuses_entry, refuses_target
+from runner.custom.program import allocate_custom
+from runner.request.validate import CUSTOM
+from runner.request_error import RequestError, near
+
+if TYPE_CHECKING:
+    from reports.record.record import Record
+    from runner.custom.nouns import Contents
+
+OP = CUSTOM
+KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance")
+BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
+LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster")
+TOLERANCE_KEYS = ("absolute", "relative")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomKernel:
+    """The kernel as it was brought: the text of a PTX file, with an entry, or a CuTe DSL function.
+
+    place is as it was written.
+    """
+
+    place: str
+    entry: str
+    ptx: Source | None = None
+    function: BroughtFunction | None = None
+
+    def executable(self, spec: CustomSpec, arch: str) -> Executable:
+        """Return what runs on an architecture. ValueError for a function that can't be compiled, for what the arguments
+        don't fit, and for PTX of another architecture; RuntimeError if there is no compiler."""
+        if self.ptx is not None:
+            text = self.ptx.content.decode("utf-8")
+            found = Executable(_record_name(spec), self.entry, arch, text, _sha256(self.ptx.content))
+        else:
+            from kernels.compile import compiled_callable, with_relative_paths
+
+            assert self.function is not None
+            types = [_type_of(argument, spec) for argument in spec.arguments]
+            made = compiled_callable(self.function.call, _record_name(spec), types, arch)
+            text = with_relative_paths(made.ptx)
+            found = replace(made, ptx=text, digest=_sha256(text.encode()))
+        entry = entry_of(found.ptx, found.entry)
+        if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
+            raise ValueError(f"{self.place}: {unfit}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CustomJob:
+    """A custom kernel that was found possible: its nouns, its kernel, its case, its files, and what must come out.
+
+    inputs and expected are by rank; expected is None if there is no reference.
+    """
+
+    spec: CustomSpec
+    kernel: CustomKernel
+    case: Case
+    sources: tuple[Source, ...]
+    inputs: tuple[Contents, ...]
+    expected: tuple[Contents, ...] | None
+
+    @property
+    def place(self) -> str:
+        return self.kernel.place
+
+    @property
+    def digest(self) -> str:
+        """ "sha256:<hex>" of the names and contents of all files that it is made of."""
+        return digest_of_sources(self.sources)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The buffers that the reference gives of any rank."""
+        names = {name for contents in self.expected or () for name in contents}
+        return tuple(buffer.name for buffer in self.spec.buffers if buffer.name in names)
+
+    def refusal(self, traits: Traits) -> Refusal | None:
+        """Return why it can't run on a fabric with these traits; None if it can, as far as that is known before."""
+        name = _record_name(self.spec)
+        if unfit := refuses_world_size(self.case, traits) or refuses_unmapped(name, traits):
+            return unfit
+        if self.kernel.ptx is not None:
+            target = entry_of(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).target
+            if reason := refuses_target(target, traits.arch):
+                return Refusal("fabric.arch", f"{name} can't run: {reason}")
+        return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
+
+    def heap_bytes(self, rules: HeapRules) -> int:
+        """Return the smallest symmetric heap of a rank that holds it."""
+        fabric = CountingFabric(self.case.world_size, rules)
+        with SymmetricPool(fabric) as pool:
+            allocate_custom(pool, self.spec, self.case.world_size)
+        return fabric.peak_bytes
+
+
+def custom_job(
+    section: Mapping[str, Any], world_size: int, seed: int, is_checked: bool, folder: Path | None = None
+) -> CustomJob:
+    """Return the job that a section describes. folder: where relative paths begin; None: the working folder.
+
+    is_checked: whether the request wants outputs compared. RequestError, in one line, for what can't be.
+    """
+    from runner.custom.contents import expected_of, inputs_of
+
+    _check_keys(section, KEYS, "custom")
+    kernel = _kernel(section, folder)
+    reference = _function(section.get("reference"), "custom.reference", folder)
+    if reference is None and is_checked:
+        raise RequestError(
+            "there is no reference to check outputs by (custom.reference), give file.py:NAME of a function, or "
+            "check=false"
+        )
+    buffers = _buffers(section.get("buffers"), folder)
+    try:
+        spec = CustomSpec(
+            name=_name(kernel.entry),
+            launch=_launch(section.get("launch")),
+            buffers=buffers,
+            arguments=_arguments(section.get("arguments")),
+            reference=reference.call if reference is not None and is_checked else None,
+            tolerance=_tolerance(section.get("tolerance")),
+        )
+        if kernel.ptx is not None and (unfit := refuses_entry(spec, _entry_in(kernel))):
+            raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
+        if kernel.function is not None and (unfit := _refuses_function(spec, kernel.function)):
+            raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
+        inputs = inputs_of(spec, world_size, seed)
+        expected = expected_of(spec, inputs) if spec.reference is not None else None
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"{error} (custom)") from error
+    sources = sources_at(custom_places(section), folder)
+    return CustomJob(spec, kernel, _case(spec.name, spec.buffers, world_size, seed), sources, inputs, expected)
+
+
+def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
+    """Return the case of a section that was found possible, without loading any of its files."""
+    buffers = [
+        BufferSpec(str(name), str(values.get("dtype", "float32")), _lengths(values.get("shape")))
+        for name, values in section["buffers"].items()
+    ]
+    return _case(_name(str(section["kernel"]).rpartition(":")[2]), buffers, world_size, seed)
+
+
+def recorded_job(record: Record, folder: Path | None = None) -> CustomJob:
+    """Return the job of a record, unchecked, from the files of this machine. folder: where relative paths begin.
+
+    Raises ValueError, in one line, for what is not here, and for files that are not those that ran.
+    """
+    if problem := differs_here(record, folder):
+        raise ValueError(problem)
+    section = (record.request.configuration or {})["custom"]
+    return custom_job(section, record.case.world_size, record.case.seed, is_checked=False, folder=folder)
+
+
+def _case(name: str, buffers: Sequence[BufferSpec], world_size: int, seed: int) -> Case:
+    """The case of a job: it counts the bytes of one rank's buffers, and has the dtype of the first."""
+    return Case(
+        op=OP,
+        algorithm=name,
+        dtype=buffers[0].dtype,
+        accumulator=NONE,
+        reduction=NONE,
+        size_bytes=sum(buffer.size_bytes for buffer in buffers),
+        world_size=world_size,
+        seed=seed,
+    )
+
+
+def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
+    text = section.get("kernel")
+    if not isinstance(text, str) or not text.rpartition(":")[0] or not text.rpartition(":")[2]:
+        raise RequestError(
+            f"{text!r} names no kernel (custom.kernel), give file.ptx:ENTRY, file.py:NAME or package.module:NAME"
+        )
+    where, _, name = text.rpartition(":")
+    if not where.endswith(".ptx"):
+        function = _function(text, "custom.kernel", folder)
+        assert function is not None
+        if getattr(function.call, "_decorator_kind", "jit") != "jit":
+            raise RequestError(
+                f"{text} is a kernel of CuTe DSL without a launch (custom.kernel), give the @cute.jit function that "
+                "launches it"
+            )
+        return CustomKernel(text, name, function=function)
+    path = start_of(Path(where).expanduser(), folder) / Path(where).expanduser()
+    if not path.is_file():
+        raise RequestError(f"{text}: there is no file {path} (custom.kernel), give file.ptx:ENTRY")
+    try:
+        source = read(path.resolve())
+        entry_of(source.content.decode("utf-8"), name)
+    except UnicodeDecodeError:
+        raise RequestError(f"{text}: {path.name} is not text (custom.kernel), give PTX, not machine code") from None
+    except ValueError as error:
+        raise RequestError(f"{text}: {error} (custom.kernel)") from error
+    return CustomKernel(text, name, ptx=source)
+
+
+def _entry_in(kernel: CustomKernel) -> Any:
+    assert kernel.ptx is not None
+    return entry_of(kernel.ptx.content.decode("utf-8"), kernel.entry)
+
+
+def _refuses_function(spec: CustomSpec, function: BroughtFunction) -> str:
+    """Return why a CuTe DSL function can't take the arguments, as far as its signature tells; "" if it may."""
+    kinds = [one.kind for one in spec.arguments]
+    if "bytes" in kinds:
+        return "a CuTe DSL function takes no bytes by value"
+    try:
+        inspect.signature(function.call).bind(*kinds)
+    except TypeError as error:
+        return f"it can't take {len(kinds)} arguments: {error}"
+    except ValueError:
+        return ""  # a callable without a signature: the compiler says what it takes
+    return ""
+
+
+def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:
+    """The function at a place; None for no text. RequestError naming the key."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise RequestError(f"{text!r} names no function ({key}), give file.py:NAME or package.module:NAME")
+    where, _, name = text.rpartition(":")
+    path = Path(where).expanduser()
+    try:
+        if where.endswith(".py") or "/" in where:
+            return function_at(f"{path}:{name}", start_of(path, folder))
+        return function_at(text)
+    except ValueError as error:
+        raise RequestError(f"{error} ({key})") from error
+
+
+def _buffers(given: object, folder: Path | None) -> tuple[BufferSpec, ...]:
+    if not isinstance(given, Mapping) or not given:
+        raise RequestError("no buffers (custom.buffers), give {name: {dtype: float32, shape: [1024], fill: normal}}")
+    return tuple(_buffer(str(name), values, folder) for name, values in given.items())
+
+
+def _buffer(name: str, values: object, folder: Path | None) -> BufferSpec:
+    key = f"custom.buffers.{name}"
+    if not isinstance(values, Mapping):
+        raise RequestError(f"{values!r} describes no buffer ({key}), give {{dtype: float32, shape: [1024]}}")
+    _check_keys(values, BUFFER_KEYS, key)
+    symmetric, shape = values.get("symmetric", True), values.get("shape")
+    if not isinstance(symmetric, bool):
+        raise RequestError(f"symmetric is {symmetric!r} ({key}.symmetric), give true or false")
+    fill = _fill(values.get("fill", "poison"), f"{key}.fill", folder)
+    try:
+        return BufferSpec(name, str(values.get("dtype", "float32")), _lengths(shape), symmetric, fill)
+    except ValueError as error:
+        raise RequestError(f"{error} ({key})") from error
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; a number alone is a shape of one dimension."""
+    return tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+
+
+def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
+    if isinstance(given, str) and ":" in given:
+        function = _function(given, key, folder)
+        assert function is not None
+        return function.call
+    if given in tuple(Fill):
+        return Fill(str(given))
+    raise RequestError(f"unknown fill {given!r} ({key}), give {', '.join(Fill)}, or file.py:NAME of a function")
+
+
+def _arguments(given: object) -> tuple[ArgumentSpec, ...]:
+    """The arguments: each a mapping of one kind to its value, or a word, of 32 bits."""
+    if given is None:
+        return ()
+    if not isinstance(given, (list, tuple)):
+        raise RequestError("arguments are no list (custom.arguments), give [{peers: input}, {u32: 1024}, rank]")
+    return tuple(_argument(number, one) for number, one in enumerate(given))
+
+
+def _argument(number: int, given: object) -> ArgumentSpec:
+    key = f"custom.arguments[{number}]"
+    if given in WORDS:
+        return ArgumentSpec("u32", str(given))
+    if not isinstance(given, Mapping) or len(given) != 1:
+        kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes"))
+        raise RequestError(
+            f"{given!r} is no argument ({key}), give {' or '.join(WORDS)}, or one of {kinds} with its value: {{u32: 7}}"
+        )
+    ((kind, value),) = given.items()
+    try:
+        if kind == "bytes":
+            value = bytes.fromhex(value) if isinstance(value, str) else value
+        return ArgumentSpec(kind, value)
+    except ValueError as error:
+        hint = " in hexadecimal" if kind == "bytes" else ""
+        raise RequestError(f"{error}{hint} ({key})") from error
+
+
+def _launch(given: object) -> Launch:
+    if not isinstance(given, Mapping) or not {"grid", "block"} <= set(given):
+        raise RequestError("no grid and block (custom.launch), give {grid: 2, block: 128}")
+    _check_keys(given, LAUNCH_KEYS, "custom.launch")
+    shape: dict[str, Any] = {
+        str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
+    }
+    try:
+        return Launch(**shape)
+    except ValueError as error:
+        raise RequestError(f"{error} (custom.launch)") from error
+
+
+def _tolerance(given: object) -> Tolerance:
+    if given is None or given == "bitwise":
+        return Tolerance()
+    if not isinstance(given, Mapping):
+        raise RequestError(
+            f"{given!r} is no tolerance (custom.tolerance), give bitwise, or {{absolute: 1e-6, relative: 1e-6}}"
+        )
+    _check_keys(given, TOLERANCE_KEYS, "custom.tolerance")
+    values: dict[str, Any] = {str(key): value for key, value in given.items()}
+    return Tolerance(**values)
+
+
+def _check_keys(given: Mapping[Any, Any], known: Sequence[str], where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise RequestError(f"unknown key '{key}' ({where}.{key}), {near(str(key), known)}")
+
+
+def _type_of(argument: ArgumentSpec, spec: CustomSpec) -> tuple[str, str]:
+    """An argument's type for the compiler: its kind, and of an address what it points to."""
+    if argument.kind == "peers":
+        return "address", "int64"
+    if argument.buffer:
+        return "address", next(one.dtype for one in spec.buffers if one.name == argument.buffer)
+    return argument.kind, ""
+
+
+def _name(entry: str) -> str:
+    """The kernel's name in records: letters, digits and underscores of its entry or function."""
+    return re.sub(r"\W+", "_", entry, flags=re.ASCII).strip("_") or "kernel"
+
+
+def _record_name(spec: CustomSpec) -> str:
+    return f"{OP}/{spec.name}"
+
+
+def _sha256(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

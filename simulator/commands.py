@@ -1,0 +1,132 @@
+"""The commands that tell what PTX the simulator takes, as click objects: `symlab check` and `python -m simulator`."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from simulator.forms import Missing
+
+README = Path(__file__).resolve().parent / "README.md"
+INCLUDED = re.compile(r"(<!-- forms -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+ARCH = re.compile(r"sm_\d+[af]?")
+SHOWN_LINES = 12
+"""Maximum number of lines to name for each form and each message of ptxas."""
+
+
+@click.command(
+    "check",
+    epilog="Exit codes: 0 nothing is missing or refused; 1 something is; 2 the request is wrong.",
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.ptx")
+@click.option("--arch", metavar="ARCH", help="Assemble for this architecture, such as sm_90a; default: the .target.")
+def check(file: Path, arch: str | None) -> int:
+    """Check which forms of a PTX file the simulator does not have.
+
+    It lists all of them with their lines, also in code that may never run: in the simulator only a thread that gets
+    there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses.
+    """
+    from simulator.forms import missing_forms
+    from simulator.ptx.parse import PtxSyntaxError, entries_of
+
+    if arch is not None and not ARCH.fullmatch(arch):
+        raise ValueError(f"'{arch}' is no architecture (--arch), give one such as sm_90a or sm_100a")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file}: {getattr(error, 'strerror', None) or 'not text'}, give a PTX file") from None
+    target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
+    if target is None:
+        raise ValueError(f"{file}: no .target, give a PTX module")
+    try:
+        entries = entries_of(text)
+        missing = missing_forms(text)
+    except PtxSyntaxError as error:
+        print(f"{file}: the simulator can't read it: {error}")
+        is_whole = False
+    else:
+        if not entries:
+            raise ValueError(f"{file}: no kernel (.entry), give PTX with one: a function by itself runs nowhere")
+        kernels = f"{len(entries)} kernel{'s' * (len(entries) != 1)}: {', '.join(entries)}"
+        print(textwrap.fill(f"{file}: {target.group(1)}, {kernels}", 120, break_on_hyphens=False))
+        is_whole = not missing
+        _say_missing(missing)
+    is_legal = _say_assembled(text, arch or target.group(1))
+    return 0 if is_whole and is_legal else 1
+
+
+def _say_missing(missing: Sequence[Missing]) -> None:
+    """Print what the simulator does not have."""
+    if not missing:
+        print("simulator: has all forms")
+        return
+    places = sum(len(one.lines) for one in missing)
+    print(
+        f"simulator: {len(missing)} unsupported form{'s' * (len(missing) != 1)}, in {places} line{'s' * (places != 1)}"
+    )
+    for one in missing:
+        later = " (planned)" if one.is_planned else ""
+        print(f"  {len(one.lines)} x {one.form}{later}: {_lines(one.lines)}")
+        if "the simulator has no " not in one.reason or " yet" not in one.reason:
+            print(f"      {one.reason}")
+
+
+def _lines(numbers: tuple[int, ...]) -> str:
+    more = len(numbers) - SHOWN_LINES
+    shown = ", ".join(map(str, numbers[:SHOWN_LINES])) + (f" and {more} more" if more > 0 else "")
+    return f"line{'s' * (len(numbers) != 1)} {shown}"
+
+
+def _say_assembled(text: str, arch: str) -> bool:
+    """Print what ptxas says; returns False if it refuses the module."""
+    from simulator.ptx.assembler import PACKAGE, assembled, find_ptxas
+
+    ptxas = find_ptxas()
+    if ptxas is None:
+        print(f"ptxas: not installed, so what hardware refuses is unknown (pip install {PACKAGE} brings it)")
+        return True
+    verdict = assembled(ptxas, text, arch)
+    name = f"ptxas {verdict.version}".rstrip()
+    if not verdict.problems:
+        print(f"{name}: assembles it for {arch}")
+        return True
+    old = next((one.text for one in verdict.problems if one.text.startswith("Unsupported .version")), "")
+    if old:
+        print(f"{name}: too old for this file, so what hardware refuses is unknown: {old}")
+        return True
+    print(f"{name}: refuses it for {arch}")
+    for one in verdict.problems:
+        print(f"  line {one.line}: {one.text}" if one.line else f"  {one.text}")
+    return False
+
+
+@click.command("python -m simulator")
+@click.option("--forms", "form", flag_value="table", help="Print the forms by opcode (the default).", default="table")
+@click.option("--all", "form", flag_value="all", help="Print every form by itself.")
+@click.option("--readme", "form", flag_value="readme", help="Write the table into simulator/README.md.")
+def forms(form: str) -> int:
+    """Print which forms of PTX the simulator has."""
+    from simulator.forms import rows, text
+    from simulator.isa import TABLE
+
+    if form == "readme":
+        README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
+        print("simulator/README.md: has the forms as they are now")
+    else:
+        print("\n".join(sorted(TABLE)) if form == "all" else text(rows()))
+    return 0
+
+
+def included(readme: str) -> str:
+    """Return the README's text with the table of forms as it is now. Raises ValueError if it has no place for it."""
+    from simulator.forms import markdown, rows
+
+    if not INCLUDED.search(readme):
+        raise ValueError("simulator/README.md: no place for the forms; add '<!-- forms -->' and '<!-- end -->'")
+    return INCLUDED.sub(lambda match: f"{match[1]}\n{markdown(rows())}\n\n{match[3]}", readme)

@@ -1,0 +1,329 @@
+"""State spaces other than the ranks' heaps, and generic addresses, which may lie in any space.
+
+Shared memory, local memory and kernel parameters have addresses that begin at 0 in their own space; a generic address
+is such an address plus the start of the space's window (simulator/memory/space.py). Global and constant addresses are
+the same number in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation
+from simulator.memory.space import LOCAL, PARAMETER, SHARED, TAG, WINDOW_SHIFT, LaneFault
+from simulator.observe.events import Access, tell
+from simulator.ptx.ir import Address, Instruction, Register, Symbol
+
+WINDOWS = {"shared": SHARED, "local": LOCAL, "param": PARAMETER}
+_SPACE_OF = {start >> WINDOW_SHIFT: name for name, start in WINDOWS.items()}
+CONVERTED = ("global", "shared", "local", "const", "param")
+CLUSTER_SHIFT = 24
+"""Of an address of shared memory: the bits above it name a block of the cluster, 0 the thread's own."""
+
+
+# Addresses
+
+
+def address_reader(operand: Any, bind: Binder) -> Any:
+    """Return a function from a frame to the lanes' global, constant or generic addresses (uint64)."""
+    assert isinstance(operand, Address)
+    assert not isinstance(operand.base, Symbol) or bind.place(operand.base.name)[0] == "variable"
+    slot = bind.read(operand.base, "u8")
+    offset = np.int64(operand.offset_bytes).view(np.uint64)
+
+    def read(frame: LaneFrame) -> Lanes:
+        base = frame.regs[slot]
+        if base.shape[0] != frame.count:
+            base = np.broadcast_to(base, frame.count)
+        return base + offset if offset else base
+
+    return read
+
+
+def shared_reader(operand: Any, bind: Binder) -> Any:
+    """As address_reader, of int64 within shared memory; a shared variable's name is its offset, and 32-bit registers
+    may hold addresses."""
+    assert isinstance(operand, Address)
+    if isinstance(operand.base, Symbol):
+        fixed = _offset_of(operand.base, "shared", bind) + operand.offset_bytes
+        return lambda frame: np.full(frame.count, fixed, np.int64)
+    return _plain_reader(operand, bind)
+
+
+def local_reader(operand: Any, bind: Binder) -> Any:
+    """As shared_reader, within the thread's local memory."""
+    assert isinstance(operand, Address)
+    if isinstance(operand.base, Symbol):
+        fixed = _offset_of(operand.base, "frame", bind) + operand.offset_bytes
+        return lambda frame: frame.batch.calls.pointers(frame.view.lanes) + fixed
+    return _plain_reader(operand, bind)
+
+
+def parameter_reader(operand: Any, bind: Binder) -> Any:
+    """As shared_reader, within the kernel's parameters."""
+    assert isinstance(operand, Address)
+    if isinstance(operand.base, Symbol):
+        fixed = _offset_of(operand.base, "parameter", bind) + operand.offset_bytes
+        return lambda frame: np.full(frame.count, fixed, np.int64)
+    return _plain_reader(operand, bind)
+
+
+def _plain_reader(operand: Address, bind: Binder) -> Any:
+    assert not isinstance(operand.base, Symbol)
+    kind = bind.register_dtype(operand.base) if isinstance(operand.base, Register) else "u8"
+    slot = bind.read(operand.base, kind)
+    offset = np.int64(operand.offset_bytes)
+
+    def read(frame: LaneFrame) -> Lanes:
+        found = frame.regs[slot].astype(np.int64) + offset
+        return found if found.shape[0] == frame.count else np.broadcast_to(found, frame.count)
+
+    return read
+
+
+def _offset_of(symbol: Symbol, kind: str, bind: Binder) -> int:
+    found, offset = bind.place(symbol.name)
+    assert found == kind
+    return offset + symbol.offset_bytes
+
+
+READERS: dict[str, Callable[[Any, Binder], Any]] = {
+    "": address_reader,
+    "global": address_reader,
+    "const": address_reader,
+    "shared": shared_reader,
+    "local": local_reader,
+    "param": parameter_reader,
+}
+
+
+def symbol_reader(symbol: Symbol, bind: Binder) -> Any:
+    """Return a function from a frame to the address of a name in its own state space."""
+    kind, number = bind.place(symbol.name)
+    if kind == "frame":
+        fixed = number + symbol.offset_bytes
+        return lambda frame: frame.batch.calls.pointers(frame.view.lanes) + fixed
+    slot = bind.read(symbol, "u8")
+    return lambda frame: frame.regs[slot]
+
+
+# Memory that is not in the heaps
+
+
+def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
+    """Positions in the batch's shared memory (one row a block). Bounds and alignment as for global memory."""
+    size = frame.batch.shared_bytes
+    index = addresses.astype(np.int64)
+    wrong = (index < 0) | (index + width > size) | (index % width != 0)
+    if wrong.any():
+        lane = int(np.argmax(wrong))
+        raise LaneFault(
+            lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
+        )
+    blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
+    return blocks * np.int64(frame.batch.shared.shape[1]) + index
+
+
+def report_shared(frame: LaneFrame, addresses: Lanes, width: int, instruction: Instruction, action: str) -> None:
+    """Tell the listeners of an access to shared memory; addresses are bytes within the block's."""
+    events, view = frame.batch.space.events, frame.view
+    if events.shared_access:
+        who = (view.launched, view.lanes, events.step)
+        addresses = addresses.astype(np.int64)
+        event = Access(*who, instruction, action, "shared", width, view.rank, view.rank, addresses)
+        tell(events.shared_access, event)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A checked access outside the heaps: the bytes of a state space, and where in them each lane's access begins."""
+
+    flat: npt.NDArray[np.uint8]
+    index: Lanes
+    width: int
+
+    def rows(self, kind: str) -> Lanes:
+        """The bytes of each lane as a matrix (lanes, elements)."""
+        picked = self.flat[self.index[:, None] + np.arange(self.width)]
+        return picked.view(kind)
+
+    def put(self, rows: Lanes) -> None:
+        """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one wins."""
+        self.flat[self.index[:, None] + np.arange(self.width)] = rows.view(np.uint8).reshape(len(self.index), -1)
+
+
+def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instruction: Instruction, action: str) -> Reached:
+    """Check an access to "shared", "local" or "param" memory, as Space.resolve does for the heaps."""
+    batch = frame.batch
+    if space == "shared":
+        index = shared_index(frame, addresses, width)
+        report_shared(frame, addresses, width, instruction, action)
+        good = batch.shared_written.reshape(-1)
+        places = index[:, None] + np.arange(width)
+        if action != "store":
+            fine = good[places].all(axis=1)
+            if not fine.all():
+                raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
+        if action == "store":
+            good[places] = True
+        if action != "load":
+            batch.space.version += 1
+        return Reached(batch.shared.reshape(-1), index, width)
+    if space == "local":
+        rows, unit = batch.calls.local, "local memory"
+        row = np.asarray(frame.view.lanes)
+    else:
+        rows, unit = batch.parameter_rows, "the kernel's parameters"
+        row = batch.launched.positions_of(frame.view.lanes)
+        if action != "load":
+            raise LaneFault(0, f"{action} to the kernel's parameters: they are read only")
+    size = rows.shape[1]
+    wrong = (addresses < 0) | (addresses + width > size) | (addresses % width != 0)
+    if wrong.any():
+        lane = int(np.argmax(wrong))
+        raise LaneFault(
+            lane, f"{unit} of {size} bytes: {width} bytes at {int(addresses[lane]):#x} are outside or misaligned"
+        )
+    return Reached(rows.reshape(-1), row * np.int64(size) + addresses, width)
+
+
+def spread(frame: LaneFrame, addresses: Lanes, run: Callable[[LaneFrame, str, Lanes, Any], None]) -> None:
+    """Call run(frame, space, addresses there, positions) for each state space that generic addresses lie in.
+
+    positions: of these lanes in the frame. The frame given to run has no registers of its own. Addresses that lie in no
+    window go to "global", which says what is wrong with them.
+    """
+    windows = addresses >> np.uint64(WINDOW_SHIFT)
+    for window in np.unique(windows).tolist() if windows[0] != windows[-1] or (windows != windows[0]).any() else [None]:
+        lanes: Any = slice(None) if window is None else np.flatnonzero(windows == window)
+        number = int(windows[0]) if window is None else window
+        space = _SPACE_OF.get(number, "global")
+        some = frame if window is None else frame.batch.narrow(frame, lanes, [])
+        mine = addresses[lanes]
+        if space != "global":
+            mine = (mine - np.uint64(WINDOWS[space])).view(np.int64)
+        try:
+            run(some, space, mine, lanes)
+        except LaneFault as fault:
+            lane = fault.lane if window is None else int(lanes[fault.lane])
+            raise LaneFault(lane, fault.message, fault.kind) from None
+
+
+def is_in_heaps(addresses: Lanes) -> bool:
+    """Whether all of the generic addresses are global ones."""
+    return bool(addresses.min() >= TAG)
+
+
+def load_rows(frame: LaneFrame, space: str, addresses: Lanes, width: int, kind: str, instruction: Instruction) -> Lanes:
+    """The bytes that each lane reads as a matrix (lanes, elements); space "" is generic."""
+    if space == "" and is_in_heaps(addresses):
+        space = "global"
+    if space in ("global", "const"):
+        heaps = frame.batch.space
+        span = heaps.resolve(frame.view, addresses, width, instruction, "load")
+        if space == "const" and span.index.min() < heaps.constants_start:
+            lane = int(np.argmax(span.index < heaps.constants_start))
+            place = heaps.describe(int(span.index[lane]), int(addresses[lane]))
+            raise LaneFault(lane, f"ld.const of {place}: not constant memory")
+        found: Lanes = heaps.gather(span, kind)
+        return found
+    if space:
+        return reach(frame, space, addresses, width, instruction, "load").rows(kind)
+    rows = np.empty((frame.count, width // np.dtype(kind).itemsize), kind)
+
+    def run(some: LaneFrame, space: str, mine: Lanes, lanes: Any) -> None:
+        rows[lanes] = load_rows(some, space, mine, width, kind, instruction)
+
+    spread(frame, addresses, run)
+    return rows
+
+
+def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, instruction: Instruction) -> None:
+    """Store a matrix of one row a lane; space "" is generic."""
+    width = rows.shape[1] * rows.itemsize
+    if space == "global" or (space == "" and is_in_heaps(addresses)):
+        heaps = frame.batch.space
+        heaps.scatter(heaps.resolve(frame.view, addresses, width, instruction, "store"), np.ascontiguousarray(rows))
+    elif space:
+        reach(frame, space, addresses, width, instruction, "store").put(np.ascontiguousarray(rows))
+    else:
+
+        def run(some: LaneFrame, space: str, mine: Lanes, lanes: Any) -> None:
+            store_rows(some, space, mine, rows[lanes], instruction)
+
+        spread(frame, addresses, run)
+
+
+# Conversions and questions
+
+
+def _converted(space: str) -> Any:
+    """cvta: from an address in a space to a generic one. Global and constant addresses stay."""
+    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        to, source = bind.write(instruction.operands[0]), instruction.operands[1]
+        if isinstance(source, Symbol):
+            read = symbol_reader(source, bind)
+        else:
+            origin = bind.read(source, "u8")
+            read = lambda frame: frame.regs[origin]  # noqa: E731
+
+        def run(frame: LaneFrame) -> None:
+            frame.regs[to][...] = np.asarray(read(frame)).astype(np.uint64) + shift
+
+        return run
+
+    return build
+
+
+def _converted_back(space: str) -> Any:
+    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], "u8")
+
+        def run(frame: LaneFrame) -> None:
+            frame.regs[to][...] = frame.regs[origin] - shift
+
+        return run
+
+    return build
+
+
+def _is_in(space: str) -> Any:
+    """isspacep: whether a generic address lies in a space's window."""
+
+    def build(instruction: Instruction, bind: Binder) -> Run:
+        to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], "u8")
+
+        def run(frame: LaneFrame) -> None:
+            addresses = frame.regs[origin]
+            if space.startswith("shared"):
+                found = addresses >> np.uint64(WINDOW_SHIFT) == np.uint64(SHARED >> WINDOW_SHIFT)
+                if space != "shared::cluster":
+                    found &= frame.batch.is_own_block(frame.view.lanes, (addresses - np.uint64(SHARED)).view(np.int64))
+            elif space in WINDOWS:
+                found = addresses >> np.uint64(WINDOW_SHIFT) == np.uint64(WINDOWS[space] >> WINDOW_SHIFT)
+            else:
+                index = (addresses - np.asarray(frame.view.base, np.uint64)).view(np.int64)
+                heaps = frame.batch.space
+                is_constant = (index >= heaps.constants_start) & (index < len(heaps.memory))
+                found = is_constant if space == "const" else (addresses >= TAG) & ~is_constant
+            fill(frame.regs[to], np.broadcast_to(found, frame.count))
+
+        return run
+
+    return build
+
+
+for _space in (*CONVERTED, "shared::cta", "shared::cluster"):
+    operation(f"cvta.{_space}.u64")(_converted(_space))
+    operation(f"cvta.to.{_space}.u64")(_converted_back(_space))
+for _space in (*CONVERTED, "shared::cta", "shared::cluster"):
+    operation(f"isspacep.{_space}")(_is_in(_space))

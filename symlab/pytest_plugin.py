@@ -1,0 +1,89 @@
+"""The plugin of pytest: a world of virtual GPUs for each test that asks for one, under as many orders as are wanted.
+
+pytest loads it at its start, so it imports nothing: a world is imported with the first test that opens one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from symlab.worlds import World
+
+SEED = "symlab_seed"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the plugin."""
+    group = parser.getgroup("symlab", "virtual GPUs (symlab)")
+    group.addoption(
+        "--symlab-seeds",
+        type=int,
+        metavar="N",
+        help="Run each test that uses symlab_world N times, with threads in the random orders of seeds 0 to N - 1. "
+        "Default: once, in a fair order.",
+    )
+    group.addoption(
+        "--symlab-seed", type=int, metavar="SEED", help="Run them once, in the order of this seed: repeats a failure."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse options that are not possible before any test is collected."""
+    _seeds(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each seed."""
+    if SEED in metafunc.fixturenames and (seeds := _seeds(metafunc.config)):
+        metafunc.parametrize(SEED, seeds, ids=[f"seed{seed}" for seed in seeds])
+
+
+def _seeds(config: pytest.Config) -> list[int]:
+    """The seeds that are asked for; none: one run in a fair order."""
+    count, alone = config.getoption("--symlab-seeds"), config.getoption("--symlab-seed")
+    if count is not None and alone is not None:
+        raise pytest.UsageError("--symlab-seeds and --symlab-seed exclude each other, give one of them")
+    if count is not None and count < 1:
+        raise pytest.UsageError(f"--symlab-seeds is {count}, give 1 or more")
+    if alone is not None and alone < 0:
+        raise pytest.UsageError(f"--symlab-seed is {alone}, give 0 or more")
+    return [alone] if alone is not None else list(range(count or 0))
+
+
+@pytest.fixture
+def symlab_seed() -> int | None:
+    """The seed of the order that threads run in; None: a fair order."""
+    return None
+
+
+@pytest.fixture
+def symlab_world(symlab_seed: int | None) -> Iterator[Callable[..., World]]:
+    """Opens worlds of virtual GPUs: symlab_world(ranks=4), with the arguments of symlab.world. The test's end closes
+    them. Order and seed are those of the command line (--symlab-seeds), unless the test gives a schedule."""
+    with contextlib.ExitStack() as opened:
+
+        def open_world(ranks: int = 2, **how: Any) -> World:
+            from symlab.worlds import world
+
+            order = {} if symlab_seed is None else {"schedule": "random", "seed": symlab_seed}
+            return opened.enter_context(world(ranks, **{**order, **how}))
+
+        yield open_world
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name the seed of a test that failed, and the command that repeats it."""
+    report = yield
+    specification = getattr(item, "callspec", None)
+    if report.failed and specification is not None and SEED in specification.params:
+        seed = specification.params[SEED]
+        command = f"pytest {shlex.quote(item.nodeid)} --symlab-seed {seed}"
+        report.sections.append(("symlab", f"threads ran in the random order of seed {seed}; repeat it with: {command}"))
+    return report

@@ -1,0 +1,139 @@
+"""Run a kernel that was brought on virtual GPUs, under many orders of its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner.world.world import WorldFailure
+from simulator.options import Schedule
+from symlab.launching import Brought, Kernel, Shape, brought_launch
+from symlab.worlds import Launched, world
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What a kernel did under all seeds: `runs` has a Launched for each, in order, with seed, outputs and counts."""
+
+    runs: tuple[Launched, ...]
+
+    @property
+    def outputs(self) -> dict[str, list[torch.Tensor]]:
+        """What the buffers hold afterwards, by name and rank. ValueError if two seeds gave different bytes: then each
+        of `runs` has its own."""
+        first = self.runs[0]
+        for name, by_rank in first.outputs.items():
+            for other in self.runs[1:]:
+                for rank, (one, same) in enumerate(zip(by_rank, other.outputs[name], strict=True)):
+                    if (at := _first_difference(one, same)) is not None:
+                        raise ValueError(
+                            f"the result depends on the order of threads: buffer {name} on rank {rank} differs at "
+                            f"element {at} between seeds {first.seed} and {other.seed}, look at .runs"
+                        )
+        return first.outputs
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What the simulator counted under the first seed: instructions, accesses and bytes by kind and link."""
+        return self.runs[0].counts
+
+
+def simulate(
+    kernel: Kernel,
+    *,
+    ranks: int = 4,
+    grid: int | tuple[int, int, int] | None = None,
+    block: int | tuple[int, int, int] | None = None,
+    buffers: Mapping[str, Any],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+    local: Sequence[str] = (),
+    schedule: str = "random",
+    seeds: int | Sequence[int] = 20,
+    entry: str | None = None,
+    shared_bytes: int = 0,
+    cluster: int | tuple[int, int, int] = 1,
+    arch: str | None = None,
+    multicast: bool = True,
+    heap_bytes: int | str | None = None,
+    step_budget: int | None = None,
+    deadline_s: float | None = None,
+) -> Simulation:
+    """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
+
+    kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
+    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for. grid and block: numbers of blocks
+    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry,
+    shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each seed) or "fair"
+    (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes:
+    one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+
+    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
+    has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
+    source as attributes and in the message; ValueError for what can't be launched.
+
+    >>> import symlab
+    >>> ptx = '''
+    ... .version 8.0
+    ... .target sm_90
+    ... .address_size 64
+    ... .entry note(.param .u64 out, .param .u32 rank) {
+    ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
+    ... }
+    ... '''
+    >>> buffers = {"out": (1, "int32")}
+    >>> done = symlab.simulate(ptx, ranks=3, grid=1, block=1, buffers=buffers, arguments=["out", ("u32", "rank")])
+    >>> [int(out) for out in done.outputs["out"]], len(done.runs)
+    ([0, 1, 2], 20)
+    """
+    how: dict[str, Any] = {
+        "schedule": schedule,
+        "multicast": multicast,
+        "heap_bytes": heap_bytes,
+        "step_budget": step_budget,
+    }
+    numbers = _seeds(schedule, seeds)
+    world(ranks, arch=arch or "sm_90a", **how)  # before anything is compiled: it refuses what is not possible
+    shape = Shape(grid, block, shared_bytes, cluster)
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
+    how["arch"] = arch or work.executable.arch
+    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
+
+
+def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: dict[str, Any]) -> Launched:
+    """One launch in a world of its own. A failure under a random order has the seed."""
+    with world(ranks, seed=seed, **how) as opened:
+        try:
+            return opened.launch_brought(work, seed, deadline_s)
+        except WorldFailure as failure:
+            if how["schedule"] == Schedule.random:
+                raise _under(failure, seed) from failure.__cause__
+            raise
+
+
+def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds) if isinstance(seeds, Sequence) else []
+    if not numbers or not all(type(one) is int for one in numbers):
+        raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them")
+    return numbers[:1] if schedule == Schedule.fair else numbers
+
+
+def _under(failure: WorldFailure, seed: int) -> WorldFailure:
+    """The failure, with the seed that it happened under."""
+    message = f"{failure.message} (schedule=random, seed {seed}; seeds=[{seed}] repeats it)"
+    found = WorldFailure(failure.status, failure.rank, message, failure.errors)
+    found.seed = seed
+    return found
+
+
+def _first_difference(one: torch.Tensor, other: torch.Tensor) -> int | None:
+    """The first element whose bytes differ, None if there is none."""
+    import torch
+
+    raw = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (one, other)]
+    if torch.equal(raw[0], raw[1]):
+        return None
+    return int((raw[0] != raw[1]).nonzero()[0]) // one.element_size()

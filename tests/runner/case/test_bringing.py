@@ -1,0 +1,216 @@
+"""Kernels named by their place in a request: run, planned, recorded, replayed, audited, and refused in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.brought import spec_at
+from kernels.sources import digest_of
+from reports.audit.worker import ask
+from reports.record.bundle import read
+from reports.record.seal import broken, seal
+from runner.__main__ import main
+from runner.case.todays_code import sources
+from runner.records.command_json import COMMAND_JSON
+from tests.kernels.own_kernel import write_ring
+
+SMALL = ["op=send_recv", "sizes=[1K]", "fabric=simulator", "track=none"]
+EXPERIMENT = """# @package _global_
+# pull and a ring of one's own
+op: send_recv
+algorithms: [pull, ring.py:SPEC]
+sizes: [1K]
+"""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with my/ring.py, and records of a real command that ran it, in records/."""
+    folder = tmp_path_factory.mktemp("brought")
+    write_ring(folder / "my")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([*SMALL, "algorithms=[pull,my/ring.py:SPEC]"]) == 0
+    return folder
+
+
+@pytest.fixture
+def again(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same folder, copied, as the working folder."""
+    shutil.copytree(done, tmp_path / "again")
+    monkeypatch.chdir(tmp_path / "again")
+    return tmp_path / "again"
+
+
+def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def ring_json(folder: Path) -> Path:
+    (path,) = folder.glob("records/*/*ring*.json")
+    return path
+
+
+def rewrite(path: Path, change: Any) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    seal(path.parent)
+
+
+def test_it_runs_beside_ours_and_the_record_says_what_ran(done: Path) -> None:
+    pull, ring = read([done / "records"])
+    assert (pull.case.name, ring.case.name) == ("send_recv/pull", "send_recv/ring")
+    assert (pull.verified, ring.verified) == (True, True)
+    assert pull.request.brought == ring.request.brought
+    digest = f"sha256:{digest_of(spec_at(f'{done}/my/ring.py:SPEC').files)}"
+    entry = ring.request.brought["ring"]
+    assert (entry["place"], entry["digest"]) == ("my/ring.py:SPEC", digest)
+    assert ring.kernel is not None
+    assert ring.kernel.source_digest == digest
+    assert [one["name"] for one in entry["files"]] == ["ring.py", "steps.py"]
+
+
+def test_the_text_is_kept_beside_the_record_and_sealed(done: Path) -> None:
+    folder = ring_json(done).parent
+    assert broken(folder) == []
+    for one in json.loads(ring_json(done).read_text())["request"]["brought"]["ring"]["files"]:
+        assert (folder / one["kept"]).read_text() == (done / "my" / one["name"]).read_text()
+        assert one["kept"].endswith(".py.txt"), "nothing takes it for code"
+
+
+def test_a_job_without_one_says_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*SMALL, "algorithms=[pull]"]) == 0
+    (path,) = tmp_path.glob("records/*/send_recv*.json")
+    assert "brought" not in json.loads(path.read_text())["request"]
+    assert not (path.parent / "brought").exists()
+
+
+def test_a_plan_names_it(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "algorithms=[my/ring.py:SPEC]", "--plan"]) == 0
+    out = capsys.readouterr().out
+    assert "kernel: send_recv/ring from my/ring.py:SPEC" in out
+    assert "ring" in out.split("expected", 1)[1]
+
+
+def test_a_plan_says_what_it_refuses(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*SMALL, "algorithms=[pull,my/ring.py:SPEC]", "placement=both", "--plan"]
+    main(arguments)
+    assert "send_recv/ring does not support placement 'in_place'" in capsys.readouterr().out
+
+
+def test_in_an_experiment_paths_begin_at_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = write_ring(tmp_path / "conf" / "exp")
+    (tmp_path / "conf" / "exp" / "mine.yaml").write_text(EXPERIMENT)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    arguments = ["--config-dir", str(tmp_path / "conf"), "+exp=mine", "fabric=simulator", "track=none"]
+    assert main([*arguments, "--plan"]) == 0
+    assert f"kernel: send_recv/ring from {ring}:SPEC" in capsys.readouterr().out
+
+
+def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", *SMALL, "algorithms=[pull],[my/ring.py:SPEC]", "--plan"]) == 0
+    assert "2 jobs, 2 cases" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("none.py:SPEC", "none.py:SPEC: there is no file"),
+        ("my/ring.py:SPCE", "there is no SPCE in it: did you mean SPEC? (algorithms)"),
+        ("my/ring.py:body", "body is of type function, not KernelSpec: its kernels are SPEC, TRIAL (algorithms)"),
+        ("my/raises.py:SPEC", "raises.py:1 raises ZeroDivisionError: division by zero (algorithms)"),
+        ("my/broken.py:SPEC", "broken.py:1 is no Python"),
+        ("no.such.module:SPEC", "no.such.module:SPEC: there is no module no (algorithms)"),
+        ("my/ring.py:SPEC,my/ring.py:TRIAL", "both have the name send_recv/ring (algorithms), give your kernel a name"),
+        ("kernels.send_recv.pull:SPEC", "and the catalogue both have the name send_recv/pull (algorithms)"),
+        ("kernels.all_reduce.one_shot:SPEC", "is a kernel of all_reduce, the job's op is send_recv (algorithms)"),
+    ],
+)
+def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], place: str, words: str) -> None:
+    (again / "my" / "raises.py").write_text("1 / 0\n")
+    (again / "my" / "broken.py").write_text("def\n")
+    line = error_of([*SMALL, f"algorithms=[{place}]"], capsys)
+    assert words in line
+    assert len(list((again / "records").iterdir())) == 1, "nothing was written"
+
+
+def test_it_is_replayed_from_its_file(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "records", "--records", "new"]) == 0
+    out = capsys.readouterr().out
+    assert "2 BIT-EQUAL" in out
+    assert "not the file that ran" not in out
+    assert {one.request.brought["ring"]["place"] for one in read(["new"])} == {"my/ring.py:SPEC"}
+
+
+def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def older(document: Any) -> None:
+        document["request"]["brought"]["ring"]["digest"] = f"sha256:{'0' * 64}"
+
+    rewrite(ring_json(again), older)
+    assert main(["replay", "records", "--records", "new"]) == 0
+    said = "send_recv/ring: my/ring.py:SPEC is not the file that ran (recorded sha256:000000000000.., here sha256:"
+    assert said in capsys.readouterr().out
+
+
+def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (again / "my").rename(again / "other")
+    assert main(["replay", "records", "--records", "new"]) == 0
+    out = capsys.readouterr().out
+    assert "not comparable: send_recv-ring-" in out
+    assert "its kernel is not here: my/ring.py:SPEC: there is no file" in out
+    assert "1 BIT-EQUAL" in out
+
+
+def test_kept_text_is_never_run(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a record holds may be anybody's: a replay takes code from this machine's files alone."""
+    (again / "my").rename(again / "other")
+    for path in again.glob("records/*/brought/*/*.txt"):
+        path.write_text(f"open({str(again / 'ran')!r}, 'w')\n")
+    seal(ring_json(again).parent)
+    main(["replay", "records", "--records", "new"])
+    assert not (again / "ran").exists()
+
+
+def test_todays_code_is_compared_by_the_recorded_place(again: Path) -> None:
+    records = read(["records"])
+    found = sources(records, again, print)
+    assert found["same"] == ["send_recv/pull", "send_recv/ring"]
+    (again / "my").rename(again / "other")
+    found = sources(records, again, print)
+    assert (found["same"], found["gone"]) == (["send_recv/pull"], [])
+    ((name, why),) = found["not_comparable"]
+    assert (name, "my/ring.py:SPEC: there is no file" in why) == ("send_recv/ring", True)
+
+
+def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
+    answer, problem = ask(read(["records"]))
+    assert problem == ""
+    assert answer is not None
+    assert answer["cases"] == {"expected": 2, "missing": [], "unexpected": [], "not_comparable": []}
+    assert answer["configurations"]["verified"] == 1
+    assert answer["sources"]["same"] == ["send_recv/pull", "send_recv/ring"]
+
+
+def test_a_command_is_resumed_with_it(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ring_json(again).parent
+    ring_json(again).unlink()
+    document = json.loads((folder / COMMAND_JSON).read_text())
+    (folder / COMMAND_JSON).write_text(json.dumps({**document, "end": None}))
+    (folder / "manifest.sha256").unlink()
+    assert main(["resume", str(folder)]) == 0
+    assert "1 of 2 cases left" in capsys.readouterr().out
+    ring = next(one for one in read([folder]) if one.case.algorithm == "ring")
+    assert (ring.verified, ring.request.brought["ring"]["place"]) == (True, "my/ring.py:SPEC")
+    assert broken(folder) == []

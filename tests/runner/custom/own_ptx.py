@@ -1,0 +1,131 @@
+"""PTX of a user's own, and the experiment that runs it, as files in a folder, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kernels.sources import ROOT
+
+ADD_PEERS = ROOT / "conf" / "exp" / "own" / "add_peers.ptx"
+
+REFERENCE = """
+import torch
+
+
+def expected(inputs):
+    total = torch.zeros_like(inputs[0]["input"])
+    for contents in inputs:
+        total = total + contents["input"]
+    return [{"output": total.clone()} for _ in inputs]
+
+
+def off_by_one(inputs):
+    right = expected(inputs)
+    right[1]["output"][5] += 1
+    return right
+
+
+def raises(inputs):
+    raise KeyError("input")
+
+
+def short(inputs):
+    return [{"output": contents["input"][:3]} for contents in inputs]
+
+
+def wide(inputs):
+    return [{"output": contents["input"].double()} for contents in inputs]
+
+
+def ramp(rank, world_size):
+    return torch.arange(1000, dtype=torch.float32) * rank
+
+
+LIMIT = 7
+"""
+
+WAITS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry waits(.param .u64 flag)
+{
+	.reg .pred %p<2>;
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [flag];
+again:
+	ld.acquire.sys.global.u32 %r1, [%rd1];
+	setp.eq.u32 %p1, %r1, 0;
+	@%p1 bra again;
+	ret;
+}
+.visible .entry beyond(.param .u64 flag)
+{
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [flag];
+	mov.u32 %r1, 7;
+	st.global.u32 [%rd1], %r1;
+	st.global.u32 [%rd1+64], %r1;
+	ret;
+}
+"""
+
+
+CUTE = """
+import cutlass
+import cutlass.cute as cute
+
+
+@cute.kernel
+def device(table: cute.Pointer, output: cute.Pointer, world_size: cutlass.Int32, numel: cutlass.Int64):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    index = block * 128 + thread
+    if index < numel:
+        peers = cute.make_tensor(table, cute.make_layout(64))
+        total = cutlass.Float32(0)
+        for peer in cutlass.range(world_size, unroll=1):
+            source = cute.make_ptr(cutlass.Float32, peers[peer], cute.AddressSpace.gmem, assumed_align=4)
+            total = total + cute.make_tensor(source, cute.make_layout(1024))[index]
+        cute.make_tensor(output, cute.make_layout(1024))[index] = total
+
+
+@cute.jit
+def add(table: cute.Pointer, output: cute.Pointer, world_size: cutlass.Int32, numel: cutlass.Int64):
+    device(table, output, world_size, numel).launch(grid=[8, 1, 1], block=[128, 1, 1])
+"""
+
+CUTE_ARGUMENTS = [{"peers": "input"}, {"address": "output"}, {"s32": "world_size"}, {"s64": 1000}]
+
+
+def section(**changes: Any) -> dict[str, Any]:
+    """The section `custom` that runs add_peers.ptx of this folder, with changes; None takes a key out."""
+    values = {
+        "kernel": "add_peers.ptx:add_peers",
+        "launch": {"grid": 8, "block": 128},
+        "buffers": {
+            "input": {"dtype": "float32", "shape": [1000], "fill": "normal"},
+            "output": {"dtype": "float32", "shape": [1000]},
+        },
+        "arguments": [{"peers": "input"}, {"address": "output"}, "world_size", {"u32": 1000}],
+        "reference": "add_peers.py:expected",
+        **changes,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | None = None, **changes: Any) -> None:
+    """Write exp/<name>.yaml with a section, and the files that it names, into a folder of configurations."""
+    exp = folder / "exp"
+    exp.mkdir(parents=True, exist_ok=True)
+    files = {"add_peers.ptx": ADD_PEERS.read_text(), "add_peers.py": REFERENCE, "waits.ptx": WAITS, "cute.py": CUTE}
+    for file, content in files.items():
+        if not (exp / file).exists():  # a process takes a file that was written again for one that changed
+            (exp / file).write_text(content)
+    text = yaml.safe_dump({"op": "custom", "world_size": 4, "custom": section(**changes), **(keys or {})})
+    (exp / f"{name}.yaml").write_text(f"# @package _global_\n# my own\n{text}")

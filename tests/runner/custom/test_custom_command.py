@@ -1,0 +1,310 @@
+"""op=custom on the command line: run, planned, recorded, judged, replayed, audited, and refused in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from reports.audit.worker import ask
+from reports.record.bundle import read
+from reports.record.record import CHECK_WAS_OFF, Record, Status
+from reports.record.seal import broken
+from runner.__main__ import main
+from runner.case.todays_code import sources
+from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, write_experiment
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """run(*arguments, keys=.., **changes of the section): the exit code of a command in tmp_path."""
+    monkeypatch.chdir(tmp_path)
+
+    def go(*arguments: str, keys: dict[str, Any] | None = None, **changes: Any) -> int:
+        write_experiment(tmp_path / "conf", keys=keys, **changes)
+        return main(["--config-dir", "conf", "+exp=mine", "fabric=simulator", "track=none", *arguments])
+
+    return go
+
+
+def record_in(folder: Path) -> Record:
+    (record,) = read([folder])
+    return record
+
+
+def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> None:
+    assert run() == 0
+    record = record_in(tmp_path / "records")
+    assert record.id == "custom-add_peers-float32-none-none-n4-8000B-out_of_place-normal-s0"
+    assert (record.status, record.verified) == (Status.PASSED, True)
+    assert record.check is not None
+    assert (record.check.method, record.check.elements, record.check.wrong) == ("bitwise", 2 * 4 * 1000, 0)
+    assert record.check.output_digests is not None
+    assert len({digest for row in record.check.output_digests for digest in row}) == 1, "all have the sum"
+    assert record.kernel is not None
+    digest = hashlib.sha256(ADD_PEERS.read_bytes()).hexdigest()
+    assert record.kernel.ptx_digest == f"sha256:{digest}"
+    assert (record.kernel.entry, record.kernel.grid, record.kernel.block) == ("add_peers", 8, 128)
+    assert record.counters["instructions"]
+    folder = next((tmp_path / "records").iterdir())
+    assert (folder / "ptx" / f"{digest}.ptx").read_bytes() == ADD_PEERS.read_bytes()
+    entry = record.request.brought["add_peers"]
+    assert [one["name"] for one in entry["files"]] == ["add_peers.ptx", "add_peers.py"]
+    assert entry["digest"] == record.kernel.source_digest
+    assert broken(folder) == []
+
+
+def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
+    assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
+    assert run("records=two", "fabric.schedule=random", "fabric.seed=2") == 0
+    assert run("records=three", "seed=1") == 0
+    one, two, three = (record_in(tmp_path / name).check for name in ("one", "two", "three"))
+    assert one is not None
+    assert two is not None
+    assert three is not None
+    assert one.output_digests == two.output_digests != three.output_digests
+
+
+def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path) -> None:
+    assert run("records=ptx") == 0
+    assert run("records=cute", kernel="cute.py:add", arguments=CUTE_ARGUMENTS) == 0
+    ptx, cute = record_in(tmp_path / "ptx"), record_in(tmp_path / "cute")
+    assert ptx.check is not None
+    assert cute.check is not None
+    assert cute.check.output_digests == ptx.check.output_digests
+    assert cute.kernel is not None
+    assert (cute.kernel.name, "nvidia-cutlass-dsl" in cute.kernel.compiler) == ("custom/add", True)
+    assert [one["name"] for one in cute.request.brought["add"]["files"]] == ["add_peers.py", "cute.py"]
+
+
+def test_a_fill_may_be_a_function(run: Run, tmp_path: Path) -> None:
+    buffers = {
+        "input": {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"},
+        "output": {"dtype": "float32", "shape": [1000]},
+    }
+    assert run(buffers=buffers) == 0
+    assert record_in(tmp_path / "records").verified
+
+
+def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path) -> None:
+    assert run(reference="add_peers.py:off_by_one") == 1
+    record = record_in(tmp_path / "records")
+    assert record.status is Status.WRONG
+    assert record.reason.startswith("buffer output: 2 of 8000 elements are wrong; first at rank 1, index 5, launch 0")
+
+
+def test_a_tolerance_is_recorded_as_a_bound(run: Run, tmp_path: Path) -> None:
+    assert run(reference="add_peers.py:off_by_one", tolerance={"absolute": 1.5}) == 0
+    check = record_in(tmp_path / "records").check
+    assert check is not None
+    assert (check.method, check.bound, check.wrong) == ("bound", "1.5 + 0 * |expected|", 0)
+    assert check.bound_used == pytest.approx(1 / 1.5, rel=1e-5)
+
+
+def test_a_deadlock_is_one(run: Run, tmp_path: Path) -> None:
+    buffers = {"flag": {"dtype": "int32", "shape": [1], "fill": "zeros"}}
+    values = {"kernel": "waits.ptx:waits", "buffers": buffers, "arguments": [{"address": "flag"}]}
+    assert run("check=false", **values, launch={"grid": 1, "block": 1}, reference=None) == 1
+    record = record_in(tmp_path / "records")
+    assert record.status is Status.DEADLOCK
+    assert "rank 0" in record.reason
+    assert "flag" in record.reason
+
+
+def test_a_write_beyond_a_buffer_is_seen(run: Run, tmp_path: Path) -> None:
+    buffers = {"flag": {"dtype": "int32", "shape": [4], "fill": "zeros"}}
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    text = (
+        "import torch\ndef seven(inputs):\n    return [{'flag': torch.tensor([7, 0, 0, 0], dtype=torch.int32)}] * 4\n"
+    )
+    (tmp_path / "conf" / "exp" / "seven.py").write_text(text)
+    values = {"kernel": "waits.ptx:beyond", "buffers": buffers, "arguments": [{"address": "flag"}]}
+    assert run(**values, launch={"grid": 1, "block": 1}, reference="seven.py:seven") == 1
+    record = record_in(tmp_path / "records")
+    assert record.status is Status.WRONG
+    assert "rank 0: flag's guard after the buffer" in record.reason
+
+
+def test_without_a_check_no_reference_is_needed(run: Run, tmp_path: Path) -> None:
+    assert run("check=false", reference=None) == 0
+    record = record_in(tmp_path / "records")
+    assert (record.status, record.reason, record.check) == (Status.PASSED, CHECK_WAS_OFF, None)
+
+
+def test_a_plan_says_what_would_run(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--plan") == 0
+    out = capsys.readouterr().out
+    assert "4 ranks, 8 blocks x 128 threads, input float32 [1000], output float32 [1000] = 1 case" in out
+    assert "of symmetric heap a rank for a custom kernel" in out
+    assert not (tmp_path / "records").exists()
+
+
+def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-m", "world_size=1,2", "custom.launch.grid=8,16") == 0
+    assert "4 cases: 4 passed" in capsys.readouterr().out
+    assert {record.case.world_size for record in read([tmp_path / "records"])} == {1, 2}
+
+
+def test_ptx_of_another_architecture_is_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    later = ADD_PEERS.read_text().replace("sm_80", "sm_100a")
+    (tmp_path / "conf" / "exp" / "later.ptx").write_text(later)
+    assert run(kernel="later.ptx:add_peers") == 2
+    assert "its PTX is for sm_100a alone, not for sm_90a" in capsys.readouterr().err
+
+
+BUFFERS = {"input": {"dtype": "float32", "shape": [1000]}, "output": {"dtype": "float32", "shape": [1000]}}
+MISUSE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"kernel": None},
+        "None names no kernel (custom.kernel), give file.ptx:ENTRY, file.py:NAME or package.module:NAME",
+    ),
+    ({"kernel": "none.ptx:add_peers"}, r"there is no file \S+none.ptx \(custom.kernel\), give file.ptx:ENTRY"),
+    ({"kernel": "add_peers.ptx:add"}, r"there is no entry add in it: its entries are add_peers \(custom.kernel\)"),
+    ({"kernel": "add_peers.py:nothing"}, r"there is no nothing in it: .*\(custom.kernel\)"),
+    ({"kernel": "add_peers.py:LIMIT"}, r"LIMIT is of type int, not function: its functions are expected"),
+    (
+        {"kernel": "cute.py:device", "arguments": CUTE_ARGUMENTS},
+        r"without a launch \(custom.kernel\), give the @cute.jit function that launches it",
+    ),
+    ({"kernel": "cute.py:add", "arguments": [{"peers": "input"}]}, r"it can't take 1 arguments: missing .*arguments\)"),
+    ({"kernel": "cute.py:add", "arguments": [{"bytes": "00"}]}, r"takes no bytes by value \(custom.arguments\)"),
+    ({"arguments": [{"peers": "input"}]}, r"has 4 parameters, and 1 arguments are given \(custom.arguments\)"),
+    (
+        {"arguments": [{"peers": "input"}, {"address": "output"}, {"u64": 4}, {"u32": 1000}]},
+        r"parameter 2 of add_peers has 4 bytes, and argument 2 \(u64\) has 8 \(custom.arguments\)",
+    ),
+    (
+        {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
+        r"parameter 2 of add_peers is .u32, and argument 2 is f32 \(custom.arguments\)",
+    ),
+    (
+        {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
+        r"argument 0: there is no buffer 'inputs': the buffers are input, output \(custom\)",
+    ),
+    ({"arguments": ["ranks"]}, r"'ranks' is no argument \(custom.arguments\[0\]\), give rank or world_size, or one of"),
+    ({"arguments": [{"u32": -1}]}, r"give 0 to 2\^32 - 1 \(custom.arguments\[0\]\)"),
+    ({"arguments": [{"bytes": "0g"}]}, r"in hexadecimal \(custom.arguments\[0\]\)"),
+    ({"buffers": None}, r"no buffers \(custom.buffers\), give"),
+    ({"buffers": {**BUFFERS, "input": 7}}, r"7 describes no buffer \(custom.buffers.input\)"),
+    (
+        {"buffers": {**BUFFERS, "input": {"shap": [1]}}},
+        r"unknown key 'shap' \(custom.buffers.input.shap\), did you mean",
+    ),
+    (
+        {"buffers": {**BUFFERS, "input": {"shape": [0]}}},
+        r"shape is \[0\], give whole numbers from 1 \(custom.buffers.in",
+    ),
+    ({"buffers": {**BUFFERS, "input": {"shape": [1], "dtype": "half"}}}, r"unknown dtype 'half'"),
+    (
+        {"buffers": {**BUFFERS, "input": {"shape": [1], "fill": "ones"}}},
+        r"unknown fill 'ones' \(custom.buffers.input.fill",
+    ),
+    ({"launch": {"grid": 8}}, r"no grid and block \(custom.launch\), give"),
+    ({"launch": {"grid": 8, "block": 2048}}, r"block is \(2048, 1, 1\).*\(custom.launch\)"),
+    ({"tolerance": "near"}, r"'near' is no tolerance \(custom.tolerance\), give bitwise"),
+    ({"tolerance": {"absolute": -1}}, r"tolerance.absolute is -1"),
+    ({"reference": None}, r"there is no reference to check outputs by \(custom.reference\), give .* or check=false"),
+    ({"reference": "add_peers.py:expcted"}, r"there is no expcted in it: did you mean expected\? \(custom.reference\)"),
+    ({"reference": "add_peers.py:raises"}, r"the reference raises KeyError: 'input' \(custom\)"),
+    (
+        {"reference": "add_peers.py:short"},
+        r"reference's output of rank 0 is torch.float32, shape \[3\], give a tensor of",
+    ),
+    (
+        {"reference": "add_peers.py:wide"},
+        r"output of rank 0 is torch.float64, shape \[1000\], give a tensor of torch.fl",
+    ),
+    ({"kernal": "add_peers.ptx:add_peers"}, r"unknown key 'kernal' \(custom.kernal\), did you mean kernel"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), MISUSE, ids=[words[:40] for _, words in MISUSE])
+def test_misuse_is_one_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], words: str
+) -> None:
+    assert run(**changes) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    plain = words.replace("None names no kernel (custom.kernel)", r"None names no kernel \(custom.kernel\)")
+    assert re.search(plain, line), line
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["dtype=float16"], "op=custom has no dtype (dtype=float16), leave it at auto"),
+        (["algorithms=[one_shot]"], "op=custom has one kernel and no algorithms (algorithms), leave it at auto"),
+        (["sizes=[1K]"], "op=custom has no sizes (sizes), give each buffer its shape (custom.buffers)"),
+        (["op=all_reduce"], "all_reduce takes no section custom (custom), give op=custom, or leave it out"),
+        (["fabric.heap_bytes=8K"], "beyond the heap of 8K (custom.buffers, fabric.heap_bytes)"),
+    ],
+)
+def test_keys_that_do_not_go_with_it(
+    run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert run(*arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["op=custom", "fabric=simulator", "track=none"]) == 2
+    assert "op=custom needs a section with kernel, launch, buffers, arguments and reference" in capsys.readouterr().err
+
+
+def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run() == 0
+    assert main(["replay", "records", "--records", "new"]) == 0
+    assert "1 BIT-EQUAL" in capsys.readouterr().out
+    records = read(["records"])
+    answer, problem = ask(records)
+    assert (problem, answer and answer["sources"]["same"]) == ("", ["custom/add_peers"])
+    assert answer is not None
+    assert answer["cases"] == {"expected": 1, "missing": [], "unexpected": [], "not_comparable": []}
+    assert (answer["inputs"]["made"], answer["inputs"]["different"]) == (4, [])
+    (tmp_path / "conf" / "exp" / "add_peers.py").rename(tmp_path / "away.py")
+    found = sources(records, tmp_path, print)
+    assert "there is no file" in found["not_comparable"][0][1]
+    assert main(["replay", "records", "--records", "none"]) == 2
+    assert "its kernel is not here" in capsys.readouterr().err
+
+
+def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-m", "world_size=1,2") == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    next(folder.glob("*n2*.json")).unlink()
+    document = json.loads((folder / "command.json").read_text())
+    (folder / "command.json").write_text(json.dumps({**document, "end": None}))
+    (folder / "manifest.sha256").unlink()
+    assert main(["resume", str(folder)]) == 0
+    assert "1 of 2 cases left" in capsys.readouterr().out
+    assert {record.case.world_size for record in read([folder])} == {1, 2}
+
+
+def test_the_experiments_of_conf_are_short_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("own_kernel", "custom_ptx"):
+        assert len((ADD_PEERS.parents[1] / f"{name}.yaml").read_text().splitlines()) < 30
+        sizes = ["sizes=[1K]"] if name == "own_kernel" else []
+        assert main([f"+exp={name}", "fabric=simulator", "track=none", *sizes]) == 0
+    names = {record.case.name for record in read(["records"])}
+    assert names == {"all_gather/pull", "all_gather/push", "all_gather/ring", "custom/add_peers"}
+    assert {str(record.status) for record in read(["records"])} == {"PASSED"}
+    places = [entry["place"] for record in read(["records"]) for entry in record.request.brought.values()]
+    assert set(places) == {"conf/exp/own/ring.py:SPEC", "conf/exp/own/add_peers.ptx:add_peers"}
+    assert OmegaConf.load(ADD_PEERS.parents[1] / "custom_ptx.yaml").custom.kernel == "own/add_peers.ptx:add_peers"

@@ -1,0 +1,97 @@
+"""What is sent to the ranks of a custom job: plain values, in other processes too."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from runner.custom.description import custom_job
+from runner.custom.judge import judged
+from runner.custom.program import CustomPlan, run_custom
+from runner.custom.running import plan_of
+from runner.world.threads import ThreadWorld
+from simulator.world import SimulatorOptions
+from tests.runner.custom.own_ptx import section, write_experiment
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    write_experiment(tmp_path)
+    return tmp_path / "exp"
+
+
+def test_a_plan_is_sent_without_its_functions(files: Path) -> None:
+    buffers = {
+        "input": {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"},
+        "output": {"dtype": "float32", "shape": [1000]},
+    }
+    job = custom_job(section(buffers=buffers), 2, 0, True, files)
+    executable = job.kernel.executable(job.spec, "sm_90a")
+    plan: CustomPlan = pickle.loads(pickle.dumps(plan_of(job, executable, seed=0, launches=2, is_checked=True)))
+    assert plan.spec.reference is None
+    assert torch.equal(plan.given["input"][1], torch.arange(1000, dtype=torch.float32))
+    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20))
+    try:
+        outcomes = world.run(run_custom, plan, None)
+    finally:
+        world.close()
+    assert job.expected is not None
+    assert judged(job.spec, job.inputs, job.expected, outcomes).check.faults == ()
+
+
+def test_only_compared_buffers_come_home(files: Path) -> None:
+    job = custom_job(section(), 2, 0, True, files)
+    executable = job.kernel.executable(job.spec, "sm_90a")
+    assert plan_of(job, executable, seed=0, launches=2, is_checked=True).brings == ("output",)
+    assert plan_of(job, executable, seed=0, launches=2, is_checked=False).brings == ()
+
+
+def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
+    """Each rank stores a number from a local buffer, which it may read through the read-only cache, into all ranks'
+    buffers by multicast."""
+    ptx = """
+.version 8.1
+.target sm_90
+.address_size 64
+.visible .entry to_all(.param .u64 own, .param .u64 all, .param .u32 rank)
+{
+	.reg .b32 %r<3>;
+	.reg .b64 %rd<5>;
+	.reg .f32 %f<2>;
+	ld.param.u64 %rd1, [own];
+	ld.param.u64 %rd2, [all];
+	ld.param.u32 %r1, [rank];
+	mul.wide.u32 %rd3, %r1, 4;
+	add.s64 %rd4, %rd2, %rd3;
+	ld.global.nc.f32 %f1, [%rd1];
+	multimem.st.weak.global.f32 [%rd4], %f1;
+	ret;
+}
+"""
+    (files / "to_all.ptx").write_text(ptx)
+    (files / "to_all.py").write_text("import torch\ndef all_ranks(inputs):\n"
+        "    return [{'all': torch.arange(len(inputs), dtype=torch.float32)} for _ in inputs]\n")  # fmt: skip
+    values = {
+        "kernel": "to_all.ptx:to_all",
+        "launch": {"grid": 1, "block": 1},
+        "buffers": {
+            "own": {"dtype": "float32", "shape": [1], "symmetric": False, "fill": "rank"},
+            "all": {"dtype": "float32", "shape": [3]},
+        },
+        "arguments": [{"address": "own"}, {"multicast": "all"}, "rank"],
+        "reference": "to_all.py:all_ranks",
+    }
+    job = custom_job(values, 3, 0, True, files)
+    assert job.spec.needs_multicast
+    executable = job.kernel.executable(job.spec, "sm_90a")
+    world = ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 20))
+    try:
+        outcomes = world.run(run_custom, plan_of(job, executable, seed=0, launches=3, is_checked=True), None)
+    finally:
+        world.close()
+    assert job.expected is not None
+    found = judged(job.spec, job.inputs, job.expected, outcomes).check
+    assert (found.faults, found.launches, found.elements) == ((), 3, 27)

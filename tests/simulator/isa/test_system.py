@@ -1,0 +1,119 @@
+"""printf, assert and trap: what they say, and who said it. Expected texts are C's, written out by hand or by Python."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from simulator_harness import executable, make_world, module, run, start
+
+from memory.fabric import DeviceFault
+from simulator.fabric import SimulatorFabric
+from simulator.observe.events import Listener, Printed
+
+DECLARED = (
+    ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+    ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n"
+)
+
+
+class Log(Listener):
+    def __init__(self) -> None:
+        self.said: list[tuple[int, int, int, str]] = []
+
+    def printed(self, event: Printed) -> None:
+        places = zip(event.ranks, event.blocks, event.threads, event.texts, strict=True)
+        self.said += [(int(rank), int(block), int(thread), text) for rank, block, thread, text in places]
+
+
+def text_variable(name: str, text: str) -> str:
+    raw = text.encode() + b"\0"
+    return f".global .align 1 .b8 {name}[{len(raw)}] = {{{', '.join(map(str, raw))}}};\n"
+
+
+def printed(text: str, values: bytes, guard: str = "") -> list[tuple[int, int, int, str]]:
+    """Print with these values in local memory on 2 ranks of 2 blocks of 2 threads; the call's result is stored."""
+    stores = "".join(f"st.local.b8 [depot+{at}], {byte};" for at, byte in enumerate(values))
+    body = f"""
+      .local .align 8 .b8 depot[{max(len(values), 8)}]; {stores} mov.u64 %d1, format; cvta.global.u64 %d1, %d1;
+      mov.u64 %d2, depot; cvta.local.u64 %d2, %d2; setp.eq.u32 %p1, %lane, 2;
+      {{ .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %d1; st.param.b64 [q], %d2; {guard} call (r), vprintf, (p, q); }}
+    """
+    code = executable(module(body, before=DECLARED + text_variable("format", text)))
+    log, world = Log(), make_world(2)
+    world.space.events.add(log)
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 2, 2)
+        fabric.synchronize()
+
+    outcome = run(world, program)
+    assert outcome.errors == [None, None], outcome.errors
+    assert [
+        f"rank {rank}, block {block}, thread {thread}: {said}" for rank, block, thread, said in log.said
+    ] == world.printed
+    return log.said
+
+
+def test_every_thread_is_named() -> None:
+    said = printed("%d!\n", struct.pack("<i", -7))
+    assert sorted(said) == [(rank, block, thread, "-7!\n") for rank in (0, 1) for block in (0, 1) for thread in (0, 1)]
+
+
+def test_a_guard_holds_for_printing() -> None:
+    assert sorted(printed("hi", b"", "@%p1")) == [(0, 1, 0, "hi"), (1, 1, 0, "hi")]
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "values", "expected"),
+    [
+        ("%d %u %x %X %o", "<iIIII", (-5, 4000000000, 0xBEEF, 0xBEEF, 8), "-5 4000000000 beef BEEF 10"),
+        ("%lld|%llu|%lx", "<qQQ", (-(1 << 40), 1 << 63, 1 << 36), "-1099511627776|9223372036854775808|1000000000"),
+        ("%5d|%-5d|%05d|%+d|% d|%#x", "<6i", (1, 2, 3, 4, 5, 6), "    1|2    |00003|+4| 5|0x6"),
+        ("%.3f|%8.2e|%g|%G", "<4d", (1 / 3, 12345.678, 1e-7, 1e20), "0.333|1.23e+04|1e-07|1E+20"),
+        ("%*d|%.*f", "<iiixxxxd", (6, 42, 1, 2.25), "    42|2.2"),
+        ("%c%c%% %p", "<iiQ", (72, 105, 0xABC), "Hi% 0xabc"),
+        ("%hd %hhu", "<iI", (70000, 300), "4464 44"),
+        ("%d %f %d", "<ixxxxdi", (1, 0.5, 2), "1 0.500000 2"),
+        ("%a", "<d", (1.0,), "0x1.0000000000000p+0"),
+    ],
+)
+def test_conversions(text: str, kinds: str, values: tuple[Any, ...], expected: str) -> None:
+    assert {said for *_, said in printed(text, struct.pack(kinds, *values))} == {expected}
+
+
+def fault(body: str, before: str) -> str:
+    code = executable(module(body, before=before))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 2, 4)
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert isinstance(error, DeviceFault)
+    return str(error)
+
+
+def test_a_failed_assertion_says_what_where_and_who() -> None:
+    names = {"said": "x > 0", "file": "my/kernel.cu", "name": "void f(int)"}
+    before = DECLARED + "".join(text_variable(name, text) for name, text in names.items())
+    loads = "".join(f"mov.u64 %d{at}, {name}; cvta.global.u64 %d{at}, %d{at};" for at, name in enumerate(names, 1))
+    body = f"""{loads} setp.eq.u32 %p1, %lane, 6; @!%p1 bra OVER;
+      {{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; st.param.b64 [a], %d1; st.param.b64 [b], %d2;
+      st.param.b32 [c], 77; st.param.b64 [d], %d3; st.param.b64 [e], 1; call.uni __assertfail, (a, b, c, d, e); }} OVER:"""
+    assert "rank 0, block 1, thread 2: assertion failed: x > 0 (void f(int), my/kernel.cu:77); PTX line" in fault(
+        body, before
+    )
+
+
+@pytest.mark.parametrize("word", ["trap", "brkpt"])
+def test_a_kernel_that_stops_itself(word: str) -> None:
+    said = fault(f"setp.eq.u32 %p1, %lane, 5; @%p1 {word};", "")
+    assert f"rank 0, block 1, thread 1: {word}: the kernel stopped itself; PTX line" in said
+
+
+def test_a_format_that_no_gpu_has_is_a_fault() -> None:
+    before = DECLARED + text_variable("format", "%n")
+    body = "mov.u64 %d1, format; { .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %d1; st.param.b64 [q], %d1; call (r), vprintf, (p, q); }"
+    assert "printf: the conversion %n is not one of a GPU's printf" in fault(body, before)

@@ -1,0 +1,311 @@
+"""Vectors of bits.py: counting, masks, carries, dot products, combined comparisons. The oracle is Python's integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import simulator_oracle as oracle
+from simulator_bench import SAMPLES, Array, Vector
+from simulator_oracle import FORMATS, signed, wrap
+from simulator_vectors_float import column
+from simulator_vectors_integer import COMPARE, flags, register_class, samples, vectors_of, width
+
+
+def counting() -> Iterator[Vector]:
+    def reverse(a: int, bits: int) -> int:
+        return int(f"{a:0{bits}b}"[::-1], 2)
+
+    for kind in ("b32", "b64"):
+        bits = width(kind)
+        words: dict[str, Callable[[int], int]] = {
+            "popc": lambda a: bin(a).count("1"),
+            "clz": lambda a, bits=bits: bits - a.bit_length(),  # type: ignore[misc]
+        }
+        for word, function in words.items():
+            yield from vectors_of(f"{word}.{kind}", f"{word}.{kind}", function, 32, (bits,))
+        yield from vectors_of(f"brev.{kind}", f"brev.{kind}", lambda a, bits=bits: reverse(a, bits), bits, (bits,))
+    for kind in ("u32", "s32", "u64", "s64"):
+        bits = width(kind)
+
+        def find(a: int, kind: str = kind, bits: int = bits) -> int:
+            a = signed(a, bits) if kind[0] == "s" else a
+            a = ~a if a < 0 else a
+            return a.bit_length() - 1
+
+        yield from vectors_of(f"bfind.{kind}", f"bfind.{kind}", find, 32, (bits,))
+        key = f"bfind.shiftamt.{kind}"
+        yield from vectors_of(key, key, lambda a, f=find, bits=bits: -1 if f(a) < 0 else bits - 1 - f(a), 32, (bits,))
+    for kind in ("b16", "b32", "b64"):
+        yield from vectors_of(f"cnot.{kind}", f"cnot.{kind}", lambda a: int(a == 0), width(kind), (width(kind),))
+
+
+def masks() -> Iterator[Vector]:
+    places = samples(32, 0) % 40
+    lengths = samples(32, 1) % 40
+    for word in ("clamp", "wrap"):
+
+        def cut(n: int, word: str = word) -> int:
+            return n & 31 if word == "wrap" else min(n, 32)
+
+        def mask(a: int, b: int, cut: Any = cut) -> int:
+            return ((1 << cut(b)) - 1) << cut(a)
+
+        yield from vectors_of(f"bmsk.{word}.b32", f"bmsk.{word}.b32", mask, 32, (32, 32), [places, lengths])
+        for kind in ("u32", "s32"):
+
+            def extend(a: int, b: int, kind: str = kind, cut: Any = cut) -> int:
+                field = a & ((1 << cut(b)) - 1)
+                return signed(field, cut(b)) if kind == "s32" and cut(b) else field
+
+            key = f"szext.{word}.{kind}"
+            yield from vectors_of(key, key, extend, 32, (32, 32), [samples(32, 2), lengths])
+    for table in (0x00, 0x96, 0xE8, 0xFE, 0x80, 0x1B, 0xFF):
+
+        def logic(a: int, b: int, c: int, table: int = table) -> int:
+            return sum((table >> ((a >> n & 1) << 2 | (b >> n & 1) << 1 | (c >> n & 1)) & 1) << n for n in range(32))
+
+        columns = [samples(32, role) for role in (0, 1, 4)]
+        inputs = tuple((n, "b32", c) for n, c in zip("abc", columns, strict=True))
+        found = np.array([logic(*map(int, row)) for row in zip(*columns, strict=True)], np.uint64)
+        text = f"lop3.b32 d, a, b, c, {table:#x}; lop3.b32 e, a, -1, c, {table:#x};"
+        ones = np.array([logic(int(a), 0xFFFFFFFF, int(c)) for a, _, c in zip(*columns, strict=True)], np.uint64)
+        yield Vector("lop3.b32", f"{table:#x}", text, inputs, (("d", "b32", found), ("e", "b32", ones)))
+
+
+def sums() -> Iterator[Vector]:
+    for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):
+        bits = width(kind)
+
+        def number(a: int, kind: str = kind, bits: int = bits) -> int:
+            return signed(a, bits) if kind[0] == "s" else a
+
+        def high(a: int, b: int, c: int, n: Any = number, bits: int = bits) -> int:
+            return (n(a) * n(b) >> bits) + c
+
+        def apart(a: int, b: int, c: int, n: Any = number) -> int:
+            return abs(n(a) - n(b)) + c
+
+        yield from vectors_of(f"mad.hi.{kind}", f"mad.hi.{kind}", high, bits, (bits,) * 3)
+        yield from vectors_of(f"sad.{kind}", f"sad.{kind}", apart, bits, (bits,) * 3)
+    for kind in ("u32", "s32"):
+
+        def low24(a: int, kind: str = kind) -> int:
+            return signed(a, 24) if kind == "s32" else a & 0xFFFFFF
+
+        for word, shift in (("lo", 0), ("hi", 16)):
+
+            def product(a: int, b: int, c: int = 0, n: Any = low24, shift: int = shift) -> int:
+                return (n(a) * n(b) >> shift) + c
+
+            yield from vectors_of(f"mul24.{word}.{kind}", f"mul24.{word}.{kind}", product, 32, (32, 32))
+            yield from vectors_of(f"mad24.{word}.{kind}", f"mad24.{word}.{kind}", product, 32, (32,) * 3)
+    for opcode, sign in (("add", 1), ("sub", -1)):
+
+        def clipped(a: int, b: int, sign: int = sign) -> int:
+            return max(-(1 << 31), min((1 << 31) - 1, signed(a, 32) + sign * signed(b, 32)))
+
+        yield from vectors_of(f"{opcode}.sat.s32", f"{opcode}.sat.s32", clipped, 32, (32, 32))
+    yield from pairs()
+
+
+def pairs() -> Iterator[Vector]:
+    functions: dict[str, Callable[[int, int], int]] = {"add": lambda a, b: a + b, "min": min, "max": max}
+    for kind in ("u16x2", "s16x2"):
+        for opcode, function in functions.items():
+            for relu in ("", ".relu") if kind[0] == "s" and opcode != "add" else ("",):
+
+                def both(a: int, b: int, kind: str = kind, function: Any = function, relu: str = relu) -> int:
+                    out = 0
+                    for shift in (0, 16):
+                        x, y = (one >> shift & 0xFFFF for one in (a, b))
+                        found = function(*((signed(x, 16), signed(y, 16)) if kind[0] == "s" else (x, y)))
+                        out |= wrap(max(found, 0) if relu else found, 16) << shift
+                    return out
+
+                key = f"{opcode}{relu}.{kind}"
+                yield from vectors_of(key, key, both, 32, (32, 32))
+    for opcode in ("min", "max"):
+
+        def single(a: int, b: int, function: Any = functions[opcode]) -> int:
+            return max(0, function(signed(a, 32), signed(b, 32)))
+
+        yield from vectors_of(f"{opcode}.relu.s32", f"{opcode}.relu.s32", single, 32, (32, 32))
+
+
+def carries() -> Iterator[Vector]:
+    """Numbers of two words: the low words leave a carry, the high ones take it, and leave one for a third."""
+    for kind in ("u32", "s32", "u64", "s64"):
+        bits = width(kind)
+        columns = [samples(bits, role) for role in (0, 1, 4, 2)]
+        inputs = tuple((n, f"b{bits}", c) for n, c in zip(("al", "bl", "ah", "bh"), columns, strict=True))
+        mask = (1 << bits) - 1
+        for opcode, sign in (("add", 1), ("sub", -1)):
+            low, high, third = [], [], []
+            for al, bl, ah, bh in zip(*(c.tolist() for c in columns), strict=True):
+                exact = (al | ah << bits) + sign * (bl | bh << bits)
+                low.append(exact & mask)
+                high.append(exact >> bits & mask)
+                third.append(5 + (exact >> 2 * bits) & mask)
+            text = f"{opcode}.cc.{kind} d, al, bl; {opcode}c.cc.{kind} e, ah, bh; {opcode}c.{kind} f, 5, 0;"
+            outputs = tuple(
+                (n, f"b{bits}", np.array(v, np.uint64)) for n, v in zip("def", (low, high, third), strict=True)
+            )
+            for key in (f"{opcode}.cc.{kind}", f"{opcode}c.cc.{kind}", f"{opcode}c.{kind}"):
+                yield Vector(key, "words", text, inputs, outputs)
+
+        def number(a: int, kind: str = kind, bits: int = bits) -> int:
+            return signed(a, bits) if kind[0] == "s" else a
+
+        low, high, more = [], [], []
+        for al, bl, ah, bh in zip(*(c.tolist() for c in columns), strict=True):
+            product = number(al) * number(bl)
+            first = (product & mask) + ah
+            second = (product >> bits & mask) + bh + (first >> bits)
+            low.append(first & mask)
+            high.append(second & mask)
+            more.append((second >> bits) + (product & mask) & mask)
+        text = (
+            f"mad.lo.cc.{kind} d, al, bl, ah; madc.hi.cc.{kind} e, al, bl, bh; madc.lo.{kind} f, al, bl, 0;"
+            f"mad.hi.cc.{kind} x, al, bl, ah; madc.lo.cc.{kind} x, al, bl, ah; madc.hi.{kind} x, al, bl, ah;"
+        )
+        outputs = tuple((n, f"b{bits}", np.array(v, np.uint64)) for n, v in zip("def", (low, high, more), strict=True))
+        for key in (f"mad.lo.cc.{kind}", f"madc.hi.cc.{kind}", f"madc.lo.{kind}"):
+            yield Vector(key, "words", text, inputs, outputs, registers=f".reg .b{bits} x;")
+        hi_first, lo_next, hi_next = [], [], []
+        for al, bl, ah, bh in zip(*(c.tolist() for c in columns), strict=True):
+            product = number(al) * number(bl)
+            one = (product >> bits & mask) + ah
+            two = (product & mask) + bh + (one >> bits)
+            hi_first.append(one & mask)
+            lo_next.append(two & mask)
+            hi_next.append((product >> bits & mask) + ah + (two >> bits) & mask)
+        text = f"mad.hi.cc.{kind} d, al, bl, ah; madc.lo.cc.{kind} e, al, bl, bh; madc.hi.{kind} f, al, bl, ah;"
+        values = (hi_first, lo_next, hi_next)
+        outputs = tuple((n, f"b{bits}", np.array(v, np.uint64)) for n, v in zip("def", values, strict=True))
+        for key in (f"mad.hi.cc.{kind}", f"madc.lo.cc.{kind}", f"madc.hi.{kind}"):
+            yield Vector(key, "other_halves", text, inputs, outputs)
+
+
+def dots() -> Iterator[Vector]:
+    for a_kind in ("u32", "s32"):
+        for b_kind in ("u32", "s32"):
+
+            def part(word: int, at: int, bits: int, kind: str) -> int:
+                field = word >> at * bits & ((1 << bits) - 1)
+                return signed(field, bits) if kind == "s32" else field
+
+            def four(a: int, b: int, c: int, k: Any = (a_kind, b_kind), part: Any = part) -> int:
+                return c + sum(part(a, n, 8, k[0]) * part(b, n, 8, k[1]) for n in range(4))
+
+            yield from vectors_of(f"dp4a.{a_kind}.{b_kind}", f"dp4a.{a_kind}.{b_kind}", four, 32, (32,) * 3)
+            for way, start in (("lo", 0), ("hi", 2)):
+
+                def two(a: int, b: int, c: int, k: Any = (a_kind, b_kind), s: int = start, part: Any = part) -> int:
+                    return c + sum(part(a, n, 16, k[0]) * part(b, n + s, 8, k[1]) for n in range(2))
+
+                key = f"dp2a.{way}.{a_kind}.{b_kind}"
+                yield from vectors_of(key, key, two, 32, (32,) * 3)
+
+
+_JOIN: dict[str, Callable[[int, int], int]] = {
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}
+
+
+def _float_answers(word: str, kind: str, a: Array, b: Array, flush: bool) -> list[int]:
+    form = FORMATS[kind]
+
+    def cleared(one: int) -> int:
+        return one & form.sign if flush and not one & form.infinity else one
+
+    answers = []
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        x, y = cleared(x), cleared(y)
+        unordered = oracle.is_nan(x, form) or oracle.is_nan(y, form)
+        if word in ("num", "nan"):
+            answers.append(int(unordered == (word == "nan")))
+            continue
+        if unordered:
+            answers.append(int(word.endswith("u")))
+            continue
+
+        def place(one: int) -> int:
+            return -(one ^ form.sign) if one & form.sign else one
+
+        answers.append(int(COMPARE[word.removesuffix("u")](place(x), place(y))))
+    return answers
+
+
+def comparisons() -> Iterator[Vector]:
+    """Comparisons that are combined with a predicate, with two destinations, and of flushed numbers."""
+    whole = [
+        (word, kind)
+        for kind in ("u16", "s16", "u32", "s32", "u64", "s64")
+        for word in ("eq", "ne", "lt", "le", "gt", "ge")
+    ]
+    whole += [(word, kind) for kind in ("b16", "b32", "b64") for word in ("eq", "ne")]
+    whole += [(word, kind) for kind in ("u16", "u32", "u64") for word in ("lo", "ls", "hi", "hs")]
+    ordered = ("eq", "ne", "lt", "le", "gt", "ge")
+    floats = [*ordered, *(f"{word}u" for word in ordered), "num", "nan"]
+    given = flags(3)
+    for word, kind in whole:
+        bits = width(kind)
+        a, b = samples(bits, 0), np.where(given == 1, samples(bits, 1), samples(bits, 0))
+        pairs = [
+            (signed(x, bits), signed(y, bits)) if kind[0] == "s" else (x, y)
+            for x, y in zip(a.tolist(), b.tolist(), strict=True)
+        ]
+        found = [int(COMPARE[word](*pair)) for pair in pairs]
+        yield from _combined(word, "", kind, register_class(bits), a, b, found)
+        if kind[0] == "u" and word in ("lo", "ls", "hi", "hs") and bits == 16:
+            inputs = (("a", "b16", a), ("b", "b16", b))
+            yield Vector(
+                f"setp.{word}.{kind}",
+                "alone",
+                f"setp.{word}.{kind} d, a, b;",
+                inputs,
+                (("d", "pred", np.array(found)),),
+            )
+    for kind in ("f16", "bf16", "f32", "f64"):
+        a, b = column(FORMATS[kind], 0), column(FORMATS[kind], 1)
+        for word in floats:
+            for flush in ("", ".ftz") if kind in ("f16", "f32") else ("",):
+                found = _float_answers(word, kind, a, b, bool(flush))
+                yield from _combined(word, flush, kind, f"b{FORMATS[kind].bits}", a, b, found)
+                if flush:
+                    home = f"b{FORMATS[kind].bits}"
+                    inputs = (("a", home, a), ("b", home, b))
+                    text = f"setp.{word}.ftz.{kind} d, a, b;"
+                    yield Vector(f"setp.{word}.ftz.{kind}", "alone", text, inputs, (("d", "pred", np.array(found)),))
+
+
+def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, found: list[int]) -> Iterator[Vector]:
+    given = flags(6)
+    inputs = (("a", home, a), ("b", home, b), ("c", "pred", given))
+    for join, function in _JOIN.items():
+        yes = [function(one, int(c)) for one, c in zip(found, given, strict=True)]
+        no = [function(1 - one, 1 - int(c)) for one, c in zip(found, given, strict=True)]
+        text = f"setp.{word}.{join}{flush}.{kind} d, a, b, c; setp.{word}.{join}{flush}.{kind} _|e, a, b, !c;"
+        outputs = (("d", "pred", np.array(yes)), ("e", "pred", np.array(no)))
+        if kind.endswith("f16"):
+            text, outputs = f"setp.{word}.{join}{flush}.{kind} d, a, b, c;", outputs[:1]
+        yield Vector(f"setp.{word}.{join}{flush}.{kind}", "combined", text, inputs, outputs)
+    if kind.endswith("f16"):
+        return
+    outputs = (("d", "pred", np.array(found)), ("e", "pred", 1 - np.array(found)))
+    text = f"setp.{word}{flush}.{kind} d|e, a, b;"
+    yield Vector(f"setp.{word}{flush}.{kind}", "both", text, inputs[:2], outputs)
+
+
+def family() -> list[Vector]:
+    parts = (counting(), masks(), sums(), carries(), dots())
+    return [vector for part in parts for vector in part]
+
+
+def family_comparisons() -> list[Vector]:
+    assert len(flags(3)) == SAMPLES
+    return list(comparisons())

@@ -1,0 +1,502 @@
+"""Vectors of floats in all modes: exact results as Python's fractions, rounded here in the direction that is asked for.
+
+Of approximations the vectors have points whose exact results are floats; test_approximations has the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import simulator_oracle as oracle
+from simulator_bench import SAMPLES, Array, Vector
+from simulator_oracle import FORMATS, Format, is_infinite, is_nan, value
+from simulator_vectors_float import column as whole_column
+from simulator_vectors_integer import samples as whole_samples
+from simulator_vectors_integer import signed, wrap
+
+DIFFERENT = 256
+"""Fractions are slow: so many samples are different, and repeated."""
+DIRECTIONS = ("rn", "rz", "rm", "rp")
+
+
+def column(kind: Format, role: int) -> Array:
+    return np.tile(whole_column(kind, role)[:DIFFERENT], SAMPLES // DIFFERENT)
+
+
+def samples(bits: int, role: int) -> Array:
+    return np.tile(whole_samples(bits, role)[-DIFFERENT:], SAMPLES // DIFFERENT)
+
+
+def each(function: Callable[..., int], *columns: Array) -> Array:
+    """The function of every sample."""
+    rows = zip(*(one[:DIFFERENT].tolist() for one in columns), strict=True)
+    return np.tile(np.array([function(*row) for row in rows], np.uint64), SAMPLES // DIFFERENT)
+
+
+def toward(number: Fraction, kind: Format, direction: str, negative_zero: bool = False) -> int:
+    """The pattern that a number is rounded to."""
+    if number == 0:
+        return kind.sign if negative_zero else 0
+    negative, size = number < 0, abs(number)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= Fraction(2) ** exponent > size
+    exponent = max(exponent, 1 - kind.bias)
+    whole, rest = divmod(size, Fraction(2) ** (exponent - kind.mantissa_bits))
+    rest /= Fraction(2) ** (exponent - kind.mantissa_bits)
+    up = {
+        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1),
+        "rz": False,
+        "rm": rest > 0 and negative,
+        "rp": rest > 0 and not negative,
+    }[direction]
+    whole = int(whole) + up
+    if whole >> kind.precision:
+        whole, exponent = whole >> 1, exponent + 1
+    sign = kind.sign if negative else 0
+    if exponent > kind.bias:
+        goes_on = direction == "rn" or (direction == "rm" and negative) or (direction == "rp" and not negative)
+        return sign | (kind.infinity if goes_on else kind.infinity - 1)
+    if whole >> kind.mantissa_bits == 0:
+        return sign | whole
+    return sign | (exponent + kind.bias) << kind.mantissa_bits | (whole & ((1 << kind.mantissa_bits) - 1))
+
+
+def cleared(bits: int, kind: Format) -> int:
+    return bits if bits & kind.infinity else bits & kind.sign
+
+
+def root(number: Fraction) -> Fraction:
+    """A square root, with far more bits than any format has, and a last one that says whether there were more."""
+    shift = 400
+    whole = math.isqrt(number.numerator * number.denominator << 2 * shift)
+    exact = whole * whole == number.numerator * number.denominator << 2 * shift
+    return Fraction(2 * whole + (not exact), 2 * number.denominator << shift)
+
+
+ONE = {name: kind.bias << kind.mantissa_bits for name, kind in FORMATS.items()}
+
+
+def nearest(word: str, row: tuple[int, ...], kind: Format) -> int:
+    """Nearest even; special values are the same in all directions."""
+    if word == "sub":
+        return oracle.subtract(*row, kind)
+    if word in ("fma", "mad"):
+        return oracle.fused(*row, kind)
+    if word == "rcp":
+        return oracle.quotient(ONE[kind.name], row[0], kind)
+    if word == "sqrt":
+        if is_nan(row[0], kind) or (row[0] & kind.sign and row[0] != kind.sign):
+            return kind.quiet
+        if is_infinite(row[0], kind) or row[0] == kind.sign:
+            return row[0]
+        return toward(root(value(row[0], kind)), kind, "rn")
+    functions = {"add": oracle.add, "mul": oracle.multiply, "div": oracle.quotient}
+    return functions[word](*row, kind)
+
+
+def computed(word: str, row: tuple[int, ...], kind: Format, direction: str, flush: bool, last: str) -> int:
+    row = tuple(cleared(one, kind) if flush else one for one in row)
+    found = nearest(word, row, kind)
+    special = any(is_nan(one, kind) or is_infinite(one, kind) for one in row) or is_nan(found, kind)
+    if not special and not (word in ("div", "rcp") and row[-1] & ~kind.sign == 0):
+        x, *rest = (value(one, kind) for one in row)
+        exact = {
+            "add": lambda: x + rest[0],
+            "sub": lambda: x - rest[0],
+            "mul": lambda: x * rest[0],
+            "fma": lambda: x * rest[0] + rest[1],
+            "mad": lambda: x * rest[0] + rest[1],
+            "div": lambda: x / rest[0],
+            "rcp": lambda: 1 / x,
+            "sqrt": lambda: root(x),
+        }[word]()
+        negative_zero = found == kind.sign
+        cancels = word in ("add", "sub", "fma", "mad") and exact == 0 and found == 0
+        if cancels and direction == "rm" and not _all_plus(word, row, kind):
+            negative_zero = True
+        found = toward(exact, kind, direction, negative_zero)
+    if flush:
+        found = cleared(found, kind)
+    if last == ".sat":
+        return 0 if is_nan(found, kind) or found & kind.sign else min(found, ONE[kind.name])
+    if last == ".relu" and not is_nan(found, kind) and found & kind.sign:
+        return 0
+    return found
+
+
+def _all_plus(word: str, row: tuple[int, ...], kind: Format) -> bool:
+    """Whether +0 came of +0 alone."""
+    if word in ("fma", "mad"):
+        zero = not (row[0] & ~kind.sign and row[1] & ~kind.sign)
+        return zero and not (row[0] ^ row[1]) & kind.sign and row[2] == 0
+    return row[0] == 0 and row[1] == (kind.sign if word == "sub" else 0)
+
+
+COUNTS = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "mad": 3, "div": 2, "rcp": 1, "sqrt": 1}
+
+
+def modes() -> Iterator[Vector]:
+    for word, count in COUNTS.items():
+        for name in ("f32", "f64"):
+            kind = FORMATS[name]
+            for direction, flush, sat in product(DIRECTIONS, ("", ".ftz"), ("", ".sat")):
+                if (name == "f64" and (flush or sat)) or (sat and word in ("div", "rcp", "sqrt")):
+                    continue
+                spelled = f"{word}.{direction}{flush}{sat}.{name}"
+                way = "" if word in ("add", "sub", "mul") and direction == "rn" else f".{direction}"
+                if word == "mad" and name == "f32" and not spelled:
+                    continue
+                columns = [column(kind, role) for role in range(count)]
+                found = each(lambda *row, h=(kind, direction, bool(flush), sat), w=word: computed(w, row, *h), *columns)
+                yield _vector(f"{word}{way}{flush}{sat}.{name}", spelled, columns, found, f"b{kind.bits}")
+
+
+def _vector(key: str, spelled: str, columns: list[Array], found: Array, home: str, source: str = "") -> Vector:
+    names = "abc"[: len(columns)]
+    inputs = tuple((n, source or home, c) for n, c in zip(names, columns, strict=True))
+    return Vector(key, "plain", f"{spelled} d, {', '.join(names)};", inputs, (("d", home, found),))
+
+
+def flushed() -> Iterator[Vector]:
+    kind = FORMATS["f32"]
+    a, b = column(kind, 0), column(kind, 1)
+    signs: dict[str, Callable[[int], int]] = {"neg": lambda x: x ^ kind.sign, "abs": lambda x: x & ~kind.sign}
+    plain = np.where((a & 0x7FFFFFFF) > 0x7F800000, 0x3F800000, a).astype(np.uint32)  # of NaN any bits may come
+    for word, function in signs.items():
+        found = np.array([function(cleared(x, kind)) for x in plain.tolist()], np.uint64)
+        yield _vector(f"{word}.ftz.f32", f"{word}.ftz.f32", [plain], found, "b32")
+    for word, nan in product(("min", "max"), ("", ".NaN")):
+        pairs = zip(a.tolist(), b.tolist(), strict=True)
+        found = np.array(
+            [oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan)) for x, y in pairs],
+            np.uint64,
+        )
+        yield _vector(f"{word}.ftz{nan}.f32", f"{word}.ftz{nan}.f32", [a, b], found, "b32")
+
+
+def flushed_halves() -> Iterator[Vector]:
+    kind = FORMATS["f16"]
+    a, b = column(kind, 0), column(kind, 1)
+    plain = np.where((a & 0x7FFF) > kind.infinity, 0x3C00, a).astype(np.uint16)
+    for word, function in {"neg": lambda x: x ^ kind.sign, "abs": lambda x: x & ~kind.sign}.items():
+        found = each(lambda x, f=function: f(cleared(x, kind)), plain)
+        yield from _halves_of(f"{word}.ftz.f16", [plain], found)
+    for word, nan in product(("min", "max"), ("", ".NaN")):
+
+        def pick(x: int, y: int, word: str = word, nan: str = nan) -> int:
+            return oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan))
+
+        yield from _halves_of(f"{word}.ftz{nan}.f16", [a, b], each(pick, a, b))
+
+
+def _halves_of(key: str, columns: list[Array], found: Array) -> Iterator[Vector]:
+    yield _vector(key, key, columns, found, "b16")
+    both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
+    yield _vector(f"{key}x2", f"{key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
+
+
+def halves() -> Iterator[Vector]:
+    for name in ("f16", "bf16"):
+        kind = FORMATS[name]
+        if name == "f16":
+            forms = [
+                (word, flush, sat)
+                for word, flush, sat in product(("add", "sub", "mul"), ("", ".ftz"), ("", ".sat"))
+                if flush or sat
+            ]
+            forms += [
+                ("fma", flush, last) for flush, last in product(("", ".ftz"), ("", ".sat", ".relu")) if flush or last
+            ]
+        else:
+            forms = [("fma", "", ".relu")]
+            for direction, last in product(("rz", "rm", "rp"), ("", ".relu")):
+                columns = [column(kind, role) for role in range(3)]
+                found = each(lambda *row, h=(kind, direction, False, last): computed("fma", row, *h), *columns)
+                key = f"fma.{direction}{last}.bf16"
+                yield _vector(key, key, columns, found, "b16")
+                both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
+                yield _vector(f"{key}x2", f"{key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
+        for word, flush, last in forms:
+            columns = [column(kind, role) for role in range(COUNTS[word])]
+            found = each(lambda *row, h=(kind, "rn", bool(flush), last), w=word: computed(w, row, *h), *columns)
+            way = ".rn" if word == "fma" else ""
+            key = f"{word}{way}{flush}{last}.{name}"
+            spelled = f"{word}.rn{flush}{last}.{name}"
+            yield _vector(key, spelled, columns, found, "b16")
+            both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
+            yield _vector(f"{key}x2", f"{spelled}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
+
+
+def side_by_side() -> Iterator[Vector]:
+    kind = FORMATS["f32"]
+    for word in ("add", "sub", "mul", "fma"):
+        columns = [column(kind, role) for role in range(COUNTS[word])]
+        wide = [one.astype(np.uint64) | np.roll(one, 3).astype(np.uint64) << np.uint64(32) for one in columns]
+        for direction, flush in product(DIRECTIONS, ("", ".ftz")):
+            found = each(lambda *row, h=(kind, direction, bool(flush), ""), w=word: computed(w, row, *h), *columns)
+            way = "" if word != "fma" and direction == "rn" else f".{direction}"
+            key = f"{word}{way}{flush}.f32x2"
+            spelled = f"{word}.{direction}{flush}.f32x2"
+            yield _vector(key, spelled, wide, found | np.roll(found, 3) << np.uint64(32), "b64")
+
+
+def single(number: float) -> int:
+    return int(struct.unpack("<I", struct.pack("<f", number))[0])
+
+
+def double(number: float) -> int:
+    return int(struct.unpack("<Q", struct.pack("<d", number))[0])
+
+
+INF, NAN = math.inf, math.nan
+POINTS: dict[str, list[tuple[float, float]]] = {
+    "rcp": [(2.0**e * s, 2.0**-e * s) for e in range(-120, 121, 7) for s in (1, -1)]
+    + [(INF, 0.0), (0.0, INF), (-INF, -0.0)],
+    "sqrt": [(float(n * n) * 4.0**e, n * 2.0**e) for n in (1, 3, 5, 1001) for e in (-20, 0, 20)]
+    + [(0.0, 0.0), (INF, INF), (-1.0, NAN)],
+    "rsqrt": [(4.0**e, 2.0**-e) for e in range(-60, 61, 5)] + [(0.0, INF), (INF, 0.0), (-4.0, NAN)],
+    "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN)],
+    "cos": [(0.0, 1.0), (-0.0, 1.0), (-INF, NAN)],
+    "lg2": [(2.0**e, float(e)) for e in range(-120, 121, 11)] + [(0.0, -INF), (INF, INF), (-1.0, NAN)],
+    "ex2": [(float(e), 2.0**e) for e in range(-120, 121, 11)] + [(INF, INF), (-INF, 0.0), (200.0, INF)],
+    "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (20.0, 1.0)],
+}
+
+
+def cycled(values: list[int], kind: str = "u8") -> Array:
+    return np.array([values[number % len(values)] for number in range(SAMPLES)], kind)
+
+
+def approximations() -> Iterator[Vector]:
+    for word, points in POINTS.items():
+        given, wanted = (
+            cycled([single(x) for x, _ in points]),
+            cycled([0x7FFFFFFF if math.isnan(y) else single(y) for _, y in points]),
+        )
+        for flush in ("", ".ftz") if word != "tanh" else ("",):
+            key = f"{word}.approx{flush}.f32"
+            yield _vector(key, key, [given], wanted, "b32")
+    for word, flush in product(("approx", "full"), ("", ".ftz")):
+        rows = [(6.0, 3.0, 2.0), (1.0, -4.0, -0.25), (5.0, INF, 0.0), (0.0, 5.0, 0.0), (2.0**100, 2.0**20, 2.0**80)]
+        columns = [cycled([single(row[at]) for row in rows]) for at in range(3)]
+        key = f"div.{word}{flush}.f32"
+        yield _vector(key, key, columns[:2], columns[2], "b32")
+    for key, points in (
+        ("rcp.approx.ftz.f64", POINTS["rcp"]),
+        ("rsqrt.approx.ftz.f64", POINTS["rsqrt"]),
+        ("rsqrt.approx.f64", POINTS["rsqrt"]),
+    ):
+        quiet = 0x7FFFFFFFFFFFFFFF
+        given, wanted = (
+            cycled([double(x) for x, _ in points]),
+            cycled([quiet if math.isnan(y) else double(y) for _, y in points]),
+        )
+        yield _vector(key, key, [given], wanted, "b64")
+    for name in ("f16", "bf16"):
+        kind = FORMATS[name]
+        for word, flush in (("ex2", ".ftz" if name == "bf16" else ""), ("tanh", "")):
+            points = [(x, y) for x, y in POINTS[word] if abs(x) < 12 or math.isinf(x)] + [
+                (1.0, 2.0) if word == "ex2" else (0.0, 0.0)
+            ]
+            rows = [
+                (oracle.convert(single(x), FORMATS["f32"], kind), oracle.convert(single(y), FORMATS["f32"], kind))
+                for x, y in points
+            ]
+            given, wanted = (cycled([row[at] for row in rows]) for at in (0, 1))
+            key = f"{word}.approx{flush}.{name}"
+            yield _vector(key, key, [given], wanted, "b16")
+            both = [one | np.roll(one, 1) << np.uint64(16) for one in (given, wanted)]
+            yield _vector(f"{key}x2", f"{key}x2", both[:1], both[1], "b32")
+
+
+def questions() -> Iterator[Vector]:
+    for name in ("f32", "f64"):
+        kind = FORMATS[name]
+        a, b = column(kind, 0), column(kind, 1)
+        tests: dict[str, Callable[[int], bool]] = {
+            "finite": lambda x, kind=kind: not is_nan(x, kind) and not is_infinite(x, kind),  # type: ignore[misc]
+            "infinite": lambda x, kind=kind: is_infinite(x, kind),  # type: ignore[misc]
+            "number": lambda x, kind=kind: not is_nan(x, kind),  # type: ignore[misc]
+            "notanumber": lambda x, kind=kind: is_nan(x, kind),  # type: ignore[misc]
+            "normal": lambda x, kind=kind: 0 < x & kind.infinity < kind.infinity,  # type: ignore[misc]
+            "subnormal": lambda x, kind=kind: x & kind.infinity == 0 and x & ~kind.sign != 0,  # type: ignore[misc]
+        }
+        for word, function in tests.items():
+            found = np.array([function(x) for x in a.tolist()])
+            key = f"testp.{word}.{name}"
+            yield Vector(key, "plain", f"{key} d, a;", (("a", f"b{kind.bits}", a),), (("d", "pred", found),))
+        found = np.array(
+            [(x & kind.sign) | (y & ~kind.sign) for x, y in zip(a.tolist(), b.tolist(), strict=True)], np.uint64
+        )
+        yield _vector(f"copysign.{name}", f"copysign.{name}", [a, b], found, f"b{kind.bits}")
+
+
+# Conversions
+
+INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+WHOLE: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+
+
+def home_of(name: str) -> str:
+    return f"b{max(16, int(name.lstrip('busf')))}"
+
+
+def shaped(bits: int, kind: Format, flush: bool, last: str) -> int:
+    if flush and kind.name == "f32":
+        bits = cleared(bits, kind)
+    if last == ".sat":
+        return 0 if is_nan(bits, kind) or bits & kind.sign else min(bits, ONE[kind.name])
+    if last == ".relu" and not is_nan(bits, kind) and bits & kind.sign:
+        return 0
+    return bits
+
+
+def converted(bits: int, source: Format, target: Format, direction: str, flush: bool, last: str) -> int:
+    if flush and source.name == "f32":
+        bits = cleared(bits, source)
+    if is_nan(bits, source) or is_infinite(bits, source):
+        found = oracle.convert(bits, source, target)
+    else:
+        found = toward(value(bits, source), target, direction, bool(bits & source.sign))
+    return shaped(found, target, flush, last)
+
+
+def conversions() -> Iterator[Vector]:
+    forms = [(t, s, d, f, last) for (t, s), d, f, last in product(
+        [("f32", "f64"), ("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64")], DIRECTIONS, ("", ".ftz"), ("", ".sat", ".relu"))]  # fmt: skip
+    for target, source, direction, flush, last in forms:
+        if (flush and "f32" not in (target, source)) or (last == ".sat" and target == "bf16"):
+            continue
+        if last == ".relu" and (flush or target == "f32" or source != "f32" or direction not in ("rn", "rz")):
+            continue
+        yield _conversion(target, source, f".{direction}", direction, flush, last)
+    widening = [
+        ("f32", "f16"),
+        ("f32", "bf16"),
+        ("f64", "f32"),
+        ("f64", "f16"),
+        ("f32", "f32"),
+        ("f64", "f64"),
+        ("f16", "f16"),
+    ]
+    for (target, source), flush, last in product(widening, ("", ".ftz"), ("", ".sat")):
+        if not (flush and "f32" not in (target, source)) and not (last and source == "bf16"):
+            yield _conversion(target, source, "", "rn", flush, last)
+    for name, word, flush, last in product(("f16", "f32", "f64"), WHOLE, ("", ".ftz"), ("", ".sat")):
+        if flush and name != "f32":
+            continue
+        kind = FORMATS[name]
+        a = column(kind, 0)
+
+        def whole(bits: int, kind: Format = kind, word: str = word, flush: str = flush, last: str = last) -> int:
+            bits = cleared(bits, kind) if flush else bits
+            if is_nan(bits, kind) or is_infinite(bits, kind):
+                rounded = oracle.convert(bits, kind, kind)
+            else:
+                rounded = toward(Fraction(WHOLE[word](value(bits, kind))), kind, "rn", bool(bits & kind.sign))
+            return shaped(rounded, kind, bool(flush), last)
+
+        found = each(whole, a)
+        key = f"cvt.{word}{flush}{last}.{name}.{name}"
+        yield _vector(key, key, [a], found, f"b{kind.bits}")
+    for name, direction, last in product(("f16", "bf16"), ("rn", "rz"), ("", ".relu")):
+        if direction == "rn" and not last:
+            continue
+        columns = [column(FORMATS["f32"], role) for role in (0, 1)]
+        high, low = (
+            each(lambda x, h=(FORMATS["f32"], FORMATS[name], direction, False, last): converted(x, *h), one)
+            for one in columns
+        )
+        key = f"cvt.{direction}{last}.{name}x2.f32"
+        yield _vector(key, key, columns, high << np.uint64(16) | low, "b32")
+
+
+def _conversion(target: str, source: str, way: str, direction: str, flush: str, last: str) -> Vector:
+    a = column(FORMATS[source], 0)
+    pair = FORMATS[source], FORMATS[target]
+    found = each(lambda x: converted(x, *pair, direction, bool(flush), last), a)
+    key = f"cvt{way}{flush}{last}.{target}.{source}"
+    return _vector(key, key, [a], found, f"b{FORMATS[target].bits}", f"b{FORMATS[source].bits}")
+
+
+def to_integers() -> Iterator[Vector]:
+    for target, source, word, flush, last in product(
+        INTEGERS, ("f16", "bf16", "f32", "f64"), WHOLE, ("", ".ftz"), ("", ".sat")
+    ):
+        if (flush and source != "f32") or (source == "bf16" and (last or target.endswith("8"))):
+            continue
+        bits, kind = int(target[1:]), FORMATS[source]
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
+        undefined = 0 if source != "f64" and bits <= 32 else 1 << (bits - 1)
+        a = column(kind, 1)
+        home = int(home_of(target)[1:])
+        nothing = signed(undefined, bits) if target[0] == "s" else undefined
+
+        def whole(
+            one: int,
+            k: Format = kind,
+            flush: str = flush,
+            word: str = word,
+            ends: tuple[int, ...] = (low, high, nothing, home),
+        ) -> int:
+            low, high, nothing, home = ends
+            one = cleared(one, k) if flush else one
+            if is_nan(one, k):
+                return wrap(nothing, home)
+            if is_infinite(one, k):
+                return wrap(low if one & k.sign else high, home)
+            return wrap(max(low, min(high, WHOLE[word](value(one, k)))), home)
+
+        key = f"cvt.{word}{flush}{last}.{target}.{source}"
+        yield _vector(key, key, [a], each(whole, a), home_of(target), f"b{kind.bits}")
+
+
+def from_integers() -> Iterator[Vector]:
+    for target, source, direction in product(("f16", "bf16", "f32", "f64"), INTEGERS, DIRECTIONS):
+        if target == "bf16" and source.endswith("8"):
+            continue
+        bits, kind = int(source[1:]), FORMATS[target]
+        a = samples(bits, 0)
+        given = a.astype(np.uint16) if bits == 8 else a
+        for last in ("", ".sat") if target != "bf16" else ("",):
+
+            def rounded(one: int, h: tuple[str, int, Format, str, str] = (source, bits, kind, direction, last)) -> int:
+                number = signed(one, h[1]) if h[0][0] == "s" else one
+                return shaped(toward(Fraction(number), h[2], h[3]), h[2], False, h[4])
+
+            key = f"cvt.{direction}{last}.{target}.{source}"
+            found = each(rounded, a)
+            yield _vector(key, key, [given], found, f"b{kind.bits}", home_of(source))
+            if target == "f32":
+                key = f"cvt.{direction}.ftz{last}.{target}.{source}"
+                yield _vector(key, key, [given], found, "b32", home_of(source))
+
+
+def saturating() -> Iterator[Vector]:
+    for target, source in product(INTEGERS, INTEGERS):
+        bits, to = int(source[1:]), int(target[1:])
+        fits = bits < to and (target[0] == "s" or source[0] == "u")
+        if fits or target == source:
+            continue
+        low, high = (-(1 << (to - 1)), (1 << (to - 1)) - 1) if target[0] == "s" else (0, (1 << to) - 1)
+        a = samples(bits, 0)
+        home = int(home_of(target)[1:])
+        found = [wrap(max(low, min(high, signed(x, bits) if source[0] == "s" else x)), home) for x in a.tolist()]
+        key = f"cvt.sat.{target}.{source}"
+        given = a.astype(np.uint16) if bits == 8 else a
+        yield _vector(key, key, [given], np.array(found, np.uint64), home_of(target), home_of(source))
+
+
+def family() -> list[Vector]:
+    parts = (modes(), flushed(), flushed_halves(), halves(), side_by_side(), approximations(), questions())
+    return [vector for part in parts for vector in part]
+
+
+def family_conversions() -> list[Vector]:
+    parts = (conversions(), to_integers(), from_integers(), saturating())
+    return [vector for part in parts for vector in part]

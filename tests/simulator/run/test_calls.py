@@ -1,0 +1,237 @@
+"""Functions: recursion with registers that are saved, indirect calls, what a stack can't hold, and what faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+
+from memory.fabric import DeviceFault
+from simulator.fabric import SimulatorFabric
+from simulator.isa import UnknownInstruction
+from simulator.run.calls import MAX_DEPTH
+from simulator.run.decode import decode, unsupported_forms
+
+FIBONACCI = """
+.func (.param .b32 r) fib(.param .b32 n) {
+  .reg .b32 %n, %a, %b; .reg .pred %p;
+  ld.param.b32 %n, [n]; mov.u32 %a, %n; setp.lt.u32 %p, %n, 2; @%p bra DONE;
+  sub.u32 %b, %n, 1;
+  { .param .b32 x; .param .b32 y; st.param.b32 [x], %b; call (y), fib, (x); ld.param.b32 %a, [y]; }
+  sub.u32 %b, %n, 2;
+  { .param .b32 x; .param .b32 y; st.param.b32 [x], %b; call (y), fib, (x); ld.param.b32 %b, [y]; }
+  add.u32 %a, %a, %b;
+DONE: st.param.b32 [r], %a; ret;
+}
+"""
+DEEP = """
+.func (.param .b32 r) deep(.param .b32 n, .param .align 16 .b8 box[FRAME]) {
+  .reg .b32 %n, %m; .reg .pred %p;
+  ld.param.b32 %n, [n]; setp.eq.u32 %p, %n, 0; @%p bra DONE; sub.u32 %m, %n, 1;
+  { .param .b32 x; .param .align 16 .b8 z[FRAME]; .param .b32 y; st.param.b32 [x], %m;
+    call (y), deep, (x, z); ld.param.b32 %m, [y]; } add.u32 %n, %n, %m;
+DONE: st.param.b32 [r], %n; ret;
+}
+"""
+TABLE = """
+.func (.param .b32 r) plus(.param .b32 a) { .reg .b32 x; ld.param.b32 x, [a]; add.u32 x, x, 100; st.param.b32 [r], x; ret; }
+.func (.param .b32 r) times(.param .b32 a) { .reg .b32 x; ld.param.b32 x, [a]; mul.lo.u32 x, x, 7; st.param.b32 [r], x; ret; }
+.func (.param .b32 r) leave(.param .b32 a) { exit; }
+.func other(.param .b64 a) { ret; }
+.global .align 8 .u64 functions[4] = {plus, times, leave, other};
+"""
+INDIRECT = """
+  KIND: .callprototype (.param .b32 _) _ (.param .b32 _);
+  rem.u32 %r1, %lane, {ways}; mul.wide.u32 %d1, %r1, 8; mov.u64 %d2, functions; add.u64 %d2, %d2, %d1; ld.global.b64 %d3, [%d2];
+  { .param .b32 x; .param .b32 y; st.param.b32 [x], %lane; call (y), %d3, (x), KIND; ld.param.b32 %r2, [y]; }
+"""
+STORE = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(3))]
+
+
+def called(body: str, before: str, lanes: int = 48, **options: Any) -> Any:
+    """What each of the lanes stores, on two ranks that must agree; 99 where it stores nothing."""
+    code = executable(module(body + STORE, ["u64 out"], before))
+
+    def program(fabric: SimulatorFabric) -> Any:
+        out = put(fabric, "out", np.full(lanes, 99, np.uint32))
+        start(fabric, code, 2, lanes // 2, [out.address])
+        return get(fabric, out, "u4")
+
+    one, other = succeed(make_world(2, **options), program).results
+    assert np.array_equal(one, other)
+    return one
+
+
+def fault(body: str, before: str) -> str:
+    code = executable(module(body, before=before))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, 4)
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert isinstance(error, DeviceFault)
+    return str(error)
+
+
+def fibonacci(n: int) -> int:
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+@pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "seed0", "seed1", "seed2"])
+def test_recursion_keeps_the_registers_of_each_activation(options: dict[str, Any]) -> None:
+    body = "{ .param .b32 x; .param .b32 y; rem.u32 %r1, %lane, 11; st.param.b32 [x], %r1; call (y), fib, (x); ld.param.b32 %r2, [y]; }"
+    found = called(body, FIBONACCI, **options)
+    assert found.tolist() == [fibonacci(lane % 11) for lane in range(48)]
+
+
+@pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "seed0", "seed1", "seed2"])
+def test_an_indirect_call_goes_where_each_lane_s_address_says(options: dict[str, Any]) -> None:
+    found = called(INDIRECT.replace("{ways}", "3"), TABLE, **options)
+    assert found.tolist() == [(lane + 100, lane * 7, 99)[lane % 3] for lane in range(48)]
+
+
+def test_a_call_by_a_list_of_targets_and_a_name_in_a_register() -> None:
+    body = """
+      WAYS: .calltargets plus, times;
+      mov.u64 %d4, plus; mov.u64 %d5, times; setp.lt.u32 %p1, %lane, 20; selp.b64 %d3, %d4, %d5, %p1;
+      { .param .b32 x; .param .b32 y; st.param.b32 [x], %lane; call (y), %d3, (x), WAYS; ld.param.b32 %r2, [y]; }
+    """
+    assert called(body, TABLE).tolist() == [lane + 100 if lane < 20 else lane * 7 for lane in range(48)]
+
+
+def test_recursion_ends_at_a_depth() -> None:
+    body = f"{{ .param .b32 x; .param .align 16 .b8 z[16]; .param .b32 y; st.param.b32 [x], {MAX_DEPTH - 1}; call (y), deep, (x, z); ld.param.b32 %r2, [y]; }}"
+    before = DEEP.replace("FRAME", "16")
+    assert set(called(body, before).tolist()) == {MAX_DEPTH * (MAX_DEPTH - 1) // 2}
+    said = fault(body.replace(str(MAX_DEPTH - 1), str(MAX_DEPTH)), before)
+    assert "rank 0, block 0, thread 0: calls are nested more than 256 deep; PTX line " in said
+
+
+def test_the_stack_of_a_thread_has_an_end() -> None:
+    body = (
+        "{ .param .b32 x; .param .align 16 .b8 z[1024]; .param .b32 y; st.param.b32 [x], 100; call (y), deep, (x, z); }"
+    )
+    assert "the thread's stack is full: it has 65,536 bytes" in fault(body, DEEP.replace("FRAME", "1024"))
+
+
+def test_an_address_that_is_no_function() -> None:
+    body = "KIND: .callprototype (.param .b32 _) _ (.param .b32 _); mov.u64 %d3, 64; { .param .b32 x; .param .b32 y; st.param.b32 [x], 1; call (y), %d3, (x), KIND; }"
+    assert "an indirect call of 0x40, which is no function of this module" in fault(body, "")
+
+
+def test_a_function_of_another_prototype() -> None:
+    said = fault("add.u32 %lane, %lane, 3;" + INDIRECT.replace("{ways}", "4"), TABLE)
+    assert "an indirect call of other, which does not have the prototype's parameters" in said
+
+
+def test_a_function_without_a_body_faults_when_it_is_called() -> None:
+    before = ".extern .func (.param .b32 r) elsewhere(.param .b32 a);\n"
+    body = "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 1; @%p1 call (y), elsewhere, (x); }"
+    assert called("setp.ne.u32 %p1, %lane, %lane; mov.u32 %r2, 3;" + body, before).tolist() == [3] * 48
+    ptx = module(body, before=before)
+    (form,) = unsupported_forms(ptx)
+    assert "elsewhere has no body in this module" in form.reason
+    said = fault("setp.eq.u32 %p1, %lane, 2;" + body, before)
+    assert "rank 0, block 0, thread 2: elsewhere has no body" in said
+
+
+def test_functions_that_the_kernel_does_not_reach_are_not_decoded() -> None:
+    assert [one.name for one in decode(module("mov.u32 %r1, 1;", before=TABLE), "kernel").kernel.functions] == []
+
+
+def test_local_memory_is_each_thread_s_own_and_ends() -> None:
+    body = """
+      .local .align 8 .b8 depot[64]; mov.u64 %d2, depot; cvta.local.u64 %d3, %d2; rem.u32 %r1, %lane, 16;
+      mul.wide.u32 %d4, %r1, 4; add.u64 %d3, %d3, %d4; st.u32 [%d3], %lane; bar.sync 0; ld.u32 %r2, [%d3];
+    """
+    assert called(body, "").tolist() == list(range(48))
+    said = fault(".local .align 8 .b8 depot[64]; ld.local.u32 %r1, [depot+64];", "")
+    assert "local memory of 64 bytes: 4 bytes at 0x40 are outside or misaligned" in said
+
+
+def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> None:
+    before = ".global .align 4 .u32 counter = 5;\n.visible .const .u32 fixed[2] = {3, 4};\n"
+    body = "atom.global.add.u32 %r1, [counter], 1; ld.const.u32 %r2, [fixed+4]; mad.lo.u32 %r2, %r2, 1000, %r1;"
+    code = executable(module(body + STORE, ["u64 out"], before))
+
+    def program(fabric: SimulatorFabric) -> list[int]:
+        out, found = put(fabric, "out", np.zeros(1, np.uint32)), []
+        for _ in range(2 + fabric.rank):
+            start(fabric, code, 1, 1, [out.address])
+            fabric.synchronize()
+            found.append(int(get(fabric, out, "u4")[0]))
+        return found
+
+    assert succeed(make_world(2), program).results == [[4005, 4006], [4005, 4006, 4007]]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("mov.u64 %d1, fixed; st.global.u32 [%d1], 1;", "'fixed' of 8 bytes): constant memory is read only"),
+        (
+            "mov.u64 %d1, changing; ld.const.u32 %r1, [%d1];",
+            ".global variable 'changing' of 8 bytes): not constant memory",
+        ),
+        ("ld.global.u32 %r1, [changing+8];", "outside every live tensor"),
+        ("mov.u64 %d1, %lane64; cvta.param.u64 %d1, %d1; st.u32 [%d1], 1;", "they are read only"),
+        ("ld.global.u32 %r1, [missing];", "no such operands of ld.global.u32"),
+        ("cvta.shared.u64 %d1, %lane64; ld.u32 %r1, [%d1];", "shared memory of 0 bytes"),
+    ],
+)
+def test_wrong_spaces(body: str, said: str) -> None:
+    before = (
+        ".const .align 4 .u32 fixed[2] = {3, 4};\n.global .align 4 .u32 changing[2];\n.extern .global .u32 missing;\n"
+    )
+    assert said in fault(body, before)
+
+
+def test_a_read_only_load_of_symmetric_memory_is_a_fault() -> None:
+    """Of a rank's other memory it is none."""
+    code = executable(module("ld.global.nc.u32 %r2, [%src];" + STORE, ["u64 out", "u64 src"]))
+
+    def program(fabric: SimulatorFabric, symmetric: bool) -> int:
+        out, shared = put(fabric, "out", np.zeros(1, np.uint32)), put(fabric, "shared", np.full(1, 7, np.uint32))
+        space = fabric._world.space
+        own = space.allocate(fabric.rank, 4, 256, "own", symmetric=False)
+        space.host_write(own, 0, np.full(1, 9, np.uint32).view(np.uint8))
+        start(fabric, code, 1, 1, [out.address, shared.address if symmetric else space.address(fabric.rank, own)])
+        return int(get(fabric, out, "u4")[0])
+
+    assert succeed(make_world(2), lambda fabric: program(fabric, False)).results == [9, 9]
+    said = str(run(make_world(2), lambda fabric: program(fabric, True)).error())
+    assert "byte 0 of tensor 'shared' of 4 bytes): symmetric memory, to which other ranks may write; PTX line" in said
+
+
+def test_what_was_discarded_is_poison() -> None:
+    code = executable(module("discard.global.L2 [%src], 128; ld.global.u32 %r1, [%src+4];", ["u64 src"]))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, 1, [put(fabric, "data", np.zeros(64, np.uint32)).address])
+        fabric.synchronize()
+
+    assert "byte 4 of tensor 'data' of 256 bytes): never written (poison)" in str(run(make_world(1), program).error())
+
+
+def test_a_fault_in_a_function_is_named_with_its_line() -> None:
+    before = ".func broken() {\n  .reg .b64 a;\n  mov.u64 a, 3;\n  st.global.u32 [a], 1;\n  ret;\n}\n"
+    said = fault("setp.eq.u32 %p1, %lane, 2; @%p1 call broken;", before)
+    line = module("", before=before).splitlines().index("  st.global.u32 [a], 1;") + 1
+    assert (
+        f"rank 0, block 0, thread 2: store of 4 bytes at 0x3: no address of this world (a null pointer?); PTX line {line}: "
+        in said
+    )
+
+
+def test_what_is_unsupported_is_listed_for_all_kernels_at_once() -> None:
+    other = ".visible .entry other() {\n  frobnicate.b32 1;\n ret;\n}\n"
+    ptx = module("frobnicate.u32 %r1, %r2;\n  tanh.exact.f32 %r1, %r1;", before=other)
+    found = unsupported_forms(ptx)
+    assert [one.text.split()[0] for one in found] == ["frobnicate.b32", "frobnicate.u32", "tanh.exact.f32"]
+    assert [ptx.splitlines()[one.line - 1].strip() for one in found] == [f"{one.text};" for one in found]
+    with pytest.raises(UnknownInstruction, match="no frobnicate.u32 yet"):
+        succeed(make_world(1), lambda fabric: (start(fabric, executable(ptx), 1, 1), fabric.synchronize()))

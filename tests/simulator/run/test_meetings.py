@@ -1,0 +1,146 @@
+"""Meetings of some lanes of a warp, and of some threads of a block: who is waited for, and who hangs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+
+from memory.fabric import Deadlock, DeviceFault
+from simulator.fabric import SimulatorFabric
+
+STORE = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
+schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(6))])
+
+
+def stored(body: str, grid: int = 2, block: int = 64, registers: str = "", **options: Any) -> list[int]:
+    """What each thread stores (99: nothing), the same on two ranks."""
+    code = executable(module(body + STORE, ["u64 out"], registers=registers))
+
+    def program(fabric: SimulatorFabric) -> list[int]:
+        out = put(fabric, "out", np.full(grid * block, 99, np.uint32))
+        start(fabric, code, grid, block, [out.address])
+        found: list[int] = get(fabric, out, "u4").tolist()
+        return found
+
+    one, other = succeed(make_world(2, **options), program).results
+    assert one == other
+    return list(one)
+
+
+def failed(body: str, block: int = 64, registers: str = "") -> str:
+    code = executable(module(body, registers=registers))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, block)
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert isinstance(error, DeviceFault | Deadlock)
+    return f"{type(error).__name__}: {error}"
+
+
+@schedules
+def test_lanes_that_come_from_different_ways_meet(options: dict[str, Any]) -> None:
+    """Each lane loops as often as its number says before it comes."""
+    body = """
+      mov.u32 %r3, %laneid; mov.u32 %r4, 0; LOOP: add.u32 %r4, %r4, 5; sub.s32 %r3, %r3, 1; setp.ge.s32 %p1, %r3, 0; @%p1 bra LOOP;
+      shfl.sync.down.b32 %r2, %r4, 1, 31, -1;
+    """
+    assert stored(body, **options) == [5 * min(lane % 32 + 2, 32) for lane in range(128)]
+
+
+@schedules
+def test_parts_of_a_warp_meet_apart(options: dict[str, Any]) -> None:
+    """Both halves are at one instruction with masks of their own; one of them is late."""
+    body = """
+      mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 16; selp.b32 %r4, 0xffff, 0xffff0000, %p1; mov.u32 %r5, 9;
+      @%p1 bra ON; LATE: sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra LATE; ON:
+      redux.sync.add.u32 %r2, %r3, %r4; match.any.sync.b32 %r6, %r3, %r4; popc.b32 %r6, %r6; add.u32 %r2, %r2, %r6;
+    """
+    expected = [sum(range(16)) + 1] * 16 + [sum(range(16, 32)) + 1] * 16
+    assert stored(body, **options) == expected * 4
+
+
+@schedules
+def test_lanes_that_have_returned_are_not_waited_for(options: dict[str, Any]) -> None:
+    body = "mov.u32 %r3, %laneid; setp.gt.u32 %p1, %r3, 20; @%p1 ret; vote.sync.ballot.b32 %r2, 1, -1; bar.warp.sync 0xfffff;"
+    body = body.replace("ballot.b32 %r2, 1", "ballot.b32 %r2, !%p1")
+    body = body.replace("bar.warp.sync 0xfffff;", "bar.warp.sync 0x1fffff;")
+    assert stored(body, **options) == [(1 << 21) - 1 if lane % 32 <= 20 else 99 for lane in range(128)]
+
+
+def test_a_short_last_warp() -> None:
+    body = "vote.sync.ballot.b32 %r2, %p1, -1; redux.sync.add.u32 %r2, 1, -1;"
+    assert stored(body, grid=2, block=40) == ([32] * 32 + [8] * 8) * 2
+
+
+def test_a_shuffle_from_a_lane_that_takes_no_part_gives_poison() -> None:
+    body = (
+        "mov.u32 %r2, 5; mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 8; @%p1 shfl.sync.down.b32 %r2, %r3, 4, 31, 0xff;"
+    )
+    assert stored(body, grid=1, block=32) == [4, 5, 6, 7, *[0xFFFFFFFF] * 4, *[5] * 24]
+
+
+def test_a_lane_that_never_comes_is_named() -> None:
+    said = failed(
+        "mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 7; @%p1 bar.sync 0; shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;", 32
+    )
+    assert said.startswith("Deadlock")
+    assert "rank 0, block 0, thread 0 and 30 others wait for lanes [7] at PTX line" in said
+
+
+def test_a_lane_outside_its_own_mask_is_a_fault() -> None:
+    said = failed("shfl.sync.idx.b32 %r2, %lane, 0, 31, 0xffff;", 32)
+    assert "rank 0, block 0, thread 16: a thread that is not in its own mask 0xffff; PTX line" in said
+
+
+RING = """
+  .shared .align 4 .b8 box[128];
+  mov.u32 %r1, %tid.x; mov.u32 %r3, box; and.b32 %r4, %r1, 31; shl.b32 %r4, %r4, 2; add.u32 %r3, %r3, %r4; mov.u32 %r2, 0;
+  setp.lt.u32 %p1, %r1, 32; mov.u32 %r5, 0;
+  NEXT: @!%p1 bra READ;
+    bar.sync 2, 64; add.u32 %r6, %r5, %r1; st.shared.u32 [%r3], %r6; bar.arrive 1, 64; bra ON;
+  READ: bar.arrive 2, 64; bar.sync 1, 64; ld.shared.u32 %r6, [%r3]; add.u32 %r2, %r2, %r6;
+  ON: add.u32 %r5, %r5, 100; setp.lt.u32 %p2, %r5, 500; @%p2 bra NEXT;
+"""
+
+
+@schedules
+def test_producers_and_consumers_meet_at_two_barriers(options: dict[str, Any]) -> None:
+    found = stored(RING, **options)
+    assert found == ([0] * 32 + [1000 + 5 * lane for lane in range(32)]) * 2
+
+
+@schedules
+def test_reductions_over_some_threads_of_a_block(options: dict[str, Any]) -> None:
+    body = """
+      mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64; and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 1; @!%p1 bra REST;
+      bar.red.popc.u32 %r2, 4, 64, %p2; bra ON;
+      REST: bar.red.and.pred %p3, 5, 32, %p2; selp.b32 %r2, 7, 8, %p3; bar.red.or.pred %p3, 5, 32, %p2; selp.b32 %r4, 10, 20, %p3; add.u32 %r2, %r2, %r4;
+      ON: bar.red.popc.u32 %r5, 0, !%p1; add.u32 %r2, %r2, %r5;
+    """
+    assert stored(body, grid=2, block=96, **options) == ([64] * 64 + [50] * 32) * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("bar.sync 16;", "barrier 16; a block has barriers 0 to 15"),
+        ("bar.sync 1, 33;", "a barrier of 33 threads; it takes a multiple of 32"),
+        ("setp.lt.u32 %p1, %lane, 32; @%p1 bar.sync 1, 64; @!%p1 bar.sync 1, 96;", "barrier 1 for "),
+        ("bar.sync 1, 32;", "64 threads came to barrier 1, which is for 32"),
+    ],
+)
+def test_wrong_numbers_of_barriers_and_threads(body: str, said: str) -> None:
+    found = failed(body)
+    assert found.startswith("DeviceFault")
+    assert said in found
+
+
+def test_a_numbered_barrier_that_is_never_complete_is_named() -> None:
+    said = failed("setp.lt.u32 %p1, %lane, 32; @%p1 bar.sync 3, 64;")
+    assert "rank 0, block 0: 32 of 64 threads have come to barrier 3; they wait at PTX line" in said

@@ -1,0 +1,110 @@
+"""Which forms there are, as a table, and which a module has besides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import simulator
+from simulator.commands import included
+from simulator.forms import markdown, missing_forms, rows, text
+from simulator.isa import TABLE
+from simulator.isa.registry import TYPES
+from simulator.ptx.parse import PtxSyntaxError
+
+README = Path(simulator.__file__).parent / "README.md"
+
+MODULE = """
+.version 8.0
+.target sm_90a
+.address_size 64
+
+.func unused() {
+  .reg .b32 %r<2>;
+  frobnicate.never.called %r1;
+  ret;
+}
+
+.func called() {
+  .reg .b32 %r<2>;
+  frobnicate.u32 %r1, 1;
+  ret;
+}
+
+.visible .entry kernel(.param .u64 out) {
+  .reg .b32 %r<20>;
+  .reg .b64 %rd<2>;
+  .reg .pred %p<2>;
+  ld.param.u64 %rd1, [out];
+  @%p1 frobnicate.u32 %r2, 2;
+  call called;
+  wgmma.fence.sync.aligned;
+  ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%rd1];
+  frobnicate.u32 %r3, %r4;
+  ret;
+}
+"""
+
+
+def lines_of(word: str) -> tuple[int, ...]:
+    return tuple(number for number, line in enumerate(MODULE.splitlines(), 1) if word in line)
+
+
+def test_all_that_a_module_has_besides_is_listed_by_form_with_lines() -> None:
+    found = {one.form: one for one in missing_forms(MODULE)}
+    assert found["frobnicate.u32"].lines == lines_of("frobnicate.u32")
+    assert len(found["frobnicate.u32"].lines) == 3
+    assert "frobnicate" in found["frobnicate.u32"].reason
+    assert found["wgmma.fence.sync.aligned"].lines == lines_of("wgmma.fence")
+    assert {one.form for one in found.values() if one.is_planned} == {
+        "wgmma.fence.sync.aligned",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16",
+    }
+
+
+def test_the_most_frequent_form_comes_first() -> None:
+    counts = [len(one.lines) for one in missing_forms(MODULE)]
+    assert counts == sorted(counts, reverse=True)
+    assert missing_forms(MODULE)[0].form == "frobnicate.u32"
+
+
+def test_a_module_that_is_supported_has_none() -> None:
+    assert missing_forms((README.parents[1] / "tests/symlab/sum.ptx").read_text(encoding="utf-8")) == ()
+
+
+def test_text_without_structure_is_refused() -> None:
+    with pytest.raises(PtxSyntaxError):
+        missing_forms(".version 8.0\n.target sm_90\n.visible .entry kernel() {\n")
+
+
+def test_every_form_is_in_one_row() -> None:
+    found = rows()
+    assert sum(row.count for row in found) == len(TABLE)
+    assert [row.opcode for row in found] == sorted({key.split(".")[0] for key in TABLE})
+    for row in found:
+        assert set(row.types) <= TYPES
+        assert not set(row.qualifiers) & TYPES
+        assert not set(row.neutral) & {*row.qualifiers, *row.types}
+
+
+def test_a_row_has_the_words_of_its_forms() -> None:
+    (add, bra) = rows(["add.u32", "add.cc.u64", "bra"])
+    assert (add.opcode, add.count, add.qualifiers, add.types) == ("add", 2, ("cc",), ("u32", "u64"))
+    assert (bra.count, bra.types, bra.neutral) == (1, (), ("aligned", "cta", "uni"))
+
+
+def test_both_tables_show_each_opcode() -> None:
+    found = rows(["add.cc.u64", "bra"])
+    assert markdown(found).splitlines()[2] == "| `add` | 1 | `.cc` | `.u64` | `.rn` |"
+    assert text(found).splitlines()[0].split() == ["add", "1", ".cc", ".u64"]
+
+
+def test_the_readme_has_the_forms_as_they_are() -> None:
+    page = README.read_text(encoding="utf-8")
+    assert included(page) == page, "python -m simulator --readme writes them"
+
+
+def test_a_readme_without_a_place_for_the_forms_is_refused() -> None:
+    with pytest.raises(ValueError, match="no place for the forms"):
+        included("# simulator\n")

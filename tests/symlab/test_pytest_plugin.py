@@ -1,0 +1,144 @@
+"""The plugin of pytest: a test for each seed, failures that can be repeated, and a start that costs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import symlab
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(symlab.__file__).resolve().parents[1]
+HERE = Path(__file__).parent
+PLUGIN = ("-p", "symlab.pytest_plugin", "-p", "no:cacheprovider")
+TICKETS = """
+import torch
+
+
+def test_rank_0_is_first(symlab_world):
+    done = symlab_world(ranks=4).launch(
+        "ticket.ptx",
+        grid=1,
+        block=1,
+        buffers={"counter": (1, torch.int32, 0), "slots": (4, torch.int32)},
+        arguments=[("peer", "counter", 0), ("peer", "slots", 0), ("u32", "rank")],
+    )
+    assert int(done.outputs["slots"][0][0]) == 0
+
+
+def test_without_a_world():
+    pass
+"""
+
+
+def example() -> str:
+    blocks = [
+        code
+        for page in ("symlab/README.md", "README.md")
+        for code in re.findall(r"^```py\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    assert len(blocks) == 2
+    (code,) = set(blocks)
+    return str(code)
+
+
+def test_the_readmes_example_is_whole_and_passes(pytester: pytest.Pytester) -> None:
+    code = example()
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    pytester.makepyfile(test_sum=code)
+    shutil.copy(HERE / "sum.ptx", pytester.path)
+    pytester.runpytest(*PLUGIN).assert_outcomes(passed=1)
+    found = pytester.runpytest(*PLUGIN, "--symlab-seeds", "3", "-v")
+    found.assert_outcomes(passed=3)
+    found.stdout.fnmatch_lines(["*::test_every_rank_gets_the_sum?seed2? PASSED*"])
+
+
+def test_the_readmes_example_can_fail(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_sum=example())
+    text = (HERE / "sum.ptx").read_text(encoding="utf-8")
+    (pytester.path / "sum.ptx").write_text(text.replace("add.s64 %rd1, %rd1, 8", "add.s64 %rd1, %rd1, 0"))
+    pytester.runpytest(*PLUGIN).assert_outcomes(failed=1)
+
+
+def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_ticket=TICKETS)
+    shutil.copy(HERE / "ticket.ptx", pytester.path)
+    found = pytester.runpytest(*PLUGIN, "--symlab-seeds", "12")
+    outcomes = found.parseoutcomes()
+    assert outcomes["failed"] + outcomes["passed"] == 13
+    said = re.findall(r"repeat it with: pytest '([^']+)' --symlab-seed (\d+)$", found.stdout.str(), re.MULTILINE)
+    assert len(said) == outcomes["failed"] > 0
+    name, seed = said[0]
+    assert name == f"test_ticket.py::test_rank_0_is_first[seed{seed}]"
+    pytester.runpytest(*PLUGIN, name, "--symlab-seed", seed).assert_outcomes(failed=1)
+    passing = min(set(range(12)) - {int(one) for _, one in said})
+    test = f"test_ticket.py::test_rank_0_is_first[seed{passing}]"
+    pytester.runpytest(*PLUGIN, test, "--symlab-seed", str(passing)).assert_outcomes(passed=1)
+
+
+def test_without_seeds_the_order_is_fair_and_nothing_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_ticket=TICKETS)
+    shutil.copy(HERE / "ticket.ptx", pytester.path)
+    found = pytester.runpytest(*PLUGIN, "-v")
+    found.assert_outcomes(passed=2)
+    found.stdout.fnmatch_lines(["test_ticket.py::test_rank_0_is_first PASSED*"])
+
+
+def test_a_test_may_choose_its_order_and_open_several_worlds(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_worlds="""
+        import pytest
+
+        @pytest.fixture
+        def opened():
+            worlds = []
+            yield worlds
+            assert [world.healthy for world in worlds] == [False, False]
+
+        def test_worlds(opened, symlab_world):
+            opened += [symlab_world(ranks=2, schedule="random", seed=5), symlab_world(ranks=3)]
+            assert [world.request.seed for world in opened] == [5, 1]
+            assert [world.request.schedule for world in opened] == ["random", "random"]
+            assert [len(world.run(lambda rank, given: rank.rank)) for world in opened] == [2, 3]
+        """
+    )
+    pytester.runpytest(*PLUGIN, "--symlab-seed", "1").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--symlab-seeds", "0"], "--symlab-seeds is 0, give 1 or more"),
+        (["--symlab-seed", "-1"], "--symlab-seed is -1, give 0 or more"),
+        (["--symlab-seeds", "2", "--symlab-seed", "1"], "exclude each other, give one of them"),
+    ],
+)
+def test_options_that_are_not_possible_are_refused(options: list[str], message: str, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    found = pytester.runpytest(*PLUGIN, *options)
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines([f"*{message}*"])
+
+
+def test_loading_it_imports_nothing_that_takes_time() -> None:
+    code = "import pytest, sys, json; before = set(sys.modules); import symlab.pytest_plugin; "
+    code += "print(json.dumps(sorted(set(sys.modules) - before)))"
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    new = {name for name in json.loads(said) if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert new == {"symlab", "symlab.pytest_plugin"}
+
+
+def test_it_is_an_entry_point_under_the_name_that_the_suite_loads() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (name,) = project["project"]["entry-points"]["pytest11"]
+    assert project["project"]["entry-points"]["pytest11"][name] == name == "symlab.pytest_plugin"
+    assert ["-p", name] == project["tool"]["pytest"]["ini_options"]["addopts"][-2:]

@@ -1,0 +1,411 @@
+"""symlab.simulate and World.launch: what a brought kernel gets, gives and says when it fails."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import symlab
+from memory.fabric import Argument, Executable, Launch, Place, Traits
+from symlab.launching import Shape, adapted, brought_launch, run_on_rank
+from symlab.simulating import Simulation
+from tests.symlab.dsl_kernels import scaled, twice
+
+HERE = Path(__file__).parent
+SCALE, SUM, WAIT, TICKET = (HERE / f"{name}.ptx" for name in ("scale", "sum", "wait", "ticket"))
+FLAG = {"flag": (1, torch.int32, 0)}
+
+
+def scale(**how: Any) -> Simulation:
+    usual = {
+        "ranks": 2,
+        "grid": 1,
+        "block": 32,
+        "buffers": {"data": torch.ones(32)},
+        "arguments": ["data", ("f32", 2.5), ("u32", 32)],
+        "seeds": 2,
+    }
+    return symlab.simulate(SCALE, **{**usual, **how})
+
+
+def echo(size_bytes: int) -> str:
+    """PTX that stores its one struct of size_bytes to a buffer."""
+    moves = "".join(
+        f"ld.param.b32 %r1, [given+{at}]; st.global.b32 [%rd1+{at}], %r1;\n" for at in range(0, size_bytes, 4)
+    )
+    return (
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        f".visible .entry echo(.param .u64 out, .param .align 16 .b8 given[{size_bytes}]) {{\n"
+        f".reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [out];\n{moves} ret; }}\n"
+    )
+
+
+def echoed(size_bytes: int, argument: Any, ranks: int = 1, **buffers: Any) -> list[bytes]:
+    done = symlab.simulate(
+        echo(size_bytes),
+        ranks=ranks,
+        grid=1,
+        block=1,
+        buffers={"out": (size_bytes, torch.uint8), **buffers},
+        arguments=["out", argument],
+        schedule="fair",
+    )
+    return [out.numpy().tobytes() for out in done.outputs["out"]]
+
+
+# What comes out
+
+
+def test_a_path_a_text_and_an_executable_give_the_same() -> None:
+    text = SCALE.read_text(encoding="utf-8")
+    compiled = Executable("mine", "scale", "sm_90", text, "sha256:0")
+    for kernel in (SCALE, str(SCALE), text, compiled):
+        how = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}}
+        done = symlab.simulate(kernel, **how, arguments=["data", ("f32", 2.5), ("u32", 31)], ranks=2, seeds=1)
+        assert [out.tolist() for out in done.outputs["data"]] == [[2.5] * 31 + [1.0]] * 2
+
+
+def test_each_seed_is_a_run_of_its_own() -> None:
+    done = scale(seeds=[3, 9])
+    assert [run.seed for run in done.runs] == [3, 9]
+    assert all(run.counts["instructions"] > 0 for run in done.runs)
+    assert done.counts == done.runs[0].counts
+    assert len(scale(schedule="fair", seeds=20).runs) == 1
+
+
+def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
+    done = symlab.simulate(
+        TICKET,
+        ranks=4,
+        grid=1,
+        block=1,
+        buffers={"counter": (1, torch.int32, 0), "slots": (4, torch.int32)},
+        arguments=[("peer", "counter", 0), ("peer", "slots", 0), ("u32", "rank")],
+        seeds=20,
+    )
+    found = {tuple(run.outputs["slots"][0].tolist()) for run in done.runs}
+    assert len(found) > 1
+    assert all(sorted(one) == [0, 1, 2, 3] for one in found)
+    with pytest.raises(ValueError, match="depends on the order of threads: buffer slots on rank 0 differs at element"):
+        _ = done.outputs
+
+
+def test_memory_that_was_never_written_reads_as_all_bits() -> None:
+    done = scale(buffers={"data": torch.ones(32), "other": (3, torch.int32)})
+    assert done.outputs["other"][1].tolist() == [-1] * 3
+
+
+def test_a_compiled_kernel_of_a_case_brings_its_grid_and_block() -> None:
+    compiled = symlab.compile(symlab.case("broadcast/push", size_bytes=64, ranks=2))
+    with pytest.raises(ValueError, match="parameters, and 0 were given"):
+        symlab.simulate(compiled, ranks=2, buffers={}, arguments=[], seeds=1)
+
+
+def test_a_cute_function_runs_with_pointers_of_the_buffers_dtypes() -> None:
+    done = symlab.simulate(
+        scaled,
+        ranks=2,
+        grid=4,
+        buffers={"x": (512, "float32", "normal"), "y": (512, torch.float32, 0)},
+        arguments=["x", "y", ("s32", 500), ("f32", 3.0), ("s32", 4)],
+        seeds=2,
+    )
+    for x, y in zip(done.outputs["x"], done.outputs["y"], strict=True):
+        assert torch.equal(y[:500], x[:500] * 3)
+        assert not y[500:].any()
+    assert not torch.equal(*done.outputs["x"])
+
+
+# Buffers
+
+
+def test_contents_are_by_rank() -> None:
+    given = [np.full(32, 1.0, np.float32), torch.full((32,), 2.0)]
+    assert [float(out[0]) for out in scale(buffers={"data": given}).outputs["data"]] == [2.5, 5.0]
+    for fill, wanted in (("rank", [0.0, 2.5]), (4, [10.0, 10.0]), (lambda r, n: torch.full((32,), float(n)), [5, 5])):
+        done = scale(buffers={"data": (32, torch.float32, fill)})
+        assert [float(out[31]) for out in done.outputs["data"]] == wanted
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float8_e4m3fn", "int32", "uint64", "uint8"])
+def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype: str) -> None:
+    how = {"buffers": {"data": torch.ones(32), "other": (64, dtype, "random")}}
+    first, again = (scale(**how).outputs["other"] for _ in range(2))
+    raw = [[one.view(torch.uint8) for one in outputs] for outputs in (first, again)]
+    assert all(torch.equal(one, other) for one, other in zip(*raw, strict=True))
+    assert not torch.equal(*raw[0])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (5, "buffer data is of type int"),
+        ([torch.ones(32)], "buffer data is a list of 1"),
+        ([torch.ones(32), torch.ones(31)], "differs in shape or dtype between ranks"),
+        (torch.ones(32, dtype=torch.complex64), "buffer data is of complex64"),
+        ((32, torch.float32, "noise"), "has the fill 'noise'"),
+        ((32, torch.float32, 1, 2), "a tuple of 4"),
+        ((1.5, torch.float32), "shape is \\[1.5\\]"),
+        ((0, torch.float32), "shape is \\[0\\]"),
+        ((32, torch.int32, "normal"), "fill 'normal' is for floats"),
+        ((32, torch.float32, lambda rank, ranks: torch.ones(3)), "the fill of buffer data for rank 0"),
+        ((32, torch.uint8, 300), "can't be filled with 300"),
+    ],
+)
+def test_a_buffer_that_is_not_possible_is_named(data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scale(buffers={"data": data})
+
+
+# Arguments
+
+
+def test_a_table_of_peers_reaches_all_ranks() -> None:
+    data = [torch.full((40,), 2.0**rank) for rank in range(4)]
+    done = symlab.simulate(
+        SUM,
+        ranks=4,
+        grid=2,
+        block=32,
+        buffers={"data": data, "out": (40, torch.float32)},
+        arguments=[("peers", "data"), "out", ("u32", "world_size"), ("u32", 40)],
+        seeds=3,
+    )
+    assert [out.tolist() for out in done.outputs["out"]] == [[15.0] * 40] * 4
+
+
+def test_a_struct_is_laid_out_as_c_does() -> None:
+    members = [("u32", 7), ("f64", 0.5), ("s32", "rank"), ("bytes", b"abc"), ("struct", [("u32", 1), ("s64", -2)])]
+    found = echoed(40, ("struct", members), ranks=2)
+    assert found == [struct.pack("<I4xdi3s1xI4xq", 7, 0.5, rank, b"abc", 1, -2) for rank in range(2)]
+
+
+def test_a_struct_may_hold_addresses() -> None:
+    found = echoed(16, ("struct", [("peer", "data", 1), "data"]), ranks=2, data=(4, torch.int32, 0))
+    own = [struct.unpack("<QQ", one) for one in found]
+    assert own[1][0] == own[1][1]
+    assert own[0][0] != own[0][1]
+
+
+def test_a_multicast_address_needs_a_switch_that_has_it() -> None:
+    how = {"arguments": [("multicast", "data"), ("f32", 1.0), ("u32", 0)]}
+    assert len(scale(**how).runs) == 2
+    with pytest.raises(ValueError, match="without multicast"):
+        scale(**how, multicast=False)
+
+
+def test_local_buffers_are_not_for_other_ranks() -> None:
+    scale(local=["data"])
+    for argument in (("peers", "data"), ("peer", "data", 0), ("multicast", "data"), ("struct", [("peer", "data", 0)])):
+        with pytest.raises(ValueError, match="of data, which is local"):
+            scale(local=["data"], arguments=[argument, ("f32", 1.0), ("u32", 0)])
+    with pytest.raises(ValueError, match="no buffer 'date' \\(local\\), the buffers are data"):
+        scale(local=["date"])
+
+
+def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
+    text = SCALE.read_text(encoding="utf-8").replace("ld.global.f32", "ld.global.nc.f32")
+    how = {"ranks": 2, "grid": 1, "block": 32, "arguments": ["data", ("f32", 2.0), ("u32", 32)], "seeds": 1}
+    with pytest.raises(symlab.WorldFailure, match="nc"):
+        symlab.simulate(text, buffers={"data": torch.ones(32)}, **how)
+    done = symlab.simulate(text, buffers={"data": torch.ones(32)}, local=["data"], **how)
+    assert done.outputs["data"][0].tolist() == [2.0] * 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data", ("f32", 1.0)], "has 3 parameters, and 2 were given"),
+        (["data", ("f32", 1.0), ("u32", 1), ("u32", 1)], "has 3 parameters, and 4 were given"),
+        (["date", ("f32", 1.0), ("u32", 1)], "argument 0: there is no buffer 'date'"),
+        (["data", 1.0, ("u32", 1)], "argument 1 is 1.0"),
+        (["data", ("f16", 1.0), ("u32", 1)], "argument 1 is \\('f16', 1.0\\)"),
+        (["data", ("f64", 1.0), ("u32", 1)], "parameter 1 of scale.ptx:scale is f32 of 4 bytes, and argument 1 has 8"),
+        (["data", ("f32", 1.0), ("u32", -1)], "give 0 to 2\\^32 - 1"),
+        ([("peer", "data", 2), ("f32", 1.0), ("u32", 1)], "there is no rank 2"),
+        (lambda rank: ["data", ("f32", 1.0), ("u32" if rank else "s32", 1)], "the ranks' arguments differ"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scale(arguments=arguments)
+
+
+# The kernel
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"kernel": HERE / "none.ptx"}, "none.ptx: No such file or directory"),
+        ({"kernel": ".version 8.0\n.target sm_90\n"}, "the text has no kernel"),
+        ({"kernel": 5}, "the kernel is of type int"),
+        ({"entry": "scaled"}, "scale.ptx has no kernel scaled \\(entry\\), give one of scale"),
+        ({"block": None}, "no grid or block for scale.ptx:scale"),
+        ({"kernel": ""}, "the kernel is empty text"),
+        ({"seeds": 0}, "seeds is 0 \\(seeds\\), give their number"),
+        ({"seeds": "3"}, "seeds is '3'"),
+        ({"seeds": [-1]}, "fabric.seed is -1"),
+        ({"deadline_s": -1}, "leaves no time"),
+        ({"buffers": [torch.ones(32)]}, "the buffers are of type list"),
+        ({"arguments": "data"}, "the arguments are of type str"),
+        ({"arguments": None}, "the arguments are of type NoneType"),
+        ({"grid": 0}, "grid is \\(0, 1, 1\\)"),
+        ({"shared_bytes": 1 << 20}, "shared_bytes is 1,048,576"),
+        ({"heap_bytes": "4K", "buffers": {"data": torch.ones(3200)}}, "needs 12,800 bytes"),
+        ({"ranks": 0}, "a world of 0 ranks is not possible"),
+        ({"arch": "sm_x"}, "'sm_x' is no architecture"),
+        ({"kernel": len}, "compiling len for sm_90a failed"),
+        ({"ranks": 99, "arguments": ["data", ("f32", 1.0), ("u32", 1)]}, "a world of 99 ranks is not possible"),
+        ({"schedule": "wild"}, "wild"),
+    ],
+)
+def test_a_call_that_is_not_possible_is_one_line(how: dict[str, Any], message: str) -> None:
+    usual = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "ranks": 2}
+    arguments = ["data", ("f32", 2.5), ("u32", 32)]
+    with pytest.raises(ValueError, match=message) as caught:
+        symlab.simulate(**{"kernel": SCALE, "arguments": arguments, **usual, **how})
+    assert "\n" not in str(caught.value)
+
+
+def test_one_of_several_kernels_is_named_by_its_entry() -> None:
+    text = SCALE.read_text(encoding="utf-8")
+    both = text + text[text.index(".visible") :].replace("scale(", "other(").replace("done", "end")
+    with pytest.raises(ValueError, match="the PTX has 2 kernels \\(entry\\), give one of scale, other"):
+        symlab.simulate(both, grid=1, block=1, buffers={}, arguments=[])
+    arguments = ["data", ("f32", 2.0), ("u32", 1)]
+    done = symlab.simulate(both, entry="other", grid=1, block=1, buffers={"data": torch.ones(1)}, arguments=arguments)
+    assert done.outputs["data"][0].tolist() == [2.0]
+
+
+def test_a_cute_function_that_launches_two_kernels_is_refused() -> None:
+    arguments = ["x", "x", ("s32", 1), ("f32", 1.0)]
+    with pytest.raises(ValueError, match="twice launches 2 kernels"):
+        symlab.simulate(twice, grid=1, block=128, buffers={"x": torch.ones(512)}, arguments=arguments)
+    with pytest.raises(ValueError, match="takes no bytes"):
+        symlab.simulate(twice, grid=1, block=128, buffers={}, arguments=[("bytes", b"1234")])
+
+
+# Failures
+
+
+def test_a_fault_says_where_in_words_and_as_attributes() -> None:
+    with pytest.raises(symlab.WorldFailure) as caught:
+        scale(buffers={"data": [torch.ones(40), torch.ones(40)]}, arguments=["data", ("f32", 1.0), ("u32", 64)], grid=2)
+    failure = caught.value
+    line = 1 + SCALE.read_text(encoding="utf-8").splitlines().index("  ld.global.f32 %f2, [%rd3];")
+    assert (failure.status, failure.seed, failure.block, failure.thread) == ("FAILED", 0, 1, 8)
+    assert (failure.ptx_line, failure.source) == (line, None)
+    assert failure.places == (Place(failure.rank or 0, 1, 8, line),)
+    for text in (f"rank {failure.rank}, block 1, thread 8", f"PTX line {line}", "seed 0; seeds=[0] repeats it"):
+        assert text in str(failure)
+
+
+def test_a_deadlock_says_who_waits_where() -> None:
+    with pytest.raises(symlab.WorldFailure, match="rank 0, block 0, thread 0 spins: sees 0") as caught:
+        symlab.simulate(WAIT, ranks=2, grid=1, block=2, buffers=FLAG, arguments=["flag", ("u32", "rank")], seeds=[5])
+    failure = caught.value
+    line = 1 + WAIT.read_text(encoding="utf-8").splitlines().index("  ld.acquire.sys.global.u32 %r2, [%rd1];")
+    assert (failure.status, failure.seed, failure.source) == ("DEADLOCK", 5, "wait.cu:7")
+    assert failure.places == tuple(Place(0, 0, thread, line, "wait.cu:7") for thread in range(2))
+
+
+def test_threads_that_wait_at_a_barrier_are_places_too() -> None:
+    text = WAIT.read_text(encoding="utf-8").replace("done:\n", "  bar.sync 0;\ndone:\n  bar.sync 0;\n")
+    with pytest.raises(symlab.WorldFailure) as caught:
+        symlab.simulate(
+            text.replace("setp.ne.u32 %p1, %r1, 0", "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0"),
+            ranks=1,
+            grid=1,
+            block=64,
+            buffers=FLAG,
+            arguments=["flag", ("u32", "rank")],
+            schedule="fair",
+        )
+    assert [(one.thread, one.source) for one in caught.value.places] == [(0, "wait.cu:7"), (1, "wait.cu:7")]
+    assert caught.value.seed is None
+
+
+def test_an_unsupported_form_faults_only_where_a_thread_gets() -> None:
+    text = SCALE.read_text(encoding="utf-8").replace("done:\n", "  bra done;\n  frobnicate.u32 %r1;\ndone:\n")
+    how = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "ranks": 1, "seeds": 1}
+    arguments = ["data", ("f32", 2.5), ("u32", 32)]
+    assert symlab.simulate(text, arguments=arguments, **how).outputs["data"][0][0] == 2.5
+    with pytest.raises(symlab.WorldFailure, match="frobnicate") as caught:
+        symlab.simulate(text.replace("  bra done;\n", ""), arguments=arguments, **how)
+    assert caught.value.ptx_line == 1 + text.replace("  bra done;\n", "").splitlines().index("  frobnicate.u32 %r1;")
+
+
+# Worlds
+
+
+def test_a_world_launches_again_and_again() -> None:
+    with symlab.world(ranks=2) as world:
+        for factor in (2.0, 3.0):
+            arguments = ["data", ("f32", factor), ("u32", 32)]
+            done = world.launch(SCALE, grid=1, block=32, buffers={"data": torch.ones(32)}, arguments=arguments)
+            assert done.outputs["data"][1].tolist() == [factor] * 32
+            assert done.seed is None
+        assert world.healthy
+
+
+def test_ptx_of_an_older_gpu_runs_on_a_newer_one_unless_it_is_bound_to_its_features() -> None:
+    arguments = ["data", ("f32", 1.0), ("u32", 1)]
+    with symlab.world(ranks=1, arch="sm_100a") as world:
+        how = {"grid": 1, "block": 1, "buffers": {"data": torch.ones(1)}, "arguments": arguments}
+        world.launch(SCALE, **how)
+        with pytest.raises(ValueError, match="was compiled for sm_90a, this world simulates sm_100a"):
+            world.launch(SCALE.read_text(encoding="utf-8").replace("sm_90", "sm_90a"), **how)
+
+
+def test_a_function_is_compiled_for_the_worlds_gpus() -> None:
+    arguments = ["x", "x", ("s32", 512), ("f32", 2.0), ("s32", 4)]
+    with symlab.world(ranks=1, arch="sm_100a") as world:
+        done = world.launch(scaled, grid=4, buffers={"x": torch.ones(512)}, arguments=arguments)
+    assert done.outputs["x"][0].tolist() == [2.0] * 512
+
+
+def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_world: Any, on_ranks: Any) -> None:
+    """The per-rank program asks nothing of a fabric that is not in the contract."""
+    world = dictionary_world(2)
+    seen: list[tuple[str, Launch, tuple[Argument, ...]]] = []
+
+    def kernel(fabric: Any, target: int, factor: float, count: int) -> None:
+        world.at(target, 8).view(torch.float32).mul_(factor)
+        seen.append((fabric.traits.name, Launch(1, 2), ()))
+        assert count == 2
+
+    world.kernels["scale"] = kernel
+    work = brought_launch(
+        SCALE,
+        2,
+        Shape(1, 2),
+        buffers={"data": torch.ones(2)},
+        arguments=["data", ("f32", 4.0), ("u32", "world_size")],
+        local=["data"],
+    )
+    outcomes = on_ranks(world, lambda fabric: run_on_rank(fabric, work))
+    assert [one["data"].tolist() for one in outcomes] == [[4.0, 4.0]] * 2
+    assert len(seen) == 2
+
+
+def test_what_is_launched_can_be_sent_to_a_process() -> None:
+    import pickle
+
+    work = brought_launch(
+        SCALE,
+        2,
+        Shape(1, 2),
+        buffers={"data": (2, torch.float32, lambda rank, ranks: torch.ones(2))},
+        arguments=lambda rank: ["data", ("f32", float(rank)), ("u32", 2)],
+    )
+    back = pickle.loads(pickle.dumps(work))
+    assert back.arguments == work.arguments
+    assert torch.equal(back.contents["data"][1], torch.ones(2))
+    h200 = Traits("nvshmem", "sm_90a", 2, 1 << 30, multicast=True)
+    assert adapted(back, h200).executable.arch == "sm_90a"
