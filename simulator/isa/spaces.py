@@ -129,6 +129,19 @@ def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
     return blocks * np.int64(frame.batch.shared.shape[1]) + index
 
 
+def shared_place(frame: LaneFrame, address: int, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
+    """Return where a lane's address lies in the batch's shared memory (one row a block). Raises LaneFault, about
+    `what`, for one that is not aligned to unit_bytes or outside."""
+    size = frame.batch.shared_bytes
+    if address % unit_bytes:
+        raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
+    if not 0 <= address <= size - size_bytes:
+        text = f"{what} of {size_bytes} bytes at byte {address:#x} of shared memory"
+        raise LaneFault(position, f"{text}: outside the block's {size} bytes")
+    row: int = frame.batch.shared.shape[1]
+    return int(frame.view.lanes[position]) // frame.view.launched.block * row + address
+
+
 def report_shared(frame: LaneFrame, addresses: Lanes, width: int, instruction: Instruction, action: str) -> None:
     """Tell the listeners of an access to shared memory; addresses are bytes within the block's."""
     events, view = frame.batch.space.events, frame.view
