@@ -21,7 +21,7 @@ from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, UnknownInstru
 from simulator.isa.spaces import address_reader, shared_place, shared_reader
 from simulator.memory.space import LaneFault
 from simulator.memory.transfer import Transfer
-from simulator.ptx.ir import Immediate, Instruction, Operand, Register
+from simulator.ptx.ir import Immediate, Instruction, Operand
 
 UNIT_BYTES = 16
 """Addresses and sizes of bulk copies are multiples of it, and a byte mask has a bit for each byte of it."""
@@ -46,7 +46,9 @@ def _forms(table: dict[str, str]) -> list[str]:
     return [f"{word}.{name}" for word, names in table.items() for name in names.split()]
 
 
-def policy(instruction: Instruction, operands: list[Operand], prefetches: tuple[str, ...] = ()) -> list[Operand]:
+def policy(
+    instruction: Instruction, operands: list[Operand], bind: Binder, prefetches: tuple[str, ...] = ()
+) -> list[Operand]:
     """Return the operands without that of a cache hint, which is the last one. Raises UnknownInstruction for hints that
     the instruction can't have."""
     for word in instruction.qualifiers:
@@ -54,15 +56,15 @@ def policy(instruction: Instruction, operands: list[Operand], prefetches: tuple[
             raise UnknownInstruction(f"{instruction.opcode} has no .{word} here; {instruction.where()}")
     if HINT not in instruction.qualifiers:
         return operands
-    assert isinstance(operands[-1], Register | Immediate)
+    assert isinstance(operands[-1], Immediate) or bind.register_dtype(operands[-1]) == "u8"
     return operands[:-1]
 
 
 def no_hint(instruction: Instruction) -> None:
     """Raise UnknownInstruction if the instruction has a cache hint."""
-    policy(instruction, [])
-    if HINT in instruction.qualifiers:
-        raise UnknownInstruction(f"{instruction.opcode} has no .{HINT} here; {instruction.where()}")
+    for word in instruction.qualifiers:
+        if word in (*PREFETCHES, HINT):
+            raise UnknownInstruction(f"{instruction.opcode} has no .{word} here; {instruction.where()}")
 
 
 def _check_direction(instruction: Instruction, wanted: tuple[str, ...]) -> None:
@@ -104,7 +106,7 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
     """Without a cluster launch a block is a cluster of its own, so both names mean its own shared memory."""
     spaces = [word for word in instruction.qualifiers if word.startswith("shared")]
     _check_direction(instruction, (spaces[0], "global"))
-    target, source, size, counter = policy(instruction, list(instruction.operands))
+    target, source, size, counter = policy(instruction, list(instruction.operands), bind)
     _check_size(instruction, size)
     addresses, places, sizes = address_reader(source, bind), shared_reader(target, bind), values_of(size, bind)
     keys = barrier_reader(instruction, counter, bind)
@@ -191,7 +193,7 @@ def _into_global(instruction: Instruction, bind: Binder, change: _Change, multic
     _check_direction(instruction, ("global", "shared::cta"))
     operands = list(instruction.operands)
     masks = _chosen_reader(instruction, operands, bind)
-    target, source, size = policy(instruction, operands)
+    target, source, size = policy(instruction, operands, bind)
     _check_size(instruction, size)
     addresses, places, sizes = address_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
     name = ".".join(word for word in instruction.mnemonic.split(".")[:5] if word not in ("global", "shared::cta"))
@@ -254,7 +256,7 @@ def _multicast(instruction: Instruction, bind: Binder, change: _Change) -> Run:
 @operation("cp.async.bulk.prefetch.L2.global")
 def _prefetch(instruction: Instruction, bind: Binder) -> Run:
     """Caches are not simulated: only what the PTX ISA leaves undefined is refused."""
-    source, size = policy(instruction, list(instruction.operands))
+    source, size = policy(instruction, list(instruction.operands), bind)
     _check_size(instruction, size)
     addresses, sizes = address_reader(source, bind), values_of(size, bind)
 

@@ -30,6 +30,7 @@ def _taken_reader(operands: list[Operand], size_bytes: int, bind: Binder) -> Any
     if isinstance(operand, Register) and bind.register_dtype(operand) == "?":
         ignored = bind.read(operand, "?")
         return lambda frame: np.where(frame.regs[ignored], 0, size_bytes).astype(np.int64)
+    assert not isinstance(operand, Register) or bind.register_dtype(operand) == "u4"
     slot = bind.read(operand, "u4")
 
     def read(frame: LaneFrame) -> Lanes:
@@ -48,7 +49,7 @@ def _copy(instruction: Instruction, bind: Binder) -> Run:
     spaces = [word for word in words if word == "global" or word.startswith("shared")]
     assert spaces[-1] == "global"
     assert sum(word in PREFETCHES for word in words) <= 1
-    target, source, size, *more = policy(instruction, list(instruction.operands), PREFETCHES)
+    target, source, size, *more = policy(instruction, list(instruction.operands), bind, PREFETCHES)
     assert isinstance(size, Immediate)
     size_bytes = size.bits
     assert size_bytes in _SIZES["cg" if "cg" in words else "ca"]

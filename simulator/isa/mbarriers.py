@@ -30,6 +30,7 @@ _NAMED = frozenset({"release", "relaxed"})
 
 def values_of(operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[int]]:
     """Return a function from a frame to the lanes' values of a 32-bit operand."""
+    assert not isinstance(operand, Register) or bind.register_dtype(operand) == "u4"
     slot = bind.read(operand, "u4")
 
     def read(frame: LaneFrame) -> list[int]:
@@ -231,6 +232,7 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
     assert len(limit) <= (word == "try_wait")  # a hint of how long to suspend
     target = bind.write(to)
     addresses = _addresses(instruction, address, bind)
+    assert not isinstance(phase, Register) or bind.register_dtype(phase) == ("u4" if by_parity else "u8")
     asked = bind.read(phase, "u4" if by_parity else "u8")
 
     def run(frame: LaneFrame) -> None:
