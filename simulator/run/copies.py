@@ -176,7 +176,8 @@ class Copies:
         )
 
     def ended(self, lanes: Group) -> None:
-        """Some lanes are over, perhaps their blocks. Raises DeviceFault if a bulk copy still uses one's shared memory."""
+        """Some lanes are over, perhaps their blocks. Raises DeviceFault if a bulk copy still uses the shared memory
+        of one."""
         blocks = set(self.batch.blocks_of(lanes).tolist())
         for copy in self.under_way:
             if not isinstance(copy, Copy):

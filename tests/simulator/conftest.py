@@ -26,6 +26,8 @@ MODULES = (
     "vectors_space",
     "vectors_warp",
     "vectors_bulk",
+    "vectors_lane_copies",
+    "vectors_mbarriers",
     "vectors_multimem",
     "vectors_switch",
     "multimem_bench",
