@@ -30,6 +30,7 @@ MODULES = (
     "vectors_mbarriers",
     "vectors_multimem",
     "vectors_switch",
+    "vectors_multicast_copies",
     "multimem_bench",
     "families",
     "forms_asynchronous",
