@@ -200,7 +200,9 @@ class Space(Heaps):
                 raise LaneFault(int(at[fault.lane]), fault.message) from None
         return index
 
-    def read_parts(self, index: Indices, taken: Indices, size_bytes: int) -> npt.NDArray[np.uint8]:
+    def read_parts(
+        self, addresses: Addresses, index: Indices, taken: Indices, size_bytes: int
+    ) -> npt.NDArray[np.uint8]:
         """Return size_bytes a lane: those that it takes, then zeros. Raises LaneFault for poison."""
         column = np.arange(size_bytes)
         wanted = column < taken[:, None]
@@ -210,7 +212,7 @@ class Space(Heaps):
             first = int(index[lane])
             found = self._one_allocation(first, first + int(taken[lane]))
             if found is not None and found.unwritten:
-                place = self.describe(first, self.base(found.rank) + first)
+                place = self.describe(first, int(addresses[lane]))
                 raise LaneFault(lane, f"copy of {int(taken[lane])} bytes at {place}: never written (poison)")
         return np.where(wanted, self.memory[places], np.uint8(0))
 

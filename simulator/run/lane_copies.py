@@ -157,7 +157,7 @@ class LaneCopies:
                 self._arrive(one)
             elif one.held is None:
                 size = one.size_bytes
-                one.held = self.batch.space.read_parts(one.index, one.taken, size)
+                one.held = self.batch.space.read_parts(one.addresses, one.index, one.taken, size)
                 one.due = self.batch.steps + LAG_STEPS
                 self._report(one, "read")
             else:

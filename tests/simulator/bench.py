@@ -153,7 +153,9 @@ class Bench:
         parts.append("END:\n")
         registers = "".join(f"  .reg .b64 %in{size}, %out{size};\n" for size in (2, 4, 8)) + self.shared
         more = [f"{kind} {name}" for kind, name, _ in self.parameters]
-        return module("".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], self.before, registers, self.target)
+        return module(
+            "".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], self.before, registers, self.target
+        )
 
     def _section(self, vector: Vector) -> str:
         places: dict[str, int] = {name: self._blob(values) for name, values in vector.blobs.items()}

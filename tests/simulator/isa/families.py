@@ -62,7 +62,9 @@ BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 @lru_cache(maxsize=32)
 def bench_of(family: str) -> Bench:
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
-    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""), TARGETS.get(family, ARCH))
+    return Bench(
+        FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""), TARGETS.get(family, ARCH)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -32,9 +32,7 @@ TO_GLOBAL |= {"and": "b32 b64", "or": "b32 b64", "xor": "b32 b64"}
 
 
 def family() -> list[Vector]:
-    return [
-        vector for part in (loads(), stores(), waits(), reductions(), hints(), fences()) for vector in part
-    ]
+    return [vector for part in (loads(), stores(), waits(), reductions(), hints(), fences()) for vector in part]
 
 
 def family_masks() -> list[Vector]:

@@ -31,7 +31,9 @@ def _vector(key: str, given: Array, before: Array, after: Array, mask: Array | N
     if mask is not None:
         inputs["b"] = ("b16", mask)
     cells = [one.reshape(ranks, -1) for one in (before, after)]
-    return MultimemVector(key.replace(".global", ""), "cells", "{ .reg .b32 t, s; " + text + " }", inputs, {}, None, *cells)
+    return MultimemVector(
+        key.replace(".global", ""), "cells", "{ .reg .b32 t, s; " + text + " }", inputs, {}, None, *cells
+    )
 
 
 def _dealt(given: Array) -> Array:
@@ -50,9 +52,7 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
 def _reduction(key: str, word: str, kind: str, ranks: int) -> MultimemVector:
     """A replica's cell holds what the next replica's next cell holds, so that all differ."""
     old, new, _ = elements(word, kind, in_global=True)
-    before, given = (
-        np.stack([np.roll(one, 29 * rank, axis=0)[:COUNT] for rank in range(ranks)]) for one in (old, new)
-    )
+    before, given = (np.stack([np.roll(one, 29 * rank, axis=0)[:COUNT] for rank in range(ranks)]) for one in (old, new))
     function, bits = atomics.function_of(word, kind), atomics.bits_of(kind)
     change = np.ascontiguousarray(_dealt(given)).view(f"u{bits // 8}")
     cells = np.ascontiguousarray(before).view(f"u{bits // 8}")
