@@ -254,6 +254,7 @@ GENERATED = {
     **asynchronous.GENERATED,
 }
 MISSING = {
+    "bulk_copies": r"cp\.async\.bulk\.shared::cluster\.shared::cta",
     "arithmetic": r"rcp\.r.\.ftz\.f64",
     "whole_numbers": r"(addc|subc)\.[us]16",
     "accesses": r"(ld|st)(\.\w+(::\w+)?)?\.v8\.[usb](8|16) ",
