@@ -74,6 +74,7 @@ class Access(LaneEvent):
     heap, through the own or a peer's window), "multicast" or "shared". width_bytes: of each lane's access, all elements
     of a vector. viewer: the rank that accesses, target: the rank whose memory it is (MULTICAST_TARGET: all replicas);
     one number for all lanes, or one a lane. addresses: as viewer sees them; of shared memory bytes within the block's.
+    target_blocks: of shared memory, the block whose memory it is, one a lane; None: the lane's own block.
     """
 
     instruction: Instruction
@@ -83,6 +84,7 @@ class Access(LaneEvent):
     viewer: int | Ids
     target: int | Ids
     addresses: Addresses
+    target_blocks: Ids | None = None
 
     @property
     def kind(self) -> str:
@@ -140,7 +142,10 @@ class Fence(LaneEvent):
 
 @dataclass(slots=True, eq=False)
 class BarrierArrived(LaneEvent):
-    """Lanes came to a barrier. unit: who meets there, "block" or "warp"."""
+    """Lanes came to a barrier. unit: who meets there, "warp", "block" or "cluster".
+
+    At the barrier of a cluster lanes arrive (barrier.cluster.arrive, the instruction) and go on; they wait later.
+    """
 
     instruction: Instruction
     unit: str
@@ -150,7 +155,9 @@ class BarrierArrived(LaneEvent):
 class BarrierCompleted(LaneEvent):
     """Barriers of one or more units are complete: all lanes of these units that had arrived go on.
 
-    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes.
+    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At the barrier of
+    a cluster the lanes are those that go on from barrier.cluster.wait: lanes that come there after all have arrived are
+    an event of their own. All lanes of a cluster arrive once in each phase, and wait before they arrive again.
     """
 
     unit: str
