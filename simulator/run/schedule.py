@@ -258,10 +258,11 @@ def _at_clusters(batch: Batch) -> list[str]:
         text = f"rank {rank}, cluster {one.cluster % clusters.count} ({names}): {one.come} of {one.alive} threads have "
         places = " and at ".join(place.where() for place in one.places[:2])
         missing = ", ".join(
-            f"{batch.block_name(block)}, thread {thread}" for _, block, thread in map(batch.place, one.missing[:2].tolist())
+            f"{batch.block_name(block)}, thread {thread}"
+            for _, block, thread in map(batch.place, one.missing[:2].tolist())
         )
         more = f" and {len(one.missing) - 2} more" if len(one.missing) > 2 else ""
-        lines.append(f"{text}come to its barrier, and wait at {places}; not {missing}{more}")
+        lines.append(f"{text}come to its barrier; it waits for {missing}{more}; they wait at {places}")
     return lines
 
 
