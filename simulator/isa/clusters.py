@@ -1,6 +1,7 @@
 """Shared memory of other blocks of a cluster: whose it is (mapa, getctarank), and loads and stores there.
 
-simulator/isa/spaces.py has the addresses; barriers of clusters are in simulator/run/cluster_barriers.py.
+simulator/isa/spaces.py has the addresses; barriers of clusters are in simulator/run/cluster_barriers.py. Generic
+addresses have 64 bits, so mapa and getctarank of 32 bits want .shared::cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _in_cluster(addresses: Lanes, is_generic: bool, word: str) -> Lanes:
     return addresses - _WINDOW
 
 
-@operation(*(f"mapa{space}.{kind}" for space in ("", ".shared::cluster") for kind in ("u32", "u64")))
+@operation("mapa.shared::cluster.u32", "mapa.shared::cluster.u64", "mapa.u64")
 def _map(instruction: Instruction, bind: Binder) -> Run:
     """The address of the same place in the block with a rank in the cluster."""
     target, source, number = instruction.operands
@@ -62,7 +63,7 @@ def _map(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(*(f"getctarank{space}.{kind}" for space in ("", ".shared::cluster") for kind in ("u32", "u64")))
+@operation("getctarank.shared::cluster.u32", "getctarank.shared::cluster.u64", "getctarank.u64")
 def _rank(instruction: Instruction, bind: Binder) -> Run:
     """The rank in the cluster of the block that an address names."""
     target, source = instruction.operands

@@ -28,7 +28,7 @@ _SPACE_OF = {start >> WINDOW_SHIFT: name for name, start in WINDOWS.items()} | {
 }
 CONVERTED = ("global", "shared", "local", "const", "param")
 CLUSTER_SHIFT = 24
-"""Of an address of shared memory: the bits above it are 1 + the rank of a block in the cluster, 0 for the thread's own."""
+"""The bits of an address of shared memory above it are 1 + the rank of a block in the cluster, or 0."""
 CLUSTER_MASK = (1 << CLUSTER_SHIFT) - 1
 
 
@@ -231,7 +231,7 @@ class Reached:
 
 
 def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instruction: Instruction, action: str) -> Reached:
-    """Check an access to "shared", "shared::cluster", "local" or "param" memory, as Space.resolve does for the heaps."""
+    """Check an access to a space that is not global, as Space.resolve does for the heaps."""
     batch = frame.batch
     if space in ("shared", "shared::cluster"):
         if space == "shared":

@@ -5,9 +5,9 @@ relaxed, volatile or mmio, not multimem) and by acquiring atomics (atom with acq
 to the phase that it ends: the next phase begins with the lane's next access of another kind, however often it had to
 look. At a barrier (of a warp, a block or a cluster) a lane that has waited begins its next phase, too, and all lanes of
 the unit go on in the latest phase that one of them is in; so the threads that a few others wait for are in step with
-them. A phase of a rank's launch is what its lanes do in their phases of that number. In all_reduce/one_shot the wait of the
-entry barrier ends phase 0, and phase 1 is the body with the exit barrier, whose wait ends it. Waits for mbarriers end
-no phase: they are not for other ranks.
+them. A phase of a rank's launch is what its lanes do in their phases of that number. In all_reduce/one_shot the wait of
+the entry barrier ends phase 0, and phase 1 is the body with the exit barrier, whose wait ends it. Waits for mbarriers
+end no phase: they are not for other ranks.
 """
 
 from __future__ import annotations

@@ -155,9 +155,9 @@ class BarrierArrived(LaneEvent):
 class BarrierCompleted(LaneEvent):
     """Barriers of one or more units are complete: all lanes of these units that had arrived go on.
 
-    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At the barrier of
-    a cluster the lanes are those that go on from barrier.cluster.wait: lanes that come there after all have arrived are
-    an event of their own. All lanes of a cluster arrive once in each phase, and wait before they arrive again.
+    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At the barrier
+    of a cluster the lanes are those that go on from barrier.cluster.wait; lanes that come there after all have arrived
+    are an event of their own. All lanes of a cluster arrive once in each phase, and wait before they arrive again.
     """
 
     unit: str

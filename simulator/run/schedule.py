@@ -250,19 +250,17 @@ def _at_meetings(batch: Batch) -> list[str]:
 def _at_clusters(batch: Batch) -> list[str]:
     """Threads that wait at the barriers of clusters, and the first of those that have not come."""
     lines = []
+    clusters = batch.launched.clusters
     for one in batch.in_clusters.stuck()[:REPORTED_THREADS] if batch.in_clusters is not None else ():
-        clusters = batch.launched.clusters
         blocks = clusters.blocks_of(one.cluster, np.arange(clusters.size)) % batch.grid
-        rank = batch.ranks[one.cluster // clusters.count]
         names = "block" + ("s " if len(blocks) > 1 else " ") + ", ".join(map(str, blocks.tolist()))
-        text = f"rank {rank}, cluster {one.cluster % clusters.count} ({names}): {one.come} of {one.alive} threads have "
-        places = " and at ".join(place.where() for place in one.places[:2])
-        missing = ", ".join(
-            f"{batch.block_name(block)}, thread {thread}"
-            for _, block, thread in map(batch.place, one.missing[:2].tolist())
-        )
+        who = f"rank {batch.ranks[one.cluster // clusters.count]}, cluster {one.cluster % clusters.count} ({names})"
+        missing = ", ".join(batch.name(lane).partition(", ")[2] for lane in one.missing[:2].tolist())
         more = f" and {len(one.missing) - 2} more" if len(one.missing) > 2 else ""
-        lines.append(f"{text}come to its barrier; it waits for {missing}{more}; they wait at {places}")
+        lines.append(
+            f"{who}: {one.come} of {one.alive} threads have come to its barrier; it waits for {missing}{more}; "
+            f"they wait at {' and at '.join(place.where() for place in one.places[:2])}"
+        )
     return lines
 
 

@@ -104,9 +104,10 @@ class Bench:
         shared: str = "",
         parameters: Sequence[tuple[str, str, int | bytes]] = (),
         before: str = "",
+        cluster: int = 1,
     ) -> None:
         """shared: declarations. parameters: type, name and value of further kernel parameters. before: text at the
-        module's top level."""
+        module's top level. cluster: blocks of a cluster."""
         self.vectors = list(vectors)
         self.numbers: dict[str, list[int]] = {}
         for number, one in enumerate(self.vectors):
@@ -114,6 +115,7 @@ class Bench:
         self.shared = shared
         self.parameters = parameters
         self.before = before
+        self.cluster = cluster
         self.blob_at: dict[bytes, int] = {}
         self.blobs: list[Array] = []
         self.input_bytes = 0
@@ -212,7 +214,7 @@ class Bench:
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
             more = [value for _, _, value in self.parameters]
             arguments = [source.address, out.address, fabric.rank * each, 3 if shape.skip else 0, *more]
-            start(fabric, code, each // shape.block, shape.block, arguments)
+            start(fabric, code, each // shape.block, shape.block, arguments, cluster=self.cluster)
             fabric.synchronize()
             return fabric.read(out, 0, out.size_bytes).numpy()
 

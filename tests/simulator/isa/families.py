@@ -9,6 +9,7 @@ import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
 import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
+import simulator_vectors_cluster as cluster
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
 import simulator_vectors_float as floats
@@ -41,19 +42,24 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "convert_modes": modes.family_conversions,
     "control": control.family,
     "bulk": bulk.family,
+    "cluster": cluster.family,
     "ret": lambda: control.endings()["ret"],
     "exit": lambda: control.endings()["exit"],
     "parameter": control.parameters,
 }
 SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
+SHARED |= {"cluster": cluster.SHARED}
+CLUSTERS = {"cluster": cluster.CLUSTER}
+"""Blocks of a cluster, of the families that have any."""
 BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 
 
 @lru_cache(maxsize=32)
 def bench_of(family: str) -> Bench:
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
-    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""))
+    cluster_blocks = CLUSTERS.get(family, 1)
+    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""), cluster_blocks)
 
 
 @lru_cache(maxsize=1)
