@@ -130,10 +130,14 @@ _WHOLE: dict[str, Any] = {
 }
 
 
+def combination(word: str, name: str, in_global: bool) -> Any:
+    """Return the function from old and given values to new ones of an operation on a PTX type."""
+    return _of_floats(word, name, in_global) if name in ("f32", "f64", *_HALVES) else _WHOLE[word]
+
+
 def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     check_order(instruction)
     word, name = _word_of(instruction), element_type(instruction)
-    is_float = name in ("f32", "f64", *_HALVES)
     kind, part = DTYPES[name], DTYPES[element_of(name)]
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
@@ -146,7 +150,7 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     sources = [slots_of(operand, False, bind, kind) for operand in operands]
     assert len(sources) == (2 if word == "cas" else 1)
     count = len(sources[0])
-    functions = [_of_floats(word, name, in_global) if is_float else _WHOLE[word] for in_global in (False, True)]
+    functions = [combination(word, name, in_global) for in_global in (False, True)]
     width = np.dtype(kind).itemsize * count
 
     def run(frame: LaneFrame) -> None:

@@ -184,6 +184,44 @@ def cluster_places(frame: LaneFrame, addresses: Lanes) -> tuple[Lanes, Lanes]:
     return blocks, index & CLUSTER_MASK
 
 
+def shared_place(
+    frame: LaneFrame,
+    address: int,
+    position: int,
+    size_bytes: int,
+    unit_bytes: int,
+    what: str,
+    space: str = "shared::cta",
+) -> int:
+    """Return where a lane's address lies in the batch's shared memory (one row a block). Raises LaneFault, about
+    `what`, for one that is not aligned to unit_bytes or outside. space: "shared::cluster" for blocks of the cluster."""
+    size = frame.batch.shared_bytes
+    block = int(frame.view.lanes[position]) // frame.view.launched.block
+    if address >> CLUSTER_SHIFT > 0:
+        block, address = _place_in_cluster(frame, address, position, space)
+    if address % unit_bytes:
+        raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
+    if not 0 <= address <= size - size_bytes:
+        text = f"{what} of {size_bytes} bytes at byte {address:#x} of shared memory"
+        raise LaneFault(position, f"{text}: outside the block's {size} bytes")
+    row: int = frame.batch.shared.shape[1]
+    return block * row + address
+
+
+def _place_in_cluster(frame: LaneFrame, address: int, position: int, space: str) -> tuple[int, int]:
+    """The block, as the batch numbers it, and the address there of an address that names a block of the cluster."""
+    one = frame.batch.narrow(frame, np.array([position]), [])
+    addresses = np.array([address], np.int64)
+    try:
+        if space != "shared::cluster":
+            addresses = _own_addresses(one, addresses)
+            return int(frame.view.lanes[position]) // frame.view.launched.block, int(addresses[0])
+        blocks, places = cluster_places(one, addresses)
+    except LaneFault as fault:
+        raise LaneFault(position, fault.message) from None
+    return int(blocks[0]), int(places[0])
+
+
 def _counted(size: int) -> str:
     return "1 block" if size == 1 else f"{size} blocks"
 

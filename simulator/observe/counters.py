@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.events import (
+    MULTICAST_TARGET,
     Access,
     BarrierCompleted,
     CopyMoment,
+    LaneCopyMoment,
     LaneEvent,
     LaunchBegan,
     LaunchEnded,
@@ -136,9 +138,10 @@ class Counters(Listener):
     """What kernels did since reset().
 
     launches: by number of the launch, over all ranks. instructions are PTX instructions times lanes. A signal is an
-    access with acquire or release order, or an atomic; a bulk copy is one access of its size, when it is issued; shared
-    memory is not counted. links[viewer, target]: bytes that rank viewer read from or wrote to target's memory. The
-    switch is counted from the viewer's side: bytes reduced, and bytes stored, once.
+    access with acquire or release order, or an atomic; a bulk copy or reduction is one access of its size, when it is
+    issued, and so is what a lane's cp.async reads; shared memory is not counted. links[viewer, target]: bytes that rank
+    viewer read from or wrote to target's memory. The switch is counted from the viewer's side: bytes reduced, and bytes
+    stored, once.
     """
 
     def __init__(self, world_size: int) -> None:
@@ -198,11 +201,24 @@ class Counters(Listener):
         self._count(event, kinds, event.width_bytes, waits, own)
 
     def copy(self, event: CopyMoment) -> None:
-        if event.moment == "issued":
+        if event.moment == "issued" and event.target == MULTICAST_TARGET:
+            self._count(event, ("multicast_store", "multicast_store"), event.size_bytes, False, True)
+        elif event.moment == "issued" and event.within < 0:
             viewer = int(event.ranks[0])
             self.links[viewer, event.target] += event.size_bytes
             kinds = _READS if event.is_load else _WRITES
             self._count(event, kinds, event.size_bytes, False, viewer == event.target)
+
+    def lane_copy(self, event: LaneCopyMoment) -> None:
+        if event.moment != "issued":
+            return
+        for size in np.unique(event.taken[event.taken > 0]).tolist():
+            at = event.taken == size
+            lanes, targets = ids_of(event.lanes)[at], event.targets[at]
+            some = LaneEvent(event.launched, lanes, event.step)
+            pairs = np.bincount(some.ranks * self.world_size + targets, minlength=self.world_size**2)
+            self.links += pairs.reshape(self.links.shape) * size
+            self._count(some, _READS, size, False, some.ranks == targets)
 
     def _count(self, event: LaneEvent, kinds: tuple[str, str], width_bytes: int, waits: bool, own: Own) -> None:
         """Count an access of each lane. kinds: what it is if it is to the own rank's memory (own), and if it is not."""

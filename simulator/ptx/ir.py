@@ -114,7 +114,7 @@ class Instruction:
     @property
     def is_group_wait(self) -> bool:
         """Whether threads may have to stay here until copies are done."""
-        return self.opcode == "cp" and "wait_group" in self.qualifiers
+        return self.opcode == "cp" and not {"wait_group", "wait_all"}.isdisjoint(self.qualifiers)
 
     @property
     def is_cluster_barrier(self) -> bool:

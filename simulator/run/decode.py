@@ -428,9 +428,9 @@ class _Decoder:
             site = self._site(end, following)
             return None if site is None else Exit("call", following, site=site)
         if end.is_group_wait:
-            assert end.guard is None
-            assert len(end.operands) == 1
-            assert isinstance(end.operands[0], Immediate)
+            is_all = "wait_all" in end.qualifiers
+            assert len(end.operands) == (0 if is_all else 1)
+            assert all(isinstance(one, Immediate) and not one.bits >> 31 for one in end.operands)
             return Exit("wait", following)
         return Exit(self._return_kind(block) if end.opcode == "ret" else "return")
 

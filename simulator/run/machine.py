@@ -27,6 +27,7 @@ from simulator.run.cluster_barriers import ClusterBarriers
 from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
+from simulator.run.mbarriers import Mbarriers
 from simulator.run.meetings import NumberedBarriers, Warps
 from simulator.run.variables import variable_of
 
@@ -92,7 +93,8 @@ class Batch:
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
         # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
-        self.copies = Copies(weakref.proxy(self))
+        self.mbarriers = Mbarriers(self.shared.shape[1])
+        self.copies = Copies(weakref.proxy(self), self.mbarriers)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()

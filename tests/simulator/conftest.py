@@ -31,6 +31,7 @@ MODULES = (
     "vectors_switch",
     "multimem_bench",
     "families",
+    "forms_asynchronous",
 )
 """In the order of their imports of each other."""
 

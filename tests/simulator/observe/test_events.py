@@ -463,8 +463,9 @@ class TestListeners:
             "isa.memory",
             "isa.spaces",
             "isa.system",
-            "isa.bulk",
+            "isa.mbarriers",
             "run.copies",
+            "run.lane_copies",
             "run.machine",
             "world",
         ):
