@@ -2,6 +2,7 @@
 
 from simulator.isa import (
     arithmetic,
+    async_stores,
     atomic,
     bits,
     bulk,
@@ -31,6 +32,7 @@ __all__ = [
     "Operation",
     "UnknownInstruction",
     "arithmetic",
+    "async_stores",
     "atomic",
     "bits",
     "bulk",

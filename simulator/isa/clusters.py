@@ -29,7 +29,7 @@ def _place_reader(operand: Operand, kind: str, bind: Binder) -> Any:
     return lambda frame: np.broadcast_to(np.asarray(read(frame)).astype(np.int64), frame.count)
 
 
-def _in_cluster(addresses: Lanes, is_generic: bool, word: str) -> Lanes:
+def in_cluster(addresses: Lanes, is_generic: bool, word: str) -> Lanes:
     """Addresses of shared memory in the cluster; a generic one must lie in the window of shared memory."""
     if not is_generic:
         return addresses
@@ -56,7 +56,7 @@ def _map(instruction: Instruction, bind: Binder) -> Run:
         if wrong.any():
             lane = int(np.argmax(wrong))
             raise LaneFault(lane, f"mapa to rank {int(wanted[lane])} of a cluster with ranks 0 to {size - 1}")
-        places = _in_cluster(addresses(frame), is_generic, "mapa")
+        places = in_cluster(addresses(frame), is_generic, "mapa")
         found = (places & CLUSTER_MASK) + ((wanted + 1) << CLUSTER_SHIFT) + (_WINDOW if is_generic else 0)
         fill(frame.regs[to], found.astype(kind))
 
@@ -73,7 +73,7 @@ def _rank(instruction: Instruction, bind: Binder) -> Run:
     addresses = _place_reader(source, kind, bind)
 
     def run(frame: LaneFrame) -> None:
-        tags = _in_cluster(addresses(frame), is_generic, "getctarank") >> CLUSTER_SHIFT
+        tags = in_cluster(addresses(frame), is_generic, "getctarank") >> CLUSTER_SHIFT
         own = frame.batch.launched.clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
         fill(frame.regs[to], np.where(tags == 0, own, tags - 1).astype(np.uint32))
 

@@ -7,6 +7,7 @@ stores what its neighbour, the same thread of the other block, has sent it at th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from simulator_bench import SAMPLES, Array, Store, Vector
@@ -43,7 +44,7 @@ def sent(key: str, name: str, text: str, kind: str, values: Array, received: Arr
 
 
 def family() -> list[Vector]:
-    parts = (places(), addresses(), accesses(), atomics(), barriers())
+    parts = (places(), addresses(), accesses(), atomics(), barriers(), mbarriers(), copies(), stores(), reductions())
     return [vector for part in parts for vector in part]
 
 
@@ -194,3 +195,162 @@ def barriers() -> Iterator[Vector]:
         for barrier in texts:
             text = f"st.shared::cluster.b32 [r], a; {barrier} ld.shared.b32 got, [s]; "
             yield sent(key, "exchange", text, "b32", a, a)
+
+
+# What an mbarrier of the neighbour's block counts
+
+COUNTED = "mbarrier::complete_tx::bytes"
+INIT = "mbarrier.init.shared::cta.b64 [m], {count}; "
+GONE = "mbarrier.inval.shared::cta.b64 [m]; "
+EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {size}; "
+WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 ok, [m], 0; @!ok bra AGAIN; "
+
+
+def mbarriers() -> Iterator[Vector]:
+    """What a sample does to its neighbour's mbarrier, and what it finds at its own when both have done it."""
+    arrive = "mbarrier.arrive{more}.shared::cluster.b64 _, [n]{operand}; "
+    one = arrive.format(more="", operand="")
+    expecting = arrive.format(more=".expect_tx.release.cluster", operand=", 8")
+    drop = "mbarrier.arrive_drop.shared::cluster.b64 _, [n]; "
+    dropping = "mbarrier.arrive_drop.expect_tx.relaxed.cluster.shared::cluster.b64 _, [n], 8; "
+    expect = "mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [n], 24; "
+    complete = "mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [n], {size}; "
+    scripts = {
+        "mbarrier.arrive.shared::cluster.b64": (
+            (3, one, "0?", arrive.format(more=".release.cluster", operand=", 2"), "0?", "1?"),
+            "010",
+        ),
+        "mbarrier.arrive.expect_tx.shared::cluster.b64": ((1, expecting, "0?", complete.format(size=8), "0?"), "01"),
+        "mbarrier.arrive_drop.shared::cluster.b64": ((2, drop, "0?", one, "0?", one, "1?"), "011"),
+        "mbarrier.arrive_drop.expect_tx.shared::cluster.b64": (
+            (2, dropping, one, "0?", complete.format(size=8), "0?", one, "1?"),
+            "011",
+        ),
+        "mbarrier.expect_tx.shared::cluster.b64": ((1, expect, one, "0?", complete.format(size=24), "0?"), "01"),
+        "mbarrier.complete_tx.shared::cluster.b64": (
+            (1, expect, complete.format(size=16), one, "0?", complete.format(size=8), "0?"),
+            "01",
+        ),
+    }
+    for key, ((count, *steps), answers) in scripts.items():
+        ask = "mbarrier.test_wait.parity.shared::cta.b64 ok, [m], @; selp.b32 t, 1, 0, ok; shl.b32 d, d, 1; or.b32 d, d, t; "
+        meaning = {"0?": ask.replace("@", "0"), "1?": ask.replace("@", "1")}
+        script = "".join(SYNC + meaning.get(step, step) for step in steps)
+        text = f"{PLACES} mov.u32 d, 0; {INIT.format(count=count)} {script} {SYNC} {GONE}"
+        expected = np.full(SAMPLES, int(answers, 2), np.uint32)
+        yield Vector(key, "of_the_neighbour", text, (), (("d", "b32", expected),), registers=REGISTERS)
+
+
+ROWS = np.random.default_rng(12).integers(0, 1 << 32, (SAMPLES, 4), np.uint64).astype(np.uint32)
+
+
+def counted(key: str, name: str, begin: str, issue: str, value: str, size: int, received: Array, **how: Any) -> Vector:
+    """A vector of samples that send `size` bytes to their neighbours, who wait for them and read `value` into "got"."""
+    rows = np.ascontiguousarray(received.astype(np.uint32)).reshape(-1, 1).view(np.uint8)
+    place = Store(rows, np.arange(SAMPLES, dtype=np.int64) * 4, SAMPLES * 4)
+    text = f"{PLACES} {INIT.format(count=1)} {EXPECT.format(size=size)} {begin} {SYNC} {issue} {WAIT} {value} {SYNC} {GONE} {to_neighbour(32)}"
+    inputs, blobs = how.get("inputs", ()), how.get("blobs", {})
+    return Vector(
+        key, name, text, inputs, (), blobs, {"to": place}, f"{REGISTERS} .reg .b32 got; {how.get('registers', '')}"
+    )
+
+
+def copies() -> Iterator[Vector]:
+    """Bulk copies to the neighbour's memory, from shared memory and from global memory; and to both blocks at once."""
+    key = f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}"
+    held = {"from": ROWS}
+    fill = "mad.lo.u64 v, %lane64, 16, %in; " + "".join(
+        f"ld.global.b32 t, [v+{{from}}+{4 * number}]; st.shared.b32 [s+{4 * number}], t; " for number in range(4)
+    )
+    for number in (0, 3):
+        read = f"ld.shared.b32 got, [s+{16 + 4 * number}]; "
+        issue = f"{key} [r+16], [s], 16, [n]; "
+        yield counted(key, f"word_{number}", fill, issue, read, 16, ROWS[:, number], blobs=held)
+    load = f"cp.async.bulk.shared::cluster.global.{COUNTED}"
+    begin = "mad.lo.u64 v, %lane64, 16, %in; "
+    yield counted(
+        load,
+        "to_the_neighbour",
+        begin,
+        f"{load} [r], [v+{{from}}], 16, [n]; ",
+        "ld.shared.b32 got, [s+8]; ",
+        16,
+        ROWS[:, 2],
+        blobs=held,
+    )
+    # Both samples of a pair send to both blocks, each to its own half of the 32 bytes.
+    key = f"{load}.multicast::cluster"
+    half = "shl.b32 t, me, 4; add.u32 s, s, t; "
+    for hint, policy in (("", ""), (".L2::cache_hint", ", w")):
+        name = f"{key}{hint}"
+        mask = "mov.u64 w, 0; mov.u16 both, 3; "
+        issue = f"{mask} {name} [s], [v+{{from}}], 16, [m], both{policy}; "
+        read = "xor.b32 s, s, 16; ld.shared.b32 got, [s+4]; "
+        yield counted(
+            key, f"both{hint}", begin + half, issue, read, 32, ROWS[:, 1], blobs=held, registers=".reg .b16 both;"
+        )
+    issue = f"mov.u16 both, 1; shl.b16 both, both, you; {key} [s], [v+{{from}}], 16, [m], both; "
+    yield counted(
+        key, "one", begin, issue, "ld.shared.b32 got, [s+12]; ", 16, ROWS[:, 3], blobs=held, registers=".reg .b16 both;"
+    )
+
+
+def stores() -> Iterator[Vector]:
+    """Registers sent to the neighbour: the last word of what comes, for all types and vectors."""
+    for vector, kinds in (("", "bus"), ("v2.", "bus"), ("v4.", "bus")):
+        for kind in (f"{letter}{bits}" for bits in (32, 64) for letter in (*kinds, "f")):
+            count, bits = int(vector[1:2] or 1), int(kind[1:])
+            if count * bits > 128:
+                continue
+            names = [f"a{number}" for number in range(count)]
+            columns = [samples(bits, number) for number in range(count)]
+            last = columns[-1] >> np.uint64(32) if bits == 64 else columns[-1]
+            listed = names[0] if count == 1 else "{" + ", ".join(names) + "}"
+            size = bits // 8 * count
+            inputs = tuple((name, f"b{bits}", column) for name, column in zip(names, columns, strict=True))
+            for space in ("shared::cluster.", ""):
+                key = f"st.async.{space}{COUNTED}.{vector}{kind}"
+                spelled = key if space else key.replace("st.async.", "st.async.weak.")
+                places = ("r", "n") if space else ("v", "w")
+                generic = (
+                    ""
+                    if space
+                    else "cvt.u64.u32 v, r; cvta.shared::cluster.u64 v, v; cvt.u64.u32 w, n; cvta.shared::cluster.u64 w, w; "
+                )
+                issue = f"{generic} {spelled} [{places[0]}], {listed}, [{places[1]}]; "
+                read = f"ld.shared.b32 got, [s+{size - 4}]; "
+                yield counted(key, "sent", "", issue, read, size, last, inputs=inputs)
+
+
+def reductions() -> Iterator[Vector]:
+    """The cell's first value is the sender's, too: the neighbour finds what becomes of it."""
+    forms = {
+        "add": "u32 s32 u64",
+        "inc": "u32",
+        "dec": "u32",
+        "min": "u32 s32",
+        "max": "u32 s32",
+        "and": "b32",
+        "or": "b32",
+        "xor": "b32",
+    }
+    for word, kinds in forms.items():
+        for kind in kinds.split():
+            bits = bits_of(kind)
+            first, a, _ = operands(word, kind)
+            function = function_of(word, kind)
+            new = np.array([function(int(x), int(y)) for x, y in zip(first, a, strict=True)], np.uint64)
+            last = new >> np.uint64(32) if bits == 64 else new
+            inputs = (("first", f"b{bits}", first), ("a", f"b{bits}", a))
+            for space in ("shared::cluster.", ""):
+                key = f"red.async.{space}{COUNTED}.{word}.{kind}"
+                spelled = key.replace("red.async.", "red.async.relaxed.cluster.")
+                places = ("r", "n") if space else ("v", "w")
+                generic = (
+                    ""
+                    if space
+                    else "cvt.u64.u32 v, r; cvta.shared::cluster.u64 v, v; cvt.u64.u32 w, n; cvta.shared::cluster.u64 w, w; "
+                )
+                issue = f"st.shared::cluster.b{bits} [r], first; {generic} {spelled} [{places[0]}], a, [{places[1]}]; "
+                read = f"ld.shared.b32 got, [s+{bits // 8 - 4}]; "
+                yield counted(key, "sent", "", issue, read, bits // 8, last, inputs=inputs)
