@@ -46,13 +46,13 @@ def refusal_in(job: PreparedJob, case: Case) -> Refusal | None:
         return expected_refusal(case, fabric, job.specs)
     if not fabric.simulated:
         return None  # its architecture is only known once it runs
-    return job.custom.refusal(traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast))
+    return job.custom.refusal(traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast, fabric.gpu))
 
 
 def _possible_traits(case: Case, spec: KernelSpec | Baseline, fabric: FabricRequest) -> Iterator[Traits]:
     """What the fabric can do: as it was set, or on GPUs the most that there can be, once for each architecture."""
     if fabric.simulated:
-        yield traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast)
+        yield traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast, fabric.gpu)
         return
     for arch in spec.archs if isinstance(spec, KernelSpec) else (fabric.arch,):
         yield Traits("nvshmem", arch, case.world_size, fabric.heap_bytes, multicast=True)

@@ -28,6 +28,7 @@ from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
 from simulator.run.meetings import NumberedBarriers, Warps
+from simulator.run.residency import Places
 from simulator.run.variables import variable_of
 
 SPIN_PATIENCE = 12
@@ -62,7 +63,8 @@ class Batch:
     """One launch, on the ranks in `ranks` (ascending).
 
     arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
-    Blocks and threads are numbered in order of x, then y, then z.
+    Blocks and threads are numbered in order of x, then y, then z. places: those that its blocks have on the ranks'
+    GPUs; None: all blocks are there at once, each on a multiprocessor of its own.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Batch:
         arguments: list[tuple[bytes, ...]],
         multimem: str,
         numbers: list[int],
+        places: Places | None = None,
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry)
@@ -84,6 +87,7 @@ class Batch:
         self.lanes = len(ranks) * self.threads
         self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block)
         self._arguments = arguments
+        self.places = places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
@@ -100,6 +104,8 @@ class Batch:
             weakref.proxy(self), kernel.frame_bytes, self.program.sites, by_address, self.program.parameter_slots
         )
         self.ready: dict[int, list[Group]] = {kernel.first: [range(self.lanes)]}
+        if places is not None:
+            self.ready = {kernel.first: [self._placed(places.begin())]}
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
@@ -129,7 +135,7 @@ class Batch:
             **{f"%nctaid.{axis}": count for axis, count in zip("xyz", self.launch.grid, strict=True)},
             **{f"%ntid.{axis}": count for axis, count in zip("xyz", self.launch.block, strict=True)},
             "%nwarpid": MAX_WARPS,
-            "%nsmid": self.grid,  # every block has a multiprocessor of its own
+            "%nsmid": self.grid if self.places is None else self.places.resident.gpu.multiprocessors,
             "%dynamic_smem_size": self.launch.shared_bytes,
         }
         block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
@@ -522,6 +528,20 @@ class Batch:
             self._release_numbered(self.numbered.leave())
         if self.copies.under_way:
             self.copies.ended(group)
+        if self.places is not None and not self.places.all_fit:
+            blocks = np.unique(self.blocks_of(group))
+            came = self.places.leave(blocks[self.alive[blocks] == 0])
+            if len(came):
+                self.arrive(self.program.kernel.first, self._placed(came))
+
+    def _placed(self, blocks: Ids) -> Group:
+        """The lanes of blocks that have become resident."""
+        assert self.places is not None
+        lanes = compact((blocks[:, None] * self.block + np.arange(self.block)).ravel())
+        for slot, name in self.program.specials.items():
+            if name == "%smid":
+                self.kept[slot][ids_of(lanes)] = np.repeat(self.places.multiprocessors[blocks], self.block)
+        return lanes
 
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
