@@ -36,8 +36,7 @@ from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
-from simulator.run.decode import decode
-from simulator.run.machine import Batch, Scratch, shared_bytes_of
+from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.waiting import waiting_places
@@ -204,8 +203,7 @@ class SimulatedWorld:
         gpu = self.options.gpu
         if gpu is None:
             return None
-        kernel = decode(executable.ptx, executable.entry).kernel
-        found = resident(gpu, executable, kernel, launch, shared_bytes_of(kernel, launch), self.options.arch)
+        found = resident(gpu, executable, launch, self.options.arch)
         self.residents[executable.name] = found
         return found
 
@@ -320,7 +318,7 @@ class SimulatedWorld:
             return None
         options = self.options
         random = None
-        if options.schedule == Schedule.random:
+        if options.schedule == Schedule.random and options.seed % 2:
             random = np.random.default_rng([options.seed, ranks[0], self.begun[ranks[0]]])
         return Places(found, launch.grid, len(ranks), random)
 

@@ -16,6 +16,8 @@ PACKAGE = "nvidia-cuda-nvcc"
 _PROBLEM = re.compile(r"^ptxas\s+(?:\S+,\s+line\s+(\d+);\s*)?(?:error|fatal)\s*:\s*(.+?)\s*$", re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _REGISTERS, _BARRIERS = re.compile(r"Used (\d+) registers"), re.compile(r"used (\d+) barriers")
+_TOO_NEW = re.compile(r"Unsupported \.version [\d.]+; current version is '([\d.]+)'")
+_VERSION = re.compile(r"^(\s*\.version\s+)[\d.]+", re.MULTILINE)
 _WHEELS = ("cu*/bin/ptxas", "cuda_nvcc/bin/ptxas")
 
 
@@ -62,14 +64,18 @@ _usages: dict[tuple[str, str, str], dict[str, Usage]] = {}
 def usage_of(ptx: str, digest: str, entry: str, arch: str) -> Usage | None:
     """Return what an entry of a module takes on an architecture; None if ptxas is not installed or refuses the module.
 
-    digest is that of the text: a module is assembled once for an architecture.
+    digest is that of the text: a module is assembled once for an architecture. A module that states a later version of
+    PTX than ptxas knows is assembled as one of the version that it knows, which it refuses if that matters.
     """
     ptxas = find_ptxas()
     if ptxas is None:
         return None
     key = (str(ptxas), digest, arch)
     if key not in _usages:
-        _usages[key] = _read_usages(_run(ptxas, ptx, arch, "-v").stderr)
+        done = _run(ptxas, ptx, arch, "-v")
+        if late := _TOO_NEW.search(done.stdout + done.stderr):
+            done = _run(ptxas, _VERSION.sub(rf"\g<1>{late[1]}", ptx, count=1), arch, "-v")
+        _usages[key] = _read_usages(done.stdout + done.stderr) if not done.returncode else {}
     return _usages[key].get(entry)
 
 

@@ -21,14 +21,14 @@ from simulator.isa.spaces import CLUSTER_SHIFT
 from simulator.memory.space import LaneFault, Space, View
 from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnded, Stepped, tell
 from simulator.observe.lanes import Group, Ids, Launched, ids_of
-from simulator.ptx.ir import Instruction, Kernel
+from simulator.ptx.ir import Instruction
 from simulator.run.barriers import Barrier
 from simulator.run.calls import Calls, address_of
 from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
 from simulator.run.meetings import NumberedBarriers, Warps
-from simulator.run.residency import Places
+from simulator.run.residency import Places, shared_bytes_of
 from simulator.run.variables import variable_of
 
 SPIN_PATIENCE = 12
@@ -546,11 +546,6 @@ class Batch:
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
         return merge(self.ready.pop(index))
-
-
-def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
-    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
-    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
 
 
 def coordinate(number: Any, extent: Dimensions, axis: int) -> Any:

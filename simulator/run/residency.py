@@ -13,6 +13,7 @@ from simulator.gpu import Fit, Gpu, Need, check_fit, limited
 from simulator.observe.lanes import Ids
 from simulator.ptx.assembler import Usage, usage_of
 from simulator.ptx.ir import Kernel
+from simulator.run.decode import decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,17 @@ class Resident:
         }
 
 
-def resident(
-    gpu: Gpu, executable: Executable, kernel: Kernel, launch: Launch, shared_bytes: int, arch: str
-) -> Resident:
-    """Return how many blocks of a launch fit on a GPU at once, with shared_bytes of shared memory each. ValueError for
-    what can never run there."""
+def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
+    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
+    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
+
+
+def resident(gpu: Gpu, executable: Executable, launch: Launch, arch: str) -> Resident:
+    """Return how many blocks of a launch fit on a GPU at once. ValueError for what can never run there."""
+    kernel = decode(executable.ptx, executable.entry).kernel
     usage = usage_of(executable.ptx, executable.digest, executable.entry, arch)
     registers, barriers = (usage.registers, usage.barriers) if usage is not None else (None, None)
-    need = Need(launch.threads, shared_bytes, registers, barriers)
+    need = Need(launch.threads, shared_bytes_of(kernel, launch), registers, barriers)
     cluster = kernel.required_cluster or launch.cluster
     found = check_fit(executable.name, gpu, need, launch.blocks, cluster, launch.cooperative)
     return Resident(gpu, usage, found, cluster)
@@ -50,9 +54,10 @@ def resident(
 class Places:
     """The places that the blocks of one launch have on the GPUs of its ranks.
 
-    Blocks become resident in the order of their numbers, or in the order that random draws (CUDA promises none); those
-    of a cluster together. Blocks are numbered through all ranks, as a Batch does (rank position * grid + block). A
-    multiprocessor's number is in `multiprocessors`, 0 until the block has a place.
+    Blocks become resident in the order of their numbers, as seen on an H200 (of 528 blocks of 1,024 threads the first
+    264 ran at once, then the others, nearly in order), or in an order that random draws, for CUDA promises none; those
+    of a cluster together. Blocks are numbered through all ranks, as a Batch does (rank position * grid + block).
+    `multiprocessors` has the number of each block's multiprocessor, 0 until it has a place.
     """
 
     resident: Resident
