@@ -149,6 +149,5 @@ def _too_much(gpu: Gpu, need: Need, found: Fit) -> str:
 
 def limited(gpu: Gpu, found: Fit) -> str:
     """Return what allows no more blocks at once, in words: "132 multiprocessors x 2, limited by threads"."""
-    return (
-        f"{gpu.multiprocessors} multiprocessors x {found.per_multiprocessor}, limited by {' and '.join(found.limits)}"
-    )
+    are = "multiprocessor" if gpu.multiprocessors == 1 else "multiprocessors"
+    return f"{gpu.multiprocessors} {are} x {found.per_multiprocessor}, limited by {' and '.join(found.limits)}"
