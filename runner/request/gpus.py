@@ -58,7 +58,7 @@ def described(given: object, folders: Sequence[Path] = (CONF,), above: tuple[str
     if LIKE in found:
         like = found.pop(LIKE)
         if not isinstance(like, str):
-            raise RequestError(f"{like!r} is no name of a GPU ({KEY}.{LIKE}), give {_choices(folders)}")
+            raise RequestError(f"{like!r} is no GPU to be like ({KEY}), give {_choices(folders)}")
         found = _read(like, folders, above) | found
     return found
 
@@ -71,17 +71,17 @@ def gpu_of(given: object) -> Gpu | None:
     values = described(given)
     for name in values:
         if name not in _KINDS:
-            raise RequestError(f"unknown key '{name}' of a GPU ({KEY}.{name}), {near(name, set(_KINDS))}")
+            raise RequestError(f"unknown key '{name}' of a GPU ({KEY}), {near(name, set(_KINDS))}")
     for name, kind in _KINDS.items():
         if name not in values:
-            raise RequestError(f"a GPU without {name} ({KEY}.{name}), give it, or {LIKE}: and the name of another GPU")
+            raise RequestError(f"a GPU without {name} ({KEY}), give it, or {LIKE}: and the name of another GPU")
         value = values[name]
         if kind is int and (type(value) is not int or value < (0 if name.startswith("reserved") else 1)):
-            raise RequestError(f"{value!r} is no number for {name} ({KEY}.{name}), give a whole number")
+            raise RequestError(f"{value!r} is no number for {name} ({KEY}), give a whole number")
         if kind is str and (not isinstance(value, str) or not value):
-            raise RequestError(f"{value!r} is no {name} ({KEY}.{name}), give text")
+            raise RequestError(f"{value!r} is no {name} ({KEY}), give text")
     if not re.fullmatch(r"sm_\d+", values["arch"]):
-        raise RequestError(f"'{values['arch']}' is no architecture ({KEY}.arch), give one such as sm_90")
+        raise RequestError(f"'{values['arch']}' is no architecture ({KEY}), give one such as sm_90")
     return Gpu(**values)
 
 
@@ -89,7 +89,7 @@ def check_arch(gpu: Gpu, arch: str) -> None:
     """RequestError if a GPU has another architecture."""
     if arch.rstrip("af") != gpu.arch:
         raise RequestError(
-            f"{gpu.name} is {gpu.arch}, and {arch} is simulated (fabric.arch, {KEY}), give fabric.arch={arch_of(gpu)}"
+            f"{gpu.name} is {gpu.arch}, and {arch} is simulated (fabric.arch, {KEY}), give {arch_of(gpu)}"
         )
 
 
@@ -107,7 +107,7 @@ def _read(name: str, folders: Sequence[Path], above: tuple[str, ...]) -> dict[st
     """The description in a file of gpu/."""
     known = gpu_names(folders)
     if name in above:
-        raise RequestError(f"the GPU {name} is like itself ({KEY}.{LIKE}), name another GPU")
+        raise RequestError(f"the GPU {name} is like itself ({KEY}), name another GPU")
     if name not in known:
         raise RequestError(f"unknown GPU '{name}' ({KEY}), {near(name, known)}")
     path = next(one for folder in folders if (one := folder / "gpu" / f"{name}{SUFFIX}").is_file())

@@ -101,7 +101,7 @@ def test_numbers_on_the_command_line() -> None:
 
 def test_another_architecture() -> None:
     assert refusal("fabric=simulator", "fabric.gpu=b200") == (
-        "b200 is sm_100, and sm_90a is simulated (fabric.arch, fabric.gpu), give fabric.arch=sm_100a"
+        "b200 is sm_100, and sm_90a is simulated (fabric.arch, fabric.gpu), give sm_100a"
     )
     for arch in ("sm_100a", "sm_100f", "sm_100"):
         (job,) = composed("fabric=simulator", "fabric.gpu=gb200", f"fabric.arch={arch}")
@@ -134,15 +134,15 @@ def test_where_the_fabric_is_open_it_asks_for_the_simulator() -> None:
         ("h10", "unknown GPU 'h10' (fabric.gpu), did you mean h100?"),
         ("[h100]", "['h100'] is no GPU (fabric.gpu), give null, or a100, b200, gb200, h100, h200"),
         ("7", "7 is no GPU (fabric.gpu), give null, or a100, b200, gb200, h100, h200"),
-        ("{like: 7}", "7 is no name of a GPU (fabric.gpu.like), give null, or a100, "),
+        ("{like: 7}", "7 is no GPU to be like (fabric.gpu), give null, or a100, "),
         ("{like: x}", "unknown GPU 'x' (fabric.gpu), known: a100, b200, gb200, h100, h200"),
-        ("{name: few}", "a GPU without arch (fabric.gpu.arch), give it, or like: and the name of another GPU"),
-        ("{like: h100, sms: 3}", "unknown key 'sms' of a GPU (fabric.gpu.sms), known: arch, "),
-        ("{like: h100, multiprocessors: 0}", "0 is no number for multiprocessors (fabric.gpu.multiprocessors), give "),
-        ("{like: h100, multiprocessors: true}", "True is no number for multiprocessors (fabric.gpu.multiprocessors)"),
-        ("{like: h100, partitions: many}", "'many' is no number for partitions (fabric.gpu.partitions), give a whole "),
-        ("{like: h100, name: 4}", "4 is no name (fabric.gpu.name), give text"),
-        ("{like: h100, arch: hopper}", "'hopper' is no architecture (fabric.gpu.arch), give one such as sm_90"),
+        ("{name: few}", "a GPU without arch (fabric.gpu), give it, or like: and the name of another GPU"),
+        ("{like: h100, sms: 3}", "unknown key 'sms' of a GPU (fabric.gpu), known: arch, "),
+        ("{like: h100, multiprocessors: 0}", "0 is no number for multiprocessors (fabric.gpu), give "),
+        ("{like: h100, multiprocessors: true}", "True is no number for multiprocessors (fabric.gpu)"),
+        ("{like: h100, partitions: many}", "'many' is no number for partitions (fabric.gpu), give a whole "),
+        ("{like: h100, name: 4}", "4 is no name (fabric.gpu), give text"),
+        ("{like: h100, arch: hopper}", "'hopper' is no architecture (fabric.gpu), give one such as sm_90"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(given: str, text: str) -> None:
@@ -154,7 +154,7 @@ def test_files_that_describe_none(tmp_path: Path) -> None:
     write(tmp_path, "trip", "like: round\n")
     write(tmp_path, "list", "[1, 2]\n")
     write(tmp_path, "broken", "name: [\n")
-    assert "the GPU round is like itself (fabric.gpu.like)" in refusal("fabric.gpu=round", config_dir=tmp_path)
+    assert "the GPU round is like itself (fabric.gpu)" in refusal("fabric.gpu=round", config_dir=tmp_path)
     assert "describes no GPU (fabric.gpu), write limits as" in refusal("fabric.gpu=list", config_dir=tmp_path)
     assert "broken.yaml can't be read: " in refusal("fabric.gpu=broken", config_dir=tmp_path)
 
