@@ -225,7 +225,7 @@ class CudaDriver:
         self._last = executable.name
         self._streams.add(stream)
         table = ctypes.addressof(prepared.table)
-        if launch.cluster == (1, 1, 1):
+        if launch.cluster == (1, 1, 1) and not launch.cooperative:
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
             self._call("cuLaunchKernel", prepared.handle, *shape, stream, table, 0)
         else:
@@ -245,19 +245,27 @@ class CudaDriver:
         return _Prepared(launch, arguments, function.handle, values, table)
 
     def _configuration(self, launch: Launch, stream: int) -> Any:
-        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters."""
+        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters and cooperative launches."""
         driver = self._driver
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        cluster = attribute.value.clusterDim
-        cluster.x, cluster.y, cluster.z = launch.cluster
+        attributes = []
+        if launch.cluster != (1, 1, 1):
+            clustered = driver.CUlaunchAttribute()
+            clustered.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            cluster = clustered.value.clusterDim
+            cluster.x, cluster.y, cluster.z = launch.cluster
+            attributes.append(clustered)
+        if launch.cooperative:
+            together = driver.CUlaunchAttribute()
+            together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            together.value.cooperative = 1
+            attributes.append(together)
         configuration = driver.CUlaunchConfig()
         configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = launch.grid
         configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = launch.block
         configuration.sharedMemBytes = launch.shared_bytes
         configuration.hStream = driver.CUstream(stream)
-        configuration.attrs = [attribute]
-        configuration.numAttrs = 1
+        configuration.attrs = attributes
+        configuration.numAttrs = len(attributes)
         return configuration
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:

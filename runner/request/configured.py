@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain
+from runner.request.gpus import with_limits
 from runner.request.schema import Schema
 from runner.request_error import RequestError
 
@@ -24,9 +25,10 @@ def merged(values: Mapping[str, Any]) -> DictConfig:
 
 
 def configured(values: Mapping[str, Any]) -> DictConfig:
-    """Like merged, with a RequestError that says what is wrong as the command does."""
+    """Like merged, with the limits of the GPU that it names, and a RequestError that says what is wrong as the command
+    does."""
     try:
-        return merged(values)
+        return with_limits(merged(values))
     except OmegaConfBaseException as error:
         raise RequestError(explain(error)) from error
 

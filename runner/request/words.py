@@ -114,6 +114,10 @@ def _choices(
         folders = (CONF, *([config_dir] if config_dir else []))
         names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
         yield from ((name, "") for name in sorted(names))
+    elif key == "fabric.gpu":
+        folders = (CONF, *([config_dir] if config_dir else []))
+        names = {path.stem for folder in folders for path in (folder / "gpu").glob(f"*{SUFFIX}")}
+        yield from ((name, "") for name in ("null", *sorted(names)))
     elif key == "dtype" and "/" in item:
         dtype = item.partition("/")[0]
         yield from ((f"{dtype}/{one}", "") for one in ACCUMULATORS.get(dtype, ()))
