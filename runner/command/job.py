@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
+    from runner.custom.program import CompiledCustom
     from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
@@ -213,7 +214,7 @@ class _Attempt:
         self.timing: Timing | None = None
         self.refusal: RecordedRefusal | None = None
         self.library = ""
-        self._custom: Executable | None = None
+        self._custom: CompiledCustom | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
         self.begin()
@@ -229,7 +230,7 @@ class _Attempt:
     @property
     def executable(self) -> Executable | None:
         """What was compiled for it; None of a baseline, and of what did not get so far."""
-        return self.contestant.executable if self.contestant else self._custom
+        return self.contestant.executable if self.contestant else self._custom.executable if self._custom else None
 
     @property
     def verified(self) -> bool:
@@ -282,7 +283,7 @@ class _Attempt:
         if refusal := custom.refusal(self.traits):
             self._refuse(refusal)
             return
-        self._custom = custom.kernel.executable(custom.spec, self.traits.arch)
+        self._custom = custom.kernel.compiled(custom.spec, custom.case.world_size, self.traits.arch)
         try:
             outcomes = outcomes_of_custom(world, custom, self._custom, request)
         finally:
@@ -474,13 +475,13 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
     )
 
 
-def custom_kernel_info(custom: CustomJob, executable: Executable) -> KernelInfo:
+def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:
     """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
     from kernels.code import code_digest
     from kernels.compile import COMPILER, compiler_versions
 
     compiled = [] if custom.kernel.ptx else [f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}"]
-    launch = custom.spec.launch
+    launch, executable = made.launch, made.executable
     return KernelInfo(
         name=executable.name,
         entry=executable.entry,
