@@ -39,6 +39,7 @@ from runner.custom.nouns import (
 )
 from runner.custom.parameters import entry_of, refuses_entry, refuses_target
 from runner.custom.program import CompiledCustom, allocate_custom
+from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, near
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from runner.custom.nouns import Contents
 
 OP = CUSTOM
-KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance")
+KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
 LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster")
 TOLERANCE_KEYS = ("absolute", "relative")
@@ -115,7 +116,8 @@ class CustomKernel:
 class CustomJob:
     """A custom kernel that was found possible: its nouns, its kernel, its case, its files, and what must come out.
 
-    inputs and expected are by rank; expected is None if there is no reference.
+    inputs and expected are by rank; expected is None if there is no reference. moved_bytes are those that a launch
+    moves over a rank's links, as they are declared; 0 if they are not.
     """
 
     spec: CustomSpec
@@ -124,6 +126,7 @@ class CustomJob:
     sources: tuple[Source, ...]
     inputs: tuple[Contents, ...]
     expected: tuple[Contents, ...] | None
+    moved_bytes: int = 0
 
     @property
     def place(self) -> str:
@@ -197,7 +200,9 @@ def custom_job(
     except ValueError as error:
         raise RequestError(f"{error} (custom)") from error
     sources = sources_at(custom_places(section), folder)
-    return CustomJob(spec, kernel, _case(spec.name, spec.buffers, world_size, seed), sources, inputs, expected)
+    moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
+    case = _case(spec.name, spec.buffers, world_size, seed)
+    return CustomJob(spec, kernel, case, sources, inputs, expected, moved_bytes)
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:

@@ -65,11 +65,13 @@ class CustomMemory:
     tables: dict[str, Buffer]
 
 
-def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int) -> CustomMemory:
-    """Collective: allocate what a custom kernel needs, with nothing written to it yet."""
-    buffers = {one.name: guarded(pool, one.name, one.size_bytes, GUARD_BYTES) for one in spec.buffers}
+def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
+    """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
+    buffers = {one.name: guarded(pool, prefix + one.name, one.size_bytes, GUARD_BYTES) for one in spec.buffers}
     row_bytes = ADDRESS_BYTES * world_size
-    tables = {name: Buffer(name, pool.bytes(row_bytes, name=f"peers of {name}"), 0, row_bytes) for name in spec.tables}
+    tables = {
+        name: Buffer(name, pool.bytes(row_bytes, name=f"{prefix}peers of {name}"), 0, row_bytes) for name in spec.tables
+    }
     return CustomMemory(buffers, tables)
 
 
