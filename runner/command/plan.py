@@ -171,9 +171,7 @@ def timing_notes(command: Command) -> list[str]:
     for job in command.jobs:
         if not _timing_given(job):
             continue
-        if job.custom is not None:
-            reason = "a custom kernel is not timed"
-        elif job.request.fabric.simulated:
+        if job.request.fabric.simulated:
             reason = "the simulator has no clock"
         elif not job.request.check and job.request.timing.mode != TimingMode.none:
             reason = "with check=false nothing is timed"
