@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.foreign import triton_cases
+from tests.foreign import flashinfer_cases, triton_cases
 from tests.foreign.cases import Foreign
 
-KERNELS: tuple[Foreign, ...] = (*triton_cases.KERNELS,)
+KERNELS: tuple[Foreign, ...] = (
+    *triton_cases.KERNELS,
+    *flashinfer_cases.KERNELS,
+)
