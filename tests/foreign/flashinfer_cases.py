@@ -87,10 +87,9 @@ RSQRT_UNITS = 6
 NORM_UNITS = HIDDEN // 2 + RSQRT_UNITS + 8
 
 
-def params(
-    ranks: int, rank: int, elts: int, per_block: int, hidden: int, given: Sequence[str]
-) -> tuple[str, list[Any]]:
-    """AllReduceParams by value, with AllReduceFusionParams at its end: see trtllm_allreduce.cuh. given: the buffers."""
+def params(ranks: int, elts: int, per_block: int, hidden: int, given: Sequence[str], rank: int) -> list[Any]:
+    """The one argument: AllReduceParams by value, with AllReduceFusionParams at its end, as trtllm_allreduce.cuh lays
+    them out. given: the buffers that there are."""
 
     def one(buffer: str) -> Any:
         return buffer if buffer in given else ("u64", 0)
