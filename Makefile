@@ -10,13 +10,9 @@ SUITABLE = $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2
 # pip's output, less what is of no use here.
 BRIEFLY = { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
 
-<<<<<<< HEAD
-.PHONY: demo test test-all foreign check codes audit bench clean
-=======
 PYTEST := $(RUN) pytest -q -n auto --dist loadfile --durations=5
 
-.PHONY: demo test test-slow test-all check codes audit bench clean
->>>>>>> main
+.PHONY: demo test test-slow test-all foreign check codes audit bench clean
 
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
