@@ -1,0 +1,12 @@
+"""All kernels of others that the tests run."""
+
+from __future__ import annotations
+
+from tests.foreign import flashinfer_cases, numba_cases, triton_cases
+from tests.foreign.cases import Foreign
+
+KERNELS: tuple[Foreign, ...] = (
+    *triton_cases.KERNELS,
+    *numba_cases.KERNELS,
+    *flashinfer_cases.KERNELS,
+)
