@@ -48,17 +48,18 @@ def refusal_in(job: PreparedJob, case: Case) -> Refusal | None:
     if not fabric.simulated:
         return None  # its architecture is only known once it runs
     traits = traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast, fabric.gpu)
-    return job.custom.refusal(traits) or _refuses_limits(job.custom, fabric)
+    return job.custom.refusal(traits) or _refuses_limits(job.custom, case.world_size, fabric)
 
 
-def _refuses_limits(custom: CustomJob, fabric: FabricRequest) -> Refusal | None:
+def _refuses_limits(custom: CustomJob, world_size: int, fabric: FabricRequest) -> Refusal | None:
     """Return why a custom kernel never fits on the GPU whose limits hold; a function is only known once compiled."""
     if fabric.gpu is None or custom.kernel.ptx is None:
         return None
     from simulator.run.residency import resident
 
     try:
-        resident(fabric.gpu, custom.kernel.executable(custom.spec, fabric.arch), custom.spec.launch, fabric.arch)
+        found = custom.kernel.compiled(custom.spec, world_size, fabric.arch)
+        resident(fabric.gpu, found.executable, found.launch, fabric.arch)
     except ValueError as error:
         return Refusal("fabric.gpu", str(error))
     return None
