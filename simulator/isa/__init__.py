@@ -2,9 +2,11 @@
 
 from simulator.isa import (
     arithmetic,
+    async_stores,
     atomic,
     bits,
     bulk,
+    clusters,
     control,
     convert,
     convert_modes,
@@ -30,9 +32,11 @@ __all__ = [
     "Operation",
     "UnknownInstruction",
     "arithmetic",
+    "async_stores",
     "atomic",
     "bits",
     "bulk",
+    "clusters",
     "control",
     "convert",
     "convert_modes",

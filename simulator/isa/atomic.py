@@ -36,7 +36,7 @@ _CACHE = "L2::cache_hint"
 
 
 def _keys(opcode: str) -> list[str]:
-    spaces = ("", "global.", "shared.", "shared::cta.")
+    spaces = ("", "global.", "shared.", "shared::cta.", "shared::cluster.")
     forms = [
         f"{word}.{name}"
         for word, names in _FORMS.items()
@@ -143,7 +143,7 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     wanted = operands.pop(0) if returns else Register("_")
     targets = slots_of(wanted, True, bind, kind) if wanted != Register("_") else None
     space_name = next((one for one in instruction.qualifiers if one.startswith(("global", "shared"))), "")
-    space = space_name.partition("::")[0]
+    space = space_name if space_name == "shared::cluster" else space_name.partition("::")[0]
     addresses = READERS[space](operands.pop(0), bind)
     if _CACHE in instruction.qualifiers:
         operands.pop()

@@ -18,7 +18,7 @@ from simulator.isa.atomic import combination
 from simulator.isa.mbarriers import barrier_reader, values_of
 from simulator.isa.memory import element_type, fence_run
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, UnknownInstruction, operation
-from simulator.isa.spaces import address_reader, shared_place, shared_reader
+from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, address_reader, shared_place, shared_reader
 from simulator.memory.space import LaneFault
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand
@@ -28,6 +28,8 @@ UNIT_BYTES = 16
 PREFETCHES = ("L2::64B", "L2::128B", "L2::256B")
 HINT = "L2::cache_hint"
 COUNTED = "mbarrier::complete_tx::bytes"
+CLUSTER = "shared::cluster"
+MULTICAST = "multicast::cluster"
 MASK_ARCH = 100
 """The first architecture (sm_100) that has byte masks."""
 
@@ -98,59 +100,102 @@ def _rank_of(frame: LaneFrame, position: int) -> int:
 # Into shared memory
 
 
+def _aim(frame: LaneFrame, position: int, place: int, key: int, size_bytes: int, space: str) -> int:
+    """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
+    mbarrier is in another block's memory."""
+    shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy", space)
+    row = frame.batch.shared.shape[1]
+    if shared // row != key // row:
+        raise LaneFault(position, "a bulk copy to a block of the cluster whose mbarrier is in another block's memory")
+    try:
+        frame.batch.mbarriers.check(key)
+    except LaneFault as fault:
+        raise LaneFault(position, fault.message) from None
+    return shared
+
+
 @operation(
     *(f"cp.async.bulk.{space}.global.{COUNTED}" for space in ("shared::cta", "shared::cluster")),
+    f"cp.async.bulk.shared::cluster.global.{COUNTED}.{MULTICAST}",
     neutral=f"{HINT} {' '.join(PREFETCHES)}",
 )
 def _load(instruction: Instruction, bind: Binder) -> Run:
-    """Without a cluster launch a block is a cluster of its own, so both names mean its own shared memory."""
-    spaces = [word for word in instruction.qualifiers if word.startswith("shared")]
-    _check_direction(instruction, (spaces[0], "global"))
-    target, source, size, counter = policy(instruction, list(instruction.operands), bind)
+    """From global memory into that of the thread's own block, or of blocks of its cluster."""
+    (space,) = (word for word in instruction.qualifiers if word.startswith("shared"))
+    _check_direction(instruction, (space, "global"))
+    target, source, size, counter, *mask = policy(instruction, list(instruction.operands), bind)
+    assert len(mask) == (MULTICAST in instruction.qualifiers)
     _check_size(instruction, size)
     addresses, places, sizes = address_reader(source, bind), shared_reader(target, bind), values_of(size, bind)
     keys = barrier_reader(instruction, counter, bind)
+    masks = _mask_reader(mask[0], bind) if mask else None
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
         rows = zip(addresses(frame).tolist(), places(frame).tolist(), sizes(frame), keys(frame), strict=True)
+        chosen = masks(frame) if masks is not None else []
         for position, (address, place, size_bytes, key) in enumerate(rows):
             _checked(position, size_bytes, address)
-            shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
             try:
-                batch.mbarriers.check(key)
                 index = batch.space.resolve_bulk(_rank_of(frame, position), address, size_bytes, "load")
             except LaneFault as fault:
                 raise LaneFault(position, fault.message) from None
-            transfer = Transfer(("global", index), "shared", (shared,), size_bytes, address, key)
+            if masks is None:
+                targets, counters = (_aim(frame, position, place, key, size_bytes, space),), (key,)
+            else:
+                targets, counters = _aims(frame, position, place, key, size_bytes, chosen[position])
+            more = {"mbarriers": counters} if len(counters) > 1 else {}
+            transfer = Transfer(("global", index), "shared", targets, size_bytes, address, counters[0], **more)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
 
 
-@operation(*(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{form}" for form in _forms(_WITHIN)))
-def _reduce_within(instruction: Instruction, bind: Binder) -> Run:
-    """Combine shared memory with shared memory of a block of the cluster, whose mbarrier counts the bytes."""
-    _check_direction(instruction, ("shared::cluster", "shared::cta"))
+def _mask_reader(operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[int]]:
+    """A function from a frame to the lanes' 16-bit masks."""
+    assert isinstance(operand, Immediate) or bind.register_dtype(operand) == "u2"
+    slot = bind.read(operand, "u2")
+    return lambda frame: list(np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist())
+
+
+def _aims(
+    frame: LaneFrame, position: int, place: int, key: int, size_bytes: int, mask: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the places and the mbarriers of a copy to the blocks whose ranks a mask has: the same within each block."""
+    size, row = frame.batch.cluster, frame.batch.shared.shape[1]
+    if not 0 < mask < 1 << size:
+        raise LaneFault(position, f"a mask {mask:#x} of blocks in a cluster with ranks 0 to {size - 1}")
+    targets, counters = [], []
+    for rank in range(size):
+        if mask >> rank & 1:
+            address = (place & CLUSTER_MASK) + (rank + 1 << CLUSTER_SHIFT)
+            block = shared_place(frame, address, position, size_bytes, UNIT_BYTES, "a bulk copy", CLUSTER) // row
+            counters.append(block * row + key % row)
+            targets.append(_aim(frame, position, address, counters[-1], size_bytes, CLUSTER))
+    return tuple(targets), tuple(counters)
+
+
+@operation(
+    f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}",
+    *(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{form}" for form in _forms(_WITHIN)),
+)
+def _within(instruction: Instruction, bind: Binder) -> Run:
+    """Copy from the own shared memory to a block of the cluster, whose mbarrier counts the bytes; or combine."""
+    _check_direction(instruction, (CLUSTER, "shared::cta"))
     no_hint(instruction)
     target, source, size, counter = instruction.operands
     _check_size(instruction, size)
     to, origin, sizes = shared_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
     keys = barrier_reader(instruction, counter, bind)
-    change = _Change.of(instruction, in_global=False)
+    change = _Change.of(instruction, in_global=False) if "reduce" in instruction.qualifiers else _Change()
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
         rows = zip(to(frame).tolist(), origin(frame).tolist(), sizes(frame), keys(frame), strict=True)
         for position, (aim, place, size_bytes, key) in enumerate(rows):
             _checked(position, size_bytes)
-            aimed, shared = (
-                shared_place(frame, one, position, size_bytes, UNIT_BYTES, "a bulk copy") for one in (aim, place)
-            )
-            try:
-                batch.mbarriers.check(key)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
+            aimed = _aim(frame, position, aim, key, size_bytes, CLUSTER)
+            shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
             how = (change.combine, change.element)
             transfer = Transfer(("shared", shared), "shared", (aimed,), size_bytes, -1, key, *how)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
@@ -183,10 +228,7 @@ def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Bind
     number = re.match(r"sm_(\d+)", bind.target)
     if number is None or int(number[1]) < MASK_ARCH:
         raise UnknownInstruction(f"{bind.target} has no .cp_mask: it takes sm_{MASK_ARCH}; {instruction.where()}")
-    operand = operands.pop()
-    assert isinstance(operand, Immediate) or bind.register_dtype(operand) == "u2"
-    slot = bind.read(operand, "u2")
-    return lambda frame: np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist()
+    return _mask_reader(operands.pop(), bind)
 
 
 def _into_global(instruction: Instruction, bind: Binder, change: _Change, multicast: bool) -> Run:

@@ -60,12 +60,13 @@ def _addresses(instruction: Instruction, operand: Operand, bind: Binder) -> Call
 
 
 def barrier_reader(instruction: Instruction, operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[int]]:
-    """Return a function from a frame to the lanes' keys of mbarriers."""
+    """Return a function from a frame to the lanes' keys of mbarriers: of the cluster's where the form names it."""
     addresses = _addresses(instruction, operand, bind)
+    space = "shared::cluster" if "shared::cluster" in instruction.qualifiers else "shared::cta"
 
     def keys(frame: LaneFrame) -> list[int]:
         return [
-            shared_place(frame, address, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
+            shared_place(frame, address, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier", space)
             for position, address in enumerate(addresses(frame).tolist())
         ]
 
@@ -100,9 +101,10 @@ def _report(
     if events.mbarrier:
         columns = [np.asarray(one, np.int64) for one in (keys, phases, counts)]
         at, phase, count = (np.broadcast_to(one, frame.count) for one in columns)
-        at = at % frame.batch.shared.shape[1]
+        blocks, at = np.divmod(at, frame.batch.shared.shape[1])
+        owners = blocks % frame.batch.grid if "shared::cluster" in instruction.qualifiers else None
         who = (view.launched, view.lanes, events.step)
-        tell(events.mbarrier, MbarrierOperation(*who, instruction, operation, at, phase, count, passed))
+        tell(events.mbarrier, MbarrierOperation(*who, instruction, operation, at, phase, count, passed, owners))
 
 
 # The object
@@ -260,6 +262,6 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
         else:
             passed = barriers.over(keys[back], given)
         fill(frame.regs[target], passed)
-        _report(frame, instruction, word, found, phases[back], 0, passed)
+        _report(frame, instruction, word, keys[back], phases[back], 0, passed)
 
     return run

@@ -75,6 +75,7 @@ class Access(LaneEvent):
     heap, through the own or a peer's window), "multicast" or "shared". width_bytes: of each lane's access, all elements
     of a vector. viewer: the rank that accesses, target: the rank whose memory it is (MULTICAST_TARGET: all replicas);
     one number for all lanes, or one a lane. addresses: as viewer sees them; of shared memory bytes within the block's.
+    target_blocks: of shared memory, the block whose memory it is, one a lane; None: the lane's own block.
     """
 
     instruction: Instruction
@@ -84,6 +85,7 @@ class Access(LaneEvent):
     viewer: int | Ids
     target: int | Ids
     addresses: Addresses
+    target_blocks: Ids | None = None
 
     @property
     def kind(self) -> str:
@@ -141,7 +143,10 @@ class Fence(LaneEvent):
 
 @dataclass(slots=True, eq=False)
 class BarrierArrived(LaneEvent):
-    """Lanes came to a barrier. unit: who meets there, "block" or "warp"."""
+    """Lanes came to a barrier. unit: who meets there, "warp", "block" or "cluster".
+
+    At the barrier of a cluster lanes arrive (barrier.cluster.arrive, the instruction) and go on; they wait later.
+    """
 
     instruction: Instruction
     unit: str
@@ -151,7 +156,9 @@ class BarrierArrived(LaneEvent):
 class BarrierCompleted(LaneEvent):
     """Barriers of one or more units are complete: all lanes of these units that had arrived go on.
 
-    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes.
+    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At the barrier
+    of a cluster the lanes are those that go on from barrier.cluster.wait; lanes that come there after all have arrived
+    are an event of their own. All lanes of a cluster arrive once in each phase, and wait before they arrive again.
     """
 
     unit: str
@@ -166,7 +173,8 @@ class MbarrierOperation(LaneEvent):
     lane is the one that issued it), "try_wait" or "test_wait". One element a lane: addresses, bytes within the block's
     shared memory; phases, the number of the phase that the operation counted in, or that was the current one when a
     wait asked; counts, the arrivals (init: that each phase expects) or bytes, 0 for others; passed, of waits only:
-    whether the phase asked for is over, which is the one before the current one.
+    whether the phase asked for is over, which is the one before the current one; target_blocks, the block whose shared
+    memory it is, None: the lane's own block.
     """
 
     instruction: Instruction
@@ -175,18 +183,23 @@ class MbarrierOperation(LaneEvent):
     phases: Ids
     counts: Ids
     passed: npt.NDArray[np.bool_] | None = None
+    target_blocks: Ids | None = None
 
 
 @dataclass(slots=True, eq=False)
 class CopyMoment(LaneEvent):
     """A bulk copy of one lane got on. moment: "issued", "read" (all its source) or "written" (all its destination).
 
+    st.async and red.async are copies of registers, which are read when they are issued. A copy to several blocks of the
+    cluster (multicast) is written once in each of them.
+
     number: of the copy, in its launched kernels. is_load: into shared memory. global_address: as the lane's rank sees
     it; target: the rank whose memory it is (MULTICAST_TARGET: all replicas). shared_address: bytes within the block's
     shared memory. mbarrier: where in shared memory lies the one that counts the bytes, -1 of a copy that belongs to a
     group. group: the number, from 0, of that bulk group of the lane (the groups are numbered as the lane commits them),
     -1 if an mbarrier counts the bytes. within: where in shared memory the destination is, of a copy from shared to
-    shared memory, whose global_address is -1; else -1.
+    shared memory, whose global_address is -1; else -1. target_blocks: those whose shared memory it writes, where
+    mbarrier lies as well; none if it writes global memory. Of a copy of registers shared_address is -1.
     """
 
     instruction: Instruction
@@ -200,10 +213,13 @@ class CopyMoment(LaneEvent):
     mbarrier: int
     group: int
     within: int = -1
+    target_blocks: tuple[int, ...] = ()
 
     @property
     def source(self) -> tuple[str, int]:
-        """State space and address that the copy reads."""
+        """State space and address that the copy reads; "register" and -1 of registers."""
+        if self.shared_address < 0:
+            return ("register", -1)
         if self.is_load and self.within < 0:
             return ("global", self.global_address)
         return ("shared", self.shared_address)

@@ -12,8 +12,7 @@ small copies of single lanes (cp.async) are in simulator/run/lane_copies.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +57,12 @@ class Copy:
     def is_load(self) -> bool:
         """Whether it goes into shared memory."""
         return self.transfer.target_space == "shared"
+
+    def blocks(self, row_bytes: int) -> set[int]:
+        """The blocks whose shared memory it still needs, each of row_bytes."""
+        space, start = self.transfer.source
+        places = [start] if space == "shared" and self.held is None else []
+        return {place // row_bytes for place in (*places, *(self.transfer.targets if self.is_load else ()))}
 
 
 UnderWay = Copy | LaneCopy | Arrival
@@ -107,11 +112,11 @@ class Copies:
 
     # What instructions do
 
-    def issue(self, lane: int, instruction: Instruction, transfer: Transfer) -> None:
-        """Begin a bulk copy."""
+    def issue(self, lane: int, instruction: Instruction, transfer: Transfer, held: Bytes | None = None) -> None:
+        """Begin a bulk copy; held: its bytes, of one whose source is registers."""
         is_grouped = transfer.mbarrier < 0
         group = self.committed.get(lane, 0) if is_grouped else -1
-        copy = Copy(self.issued, lane, instruction, transfer, self.batch.steps + LAG_STEPS, group)
+        copy = Copy(self.issued, lane, instruction, transfer, self.batch.steps + LAG_STEPS, group, held)
         self.issued += 1
         self.under_way.append(copy)
         rank, _, _ = self.batch.place(lane)
@@ -119,6 +124,8 @@ class Copies:
         if is_grouped:
             self.uncommitted.setdefault(lane, []).append(copy)
         self._report(copy, "issued")
+        if held is not None:
+            self._report(copy, "read")
 
     def issue_lanes(self, lanes: Group, instruction: Instruction, *how: Any) -> None:
         """Begin copies of single lanes; how: the further arguments of LaneCopies.issue."""
@@ -182,11 +189,13 @@ class Copies:
         for copy in self.under_way:
             if not isinstance(copy, Copy):
                 continue
-            block = copy.lane // self.batch.block
-            if block in blocks and self.batch.alive[block] == 0 and (copy.is_load or copy.held is None):
-                what = "writes" if copy.is_load else "reads"
-                text = f"the block ended while a bulk copy still {what} its shared memory"
-                raise self.batch.fault(copy.lane, text, copy.instruction)
+            for block in copy.blocks(self.batch.shared.shape[1]) & blocks:
+                if self.batch.alive[block] == 0:
+                    own = block == copy.lane // self.batch.block
+                    who = "the block" if own else f"block {block % self.batch.launched.grid}"
+                    what = "writes" if copy.is_load else "reads"
+                    text = f"{who} ended while a bulk copy still {what} its shared memory"
+                    raise self.batch.fault(copy.lane, text, copy.instruction)
 
     # What happens by itself
 
@@ -233,6 +242,19 @@ class Copies:
         else:
             copy.held = self._shared_bytes(start, transfer)
         self._report(copy, "read")
+        if transfer.mbarriers:
+            self._divide(copy)
+
+    def _divide(self, copy: Copy) -> None:
+        """Make a copy to several blocks of a cluster one of its own for each: they are written at moments of their own."""
+        transfer = copy.transfer
+        each = [
+            replace(transfer, targets=(target,), mbarrier=key, mbarriers=())
+            for target, key in zip(transfer.targets, transfer.mbarriers, strict=True)
+        ]
+        copy.transfer = each[0]
+        self.under_way += [replace(copy, transfer=one, due=self.batch.steps + LAG_STEPS) for one in each[1:]]
+        self.batch.rank_alive[self.batch.place(copy.lane)[0]] += len(each) - 1
 
     def _shared_bytes(self, start: int, transfer: Transfer) -> Bytes:
         """Shared memory that a copy reads. Raises LaneFault for poison among the bytes that it wants."""
@@ -278,17 +300,20 @@ class Copies:
             return
         row = batch.shared.shape[1]
         is_within = transfer.global_address < 0
+        blocks: tuple[int, ...] = ()
+        if copy.is_load:
+            blocks = tuple(target // row % batch.launched.grid for target in transfer.targets)
         if is_within:
             target, shared = batch.place(copy.lane)[0], transfer.source[1]
         else:
             index = transfer.source[1] if copy.is_load else transfer.targets[0]
-            target = index // batch.space.capacity if len(transfer.targets) == 1 else MULTICAST_TARGET
+            target = index // batch.space.capacity if copy.is_load or len(transfer.targets) == 1 else MULTICAST_TARGET
             shared = transfer.targets[0] if copy.is_load else transfer.source[1]
         event = CopyMoment(
             batch.launched, compact(np.array([copy.lane])), events.step, copy.instruction, moment, copy.number,
-            copy.is_load, transfer.global_address, target, shared % row, transfer.size_bytes,
+            copy.is_load, transfer.global_address, target, shared % row if shared >= 0 else -1, transfer.size_bytes,
             transfer.mbarrier % row if transfer.mbarrier >= 0 else -1, copy.group,
-            transfer.targets[0] % row if is_within else -1,
+            transfer.targets[0] % row if is_within else -1, blocks,
         )  # fmt: skip
         tell(events.copy, event)
 
@@ -300,9 +325,10 @@ class Copies:
         events = self.batch.space.events
         if events.mbarrier:
             lane = compact(np.array([copy.lane]))
-            place, phases, counts = (
-                np.array([one], np.int64) for one in (key % self.batch.shared.shape[1], phase, size)
+            row = self.batch.shared.shape[1]
+            place, phases, counts, owner = (
+                np.array([one], np.int64) for one in (key % row, phase, size, key // row % self.batch.launched.grid)
             )
             who = (self.batch.launched, lane, events.step)
-            event = MbarrierOperation(*who, copy.instruction, "complete_tx", place, phases, counts)
+            event = MbarrierOperation(*who, copy.instruction, "complete_tx", place, phases, counts, None, owner)
             tell(events.mbarrier, event)

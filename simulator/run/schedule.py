@@ -247,6 +247,23 @@ def _at_meetings(batch: Batch) -> list[str]:
         text = f"rank {rank}, {batch.block_name(index)}: {one.come} of {needed} threads have come to barrier {number}"
         ends = {way_out.instruction.where() for way_out, _ in one.waiting if way_out.instruction}
         lines.append(f"{text}; they wait at {' and at '.join(sorted(ends)[:2]) or 'no place'}")
+    return lines + _at_clusters(batch)
+
+
+def _at_clusters(batch: Batch) -> list[str]:
+    """Threads that wait at the barriers of clusters, and the first of those that have not come."""
+    lines = []
+    clusters = batch.launched.clusters
+    for one in batch.in_clusters.stuck()[:REPORTED_THREADS] if batch.in_clusters is not None else ():
+        blocks = clusters.blocks_of(one.cluster, np.arange(clusters.size)) % batch.grid
+        names = "block" + ("s " if len(blocks) > 1 else " ") + ", ".join(map(str, blocks.tolist()))
+        who = f"rank {batch.ranks[one.cluster // clusters.count]}, cluster {one.cluster % clusters.count} ({names})"
+        missing = ", ".join(batch.name(lane).partition(", ")[2] for lane in one.missing[:2].tolist())
+        more = f" and {len(one.missing) - 2} more" if len(one.missing) > 2 else ""
+        lines.append(
+            f"{who}: {one.come} of {one.alive} threads have come to its barrier; it waits for {missing}{more}; "
+            f"they wait at {' and at '.join(place.where() for place in one.places[:2])}"
+        )
     return lines
 
 

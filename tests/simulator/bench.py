@@ -105,9 +105,10 @@ class Bench:
         parameters: Sequence[tuple[str, str, int | bytes]] = (),
         before: str = "",
         target: str = ARCH,
+        cluster: int = 1,
     ) -> None:
         """shared: declarations. parameters: type, name and value of further kernel parameters. before: text at the
-        module's top level. target: the architecture."""
+        module's top level. target: the architecture. cluster: blocks of a cluster."""
         self.target = target
         self.vectors = list(vectors)
         self.numbers: dict[str, list[int]] = {}
@@ -116,6 +117,7 @@ class Bench:
         self.shared = shared
         self.parameters = parameters
         self.before = before
+        self.cluster = cluster
         self.blob_at: dict[bytes, int] = {}
         self.blobs: list[Array] = []
         self.input_bytes = 0
@@ -216,7 +218,7 @@ class Bench:
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
             more = [value for _, _, value in self.parameters]
             arguments = [source.address, out.address, fabric.rank * each, 3 if shape.skip else 0, *more]
-            start(fabric, code, each // shape.block, shape.block, arguments)
+            start(fabric, code, each // shape.block, shape.block, arguments, cluster=self.cluster)
             fabric.synchronize()
             return fabric.read(out, 0, out.size_bytes).numpy()
 

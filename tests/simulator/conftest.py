@@ -22,6 +22,7 @@ MODULES = (
     "vectors_memory",
     "defined_atomics",
     "vectors_atomic",
+    "vectors_cluster",
     "vectors_control",
     "vectors_space",
     "vectors_warp",

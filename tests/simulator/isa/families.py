@@ -9,6 +9,7 @@ import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
 import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
+import simulator_vectors_cluster as cluster
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
 import simulator_vectors_float as floats
@@ -47,6 +48,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "byte_masks": bulk.family_masks,
     "lane_copies": lane_copies.family,
     "mbarriers": mbarriers.family,
+    "cluster": cluster.family,
     "ret": lambda: control.endings()["ret"],
     "exit": lambda: control.endings()["exit"],
     "parameter": control.parameters,
@@ -56,6 +58,9 @@ SHARED |= {"byte_masks": bulk.SHARED, "lane_copies": lane_copies.SHARED, "mbarri
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
 TARGETS = {"byte_masks": "sm_100a"}
 """Families of forms that sm_90a does not have."""
+SHARED |= {"cluster": cluster.SHARED}
+CLUSTERS = {"cluster": cluster.CLUSTER}
+"""Blocks of a cluster, of the families that have any."""
 BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 
 
@@ -63,7 +68,12 @@ BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 def bench_of(family: str) -> Bench:
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
     return Bench(
-        FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""), TARGETS.get(family, ARCH)
+        FAMILIES[family](),
+        SHARED.get(family, ""),
+        parameters,
+        BEFORE.get(family, ""),
+        TARGETS.get(family, ARCH),
+        CLUSTERS.get(family, 1),
     )
 
 

@@ -15,7 +15,7 @@ from memory.fabric import Deadlock, Region
 from simulator.fabric import SimulatorFabric
 from simulator.observe import events as observed
 from simulator.observe.events import KINDS, Events, Listener, tell
-from simulator.observe.lanes import Launched, ids_of
+from simulator.observe.lanes import Clusters, Launched, ids_of
 from simulator.world import SimulatedWorld
 
 HOST = ("launch_began", "launch_ended", "host")
@@ -564,12 +564,14 @@ class TestListeners:
 
 
 def test_lanes_and_what_is_behind_them() -> None:
-    launched = Launched("a kernel", (1, 3), (0, 4), grid=2, block=3)
+    pairs = Clusters((2, 1, 1), (2, 1, 1), is_explicit=True)
+    launched = Launched("a kernel", (1, 3), (0, 4), grid=2, block=3, clusters=pairs)
     assert (launched.threads, launched.lanes) == (6, 12)
     lanes = np.array([0, 4, 7, 11])
     assert launched.ranks_of(lanes).tolist() == [1, 1, 3, 3]
     assert launched.numbers_of(lanes).tolist() == [0, 0, 4, 4]
     assert launched.blocks_of(lanes).tolist() == [0, 1, 0, 1]
+    assert launched.clusters_of(lanes).tolist() == [0, 0, 1, 1]
     assert launched.threads_of(lanes).tolist() == [0, 1, 1, 2]
     assert [launched.place(int(lane)) for lane in lanes] == [(1, 0, 0), (1, 1, 1), (3, 0, 1), (3, 1, 2)]
     assert launched.threads_of(range(2, 5)).tolist() == [2, 0, 1]
