@@ -25,7 +25,7 @@ CLUSTER = "shared::cluster"
 _SPACES = ("", f"{CLUSTER}.")
 _STORED = [f"{vector}{name}" for vector in ("", "v2.", "v4.") for name in ("b32", "u32", "s32", "f32")]
 _STORED += [f"{vector}{name}" for vector in ("", "v2.") for name in ("b64", "u64", "s64", "f64")]
-_REDUCED = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32", "min": "u32 s32", "max": "u32 s32"}
+_REDUCED = {"add": "u32 s32 u64 s64", "inc": "u32", "dec": "u32", "min": "u32 s32", "max": "u32 s32"}
 _REDUCED |= dict.fromkeys(("and", "or", "xor"), "b32")
 
 
