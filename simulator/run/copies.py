@@ -12,7 +12,6 @@ small copies of single lanes (cp.async) are in simulator/run/lane_copies.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -247,7 +246,7 @@ class Copies:
             self._divide(copy)
 
     def _divide(self, copy: Copy) -> None:
-        """Make a copy to several blocks of a cluster one of its own for each: they are written at moments of their own."""
+        """Make a copy to several blocks one for each of them, which are written at moments of their own."""
         transfer = copy.transfer
         each = [
             replace(transfer, targets=(target,), mbarrier=key, mbarriers=())
@@ -271,25 +270,26 @@ class Copies:
         copy.is_done = True
         for start in transfer.targets:
             end = start + transfer.size_bytes
+            data = held if transfer.combine is None else self._combined(start, transfer, held)
             if transfer.target_space == "shared":
-                data = self._combined(transfer, held, lambda at=start: self._shared_bytes(at, transfer))
                 batch.shared.reshape(-1)[start:end] = data
                 batch.shared_written.reshape(-1)[start:end] = True
                 batch.space.version += 1
             else:
-                data = self._combined(transfer, held, lambda at=start: batch.space.read_bulk(at, transfer.size_bytes))
                 batch.space.write_bulk(start, data, transfer.chosen)
         self._report(copy, "written")
         if transfer.mbarrier >= 0:
             self._complete(copy)
         batch.finish(batch.place(copy.lane)[0], 1)
 
-    @staticmethod
-    def _combined(transfer: Transfer, held: Bytes, before: Callable[[], Bytes]) -> Bytes:
-        """What a target holds afterwards; before() gives what it holds."""
-        if transfer.combine is None:
-            return held
-        made = transfer.combine(before().view(transfer.element), held.view(transfer.element))
+    def _combined(self, start: int, transfer: Transfer, held: Bytes) -> Bytes:
+        """What a reduction's target holds afterwards."""
+        assert transfer.combine is not None
+        if transfer.target_space == "shared":
+            before = self._shared_bytes(start, transfer)
+        else:
+            before = self.batch.space.read_bulk(start, transfer.size_bytes)
+        made = transfer.combine(before.view(transfer.element), held.view(transfer.element))
         out: Bytes = np.ascontiguousarray(made).view(np.uint8)
         return out
 

@@ -67,9 +67,13 @@ BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 @lru_cache(maxsize=32)
 def bench_of(family: str) -> Bench:
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
-    target, cluster_blocks = TARGETS.get(family, ARCH), CLUSTERS.get(family, 1)
     return Bench(
-        FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""), target, cluster_blocks
+        FAMILIES[family](),
+        SHARED.get(family, ""),
+        parameters,
+        BEFORE.get(family, ""),
+        TARGETS.get(family, ARCH),
+        CLUSTERS.get(family, 1),
     )
 
 
