@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from runner.request.gpus import gpu_names, gpu_of
+from runner.request.experiments import gpu_names
+from runner.request.gpu_types import gpu_of
 from simulator.gpu import Gpu, Need, check_fit, fit, limited
 
 
