@@ -94,10 +94,10 @@ class Traits:
 
     heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False, else is "".
     unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
-    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its
-    SMs, 0 where there are none. library is the one behind
-    the fabric as it was loaded, with its version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no
-    clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
+    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
+    or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
+    version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no clock of real hardware: nothing that
+    ran on them publishes a time or a bandwidth.
     """
 
     name: str

@@ -93,17 +93,11 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    how: dict[str, Any] = {
-        "schedule": schedule,
-        "multicast": multicast,
-        "heap_bytes": heap_bytes,
-        "step_budget": step_budget,
-        "gpu": gpu,
-    }
+    how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
+    how |= {"step_budget": step_budget, "gpu": gpu}
     numbers = _seeds(schedule, seeds)
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
-    if gpu is not None:
-        arch = opened.request.arch
+    arch = arch if gpu is None else opened.request.arch
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
     how["arch"] = arch or work.executable.arch

@@ -17,7 +17,7 @@ from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
 from reports.table.text import counted
-from runner.request.gpus import arch_of, described, gpu_of
+from runner.request.gpu_types import arch_of, described, gpu_of
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
 from runner.world import fabrics

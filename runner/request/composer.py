@@ -24,7 +24,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain, explain_choice
-from runner.request.gpus import with_limits
+from runner.request.gpu_types import with_limits
 from runner.request.overrides import config_folders
 from runner.request_error import RequestError, first_line
 
@@ -81,7 +81,7 @@ class Composer:
         """Return the configuration of one job, the same that Hydra composes, with the limits of the GPU that it names.
         RequestError like composed."""
         found = self._composition(lines)
-        with_limits(found.config, config_folders())
+        with_limits(found.config, any(_key(line) == "fabric.arch" for line in lines), config_folders())
         return found
 
     def _composition(self, lines: Sequence[str]) -> Composition:

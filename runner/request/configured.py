@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain
-from runner.request.gpus import with_limits
+from runner.request.gpu_types import with_limits
 from runner.request.schema import Schema
 from runner.request_error import RequestError
 
@@ -28,7 +28,8 @@ def configured(values: Mapping[str, Any]) -> DictConfig:
     """Like merged, with the limits of the GPU that it names, and a RequestError that says what is wrong as the command
     does."""
     try:
-        return with_limits(merged(values))
+        given = values.get("fabric")
+        return with_limits(merged(values), isinstance(given, Mapping) and "arch" in given)
     except OmegaConfBaseException as error:
         raise RequestError(explain(error)) from error
 

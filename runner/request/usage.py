@@ -16,8 +16,7 @@ from kernels.baselines import names_for
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import FLOATS, INTEGERS
 from kernels.tuning import MAX_WORLD_SIZE
-from runner.request.experiments import CONF, experiments
-from runner.request.gpus import gpu_names
+from runner.request.experiments import CONF, experiments, gpu_names
 from runner.request.schema import SECTIONS
 from runner.request.sizes import USUAL
 
@@ -70,7 +69,7 @@ _MEANINGS: dict[str, str] = {
     "timing.limit": "whether the links' own limit is measured beside",
     "fabric": "auto: nvshmem where that is possible, otherwise the simulator",
     "fabric.heap_bytes": "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU",
-    "fabric.arch": "the simulator's; also sm_100a, ..",
+    "fabric.arch": "the simulator's; also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
     "fabric.multicast": "the simulator's: whether it has multicast",
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
     "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed",

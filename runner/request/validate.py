@@ -24,8 +24,8 @@ from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
-from runner.request.gpus import KEY as GPU_KEY
-from runner.request.gpus import check_arch, gpu_of
+from runner.request.gpu_types import KEY as GPU_KEY
+from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     SECTIONS,
     HostMemory,

@@ -7,8 +7,11 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 PACKAGE = "nvidia-cuda-nvcc"
 """The package of PyPI that brings ptxas; it needs no GPU."""
@@ -58,25 +61,23 @@ def find_ptxas() -> Path | None:
     return None
 
 
-_usages: dict[tuple[str, str, str], dict[str, Usage]] = {}
-
-
-def usage_of(ptx: str, digest: str, entry: str, arch: str) -> Usage | None:
+def usage_of(ptx: str, entry: str, arch: str) -> Usage | None:
     """Return what an entry of a module takes on an architecture; None if ptxas is not installed or refuses the module.
 
-    digest is that of the text: a module is assembled once for an architecture. A module that states a later version of
-    PTX than ptxas knows is assembled as one of the version that it knows, which it refuses if that matters.
+    A module that states a later version of PTX than ptxas knows is assembled as one of the version that it knows, which
+    it refuses if that matters.
     """
     ptxas = find_ptxas()
-    if ptxas is None:
-        return None
-    key = (str(ptxas), digest, arch)
-    if key not in _usages:
-        done = _run(ptxas, ptx, arch, "-v")
-        if late := _TOO_NEW.search(done.stdout + done.stderr):
-            done = _run(ptxas, _VERSION.sub(rf"\g<1>{late[1]}", ptx, count=1), arch, "-v")
-        _usages[key] = _read_usages(done.stdout + done.stderr) if not done.returncode else {}
-    return _usages[key].get(entry)
+    return _usages(ptxas, ptx, arch).get(entry) if ptxas is not None else None
+
+
+@lru_cache(maxsize=256)
+def _usages(ptxas: Path, ptx: str, arch: str) -> Mapping[str, Usage]:
+    """What each entry of a module takes; a module is assembled once for an architecture. Nothing if it is refused."""
+    done = _run(ptxas, ptx, arch, "-v")
+    if late := _TOO_NEW.search(done.stdout + done.stderr):
+        done = _run(ptxas, _VERSION.sub(rf"\g<1>{late[1]}", ptx, count=1), arch, "-v")
+    return MappingProxyType(_read_usages(done.stdout + done.stderr) if not done.returncode else {})
 
 
 def _read_usages(said: str) -> dict[str, Usage]:

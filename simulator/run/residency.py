@@ -42,7 +42,7 @@ def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
 def resident(gpu: Gpu, executable: Executable, launch: Launch, arch: str) -> Resident:
     """Return how many blocks of a launch fit on a GPU at once. ValueError for what can never run there."""
     kernel = decode(executable.ptx, executable.entry).kernel
-    usage = usage_of(executable.ptx, executable.digest, executable.entry, arch)
+    usage = usage_of(executable.ptx, executable.entry, arch)
     registers, barriers = (usage.registers, usage.barriers) if usage is not None else (None, None)
     need = Need(launch.threads, shared_bytes_of(kernel, launch), registers, barriers)
     cluster = kernel.required_cluster or launch.cluster

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from runner.request.gpus import gpu_names, gpu_of
+from runner.request.experiments import gpu_names
+from runner.request.gpu_types import gpu_of
 from simulator.gpu import Gpu, Need, check_fit, fit, limited
 
 
@@ -107,6 +108,15 @@ def test_clusters_fit_whole() -> None:
     assert fit(small, Need(1024, 0), (3, 1, 1)).blocks == 9
     assert fit(small, Need(1024, 0), (1, 2, 2)).blocks == 8
     assert fit(replace(small, multiprocessors=1), Need(1024, 0), (3, 1, 1)).blocks == 0
+
+
+def test_clusters_are_counted_as_if_they_fitted_anywhere() -> None:
+    """What cuOccupancyMaxActiveClusters says of an H100 80GB HBM3 is less from clusters of 4 on: groups of
+    multiprocessors have sizes of their own. simulator/README.md says so."""
+    measured = {1: 264, 2: 132, 4: 62, 8: 30}
+    counted = {size: fit(known("h100"), Need(1024, 0), (size, 1, 1)).blocks // size for size in measured}
+    assert counted == {1: 264, 2: 132, 4: 66, 8: 33}
+    assert all(counted[size] >= measured[size] for size in measured)
 
 
 @pytest.mark.parametrize(

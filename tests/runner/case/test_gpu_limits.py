@@ -12,7 +12,8 @@ from kernels.compile import executable
 from kernels.spec import Case, KernelSpec, refuses
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
-from runner.request.gpus import arch_of, gpu_names, gpu_of
+from runner.request.experiments import gpu_names
+from runner.request.gpu_types import arch_of, gpu_of
 from runner.world.threads import ThreadWorld
 from simulator.gpu import Gpu
 from simulator.options import traits_of

@@ -10,7 +10,7 @@ import pytest
 from simulator_harness import Outcome, executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeadlineExceeded, Deadlock
-from runner.request.gpus import gpu_of
+from runner.request.gpu_types import gpu_of
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Fit, Gpu
 from simulator.ptx import assembler

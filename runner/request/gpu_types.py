@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import typing
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from yaml import YAMLError
 
-from runner.request.experiments import CONF, SUFFIX
+from runner.request.experiments import CONF, SUFFIX, gpu_names
+from runner.request.schema import FabricSchema
 from runner.request_error import RequestError, first_line, near
 from simulator.gpu import Gpu
 
@@ -24,24 +24,21 @@ LIKE = "like"
 _KINDS = typing.get_type_hints(Gpu)
 
 
-def gpu_names(folders: Sequence[Path] = (CONF,)) -> list[str]:
-    """Return the names of the GPUs that folders of configurations describe in gpu/."""
-    found = set()
-    for folder in folders:
-        if (folder / "gpu").is_dir():
-            found |= {name.removesuffix(SUFFIX) for name in os.listdir(folder / "gpu") if name.endswith(SUFFIX)}
-    return sorted(found)
-
-
-def with_limits(config: DictConfig, folders: Sequence[Path] = (CONF,)) -> DictConfig:
+def with_limits(config: DictConfig, is_arch_given: bool, folders: Sequence[Path] = (CONF,)) -> DictConfig:
     """Put the limits into a configuration that names a GPU, so that it says by itself what holds. Returns config.
 
-    folders: of configurations; the first that has the GPU is taken. RequestError for an unknown GPU.
+    Where fabric.arch is left at its default (is_arch_given: it was asked for), it becomes the GPU's. folders: of
+    configurations; the first that has the GPU is taken. RequestError for an unknown GPU.
     """
     asked = OmegaConf.select(config, KEY)
     if asked is not None:
         plain = OmegaConf.to_container(asked, resolve=True) if OmegaConf.is_config(asked) else asked
-        OmegaConf.update(config, KEY, described(plain, folders), merge=False)
+        found = described(plain, folders)
+        OmegaConf.update(config, KEY, found, merge=False)
+        gpu = gpu_of(found)
+        usual = config.fabric.arch == FabricSchema.arch
+        if gpu is not None and usual and not is_arch_given and gpu.arch != FabricSchema.arch.rstrip("af"):
+            config.fabric.arch = arch_of(gpu)
     return config
 
 

@@ -12,7 +12,8 @@ import yaml
 
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.configured import configured, merged, plain_configuration
-from runner.request.gpus import arch_of, described, gpu_names, gpu_of
+from runner.request.experiments import gpu_names
+from runner.request.gpu_types import described
 from runner.request.usage import usage
 from runner.request.validate import CONF, validate
 from runner.request.words import words_for
@@ -99,18 +100,18 @@ def test_numbers_on_the_command_line() -> None:
     assert job.request.fabric.gpu == dataclasses.replace(Gpu(**H100), name="few", multiprocessors=3)
 
 
-def test_another_architecture() -> None:
-    assert refusal("fabric=simulator", "fabric.gpu=b200") == (
+def test_a_gpus_architecture_is_simulated() -> None:
+    """So that a sweep can go over GPUs; unless another one is asked for."""
+    jobs = composed("fabric=simulator", "fabric.gpu=h100,b200,a100", multirun=True)
+    assert [job.request.fabric.arch for job in jobs] == ["sm_90a", "sm_100a", "sm_80"]
+    assert [job.configuration["fabric"]["arch"] for job in jobs] == ["sm_90a", "sm_100a", "sm_80"]
+    assert refusal("fabric=simulator", "fabric.gpu=b200", "fabric.arch=sm_90a") == (
         "b200 is sm_100, and sm_90a is simulated (fabric.arch, fabric.gpu), give sm_100a"
     )
+    assert "h100 is sm_90, and sm_100a is simulated" in refusal("fabric.gpu=h100", "fabric.arch=sm_100a")
     for arch in ("sm_100a", "sm_100f", "sm_100"):
         (job,) = composed("fabric=simulator", "fabric.gpu=gb200", f"fabric.arch={arch}")
-        assert job.request.fabric.gpu is not None
-    assert [arch_of(found) for name in ("a100", "h100", "b200") if (found := gpu_of(name))] == [
-        "sm_80",
-        "sm_90a",
-        "sm_100a",
-    ]
+        assert job.request.fabric.arch == arch
 
 
 def test_gpus_have_their_own_limits() -> None:
