@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,7 @@ from kernels.numeric.dtypes import NONE
 from kernels.refusal import Refusal
 from kernels.sources import Source, read
 from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
-from memory.counting import CountingFabric
 from memory.fabric import Executable, Launch, Traits
-from memory.placing import HeapRules
-from memory.pool import SymmetricPool
 from runner.case.bringing import custom_places, differs_here, digest_of_sources, sources_at, start_of
 from runner.custom.functions import FunctionCall, function_call, launched
 from runner.custom.nouns import (
@@ -38,7 +35,7 @@ from runner.custom.nouns import (
     Tolerance,
 )
 from runner.custom.parameters import entry_of, refuses_entry, refuses_target
-from runner.custom.program import CompiledCustom, allocate_custom
+from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, near
@@ -154,20 +151,19 @@ class CustomJob:
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
 
-    def heap_bytes(self, rules: HeapRules) -> int:
-        """Return the smallest symmetric heap of a rank that holds it."""
-        fabric = CountingFabric(self.case.world_size, rules)
-        with SymmetricPool(fabric) as pool:
-            allocate_custom(pool, self.spec, self.case.world_size)
-        return fabric.peak_bytes
-
 
 def custom_job(
-    section: Mapping[str, Any], world_size: int, seed: int, is_checked: bool, folder: Path | None = None
+    section: Mapping[str, Any],
+    world_size: int,
+    seed: int,
+    is_checked: bool,
+    folder: Path | None = None,
+    check_memory: Callable[[CustomSpec, str], None] = lambda spec, ptx: None,
 ) -> CustomJob:
     """Return the job that a section describes. folder: where relative paths begin; None: the working folder.
 
-    is_checked: whether the request wants outputs compared. RequestError, in one line, for what can't be.
+    is_checked: whether the request wants outputs compared. check_memory raises for a spec (with its PTX, "" of a
+    function) that does not fit; it is called before inputs are made. RequestError, in one line, for what can't be.
     """
     from runner.custom.contents import expected_of, inputs_of
 
@@ -193,6 +189,7 @@ def custom_job(
         )
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
+        check_memory(spec, kernel.ptx.content.decode("utf-8") if kernel.ptx is not None else "")
         inputs = inputs_of(spec, world_size, seed)
         expected = expected_of(spec, inputs) if spec.reference is not None else None
     except RequestError:
