@@ -242,7 +242,19 @@ class CudaDriver:
             attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", function.handle, attribute, launch.shared_bytes)
             function.dynamic_bytes = launch.shared_bytes
+        if launch.cooperative:
+            self._check_cooperative(executable.name, function, launch)
         return _Prepared(launch, arguments, function.handle, values, table)
+
+    def _check_cooperative(self, name: str, function: _Function, launch: Launch) -> None:
+        """Raise ValueError for a cooperative launch of more blocks than the GPU holds at once."""
+        ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        each = int(self._call(ask, function.handle, launch.threads, launch.shared_bytes))
+        if launch.blocks > each * self._multiprocessors:
+            raise ValueError(
+                f"{name}: a cooperative launch of {launch.blocks} blocks, and this GPU holds "
+                f"{each * self._multiprocessors} of them at once: give at most that many"
+            )
 
     def _configuration(self, launch: Launch, stream: int) -> Any:
         """The launch as cuLaunchKernelEx takes it: that call alone knows clusters and cooperative launches."""

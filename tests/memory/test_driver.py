@@ -197,6 +197,19 @@ driver.wait(None)
     assert "look 9" in out, "the stream of a launch is waited for"
 
 
+def test_a_cooperative_launch_of_more_blocks_than_fit_is_refused(fake_driver: Path) -> None:
+    """Of 1,024 threads 2 blocks fit on each of 132 multiprocessors."""
+    code = """
+driver.launch(kernel, Launch(264, 1024, cooperative=True), GIVEN)
+said(ValueError, lambda: driver.launch(kernel, Launch(265, 1024, cooperative=True), GIVEN))
+driver.launch(kernel, Launch(265, 1024), GIVEN)
+"""
+    out = lines(fake_driver, code)
+    assert [line.partition(" grid ")[2].split()[0] for line in launches(out)] == ["264", "265"]
+    text = "a cooperative launch of 265 blocks, and this GPU holds 264 of them at once: give at most that many"
+    assert f"ValueError: all_reduce/one_shot: {text}" in out
+
+
 def test_a_launch_that_is_repeated_is_packed_once_and_a_changed_one_again(fake_driver: Path) -> None:
     code = """
 packings = []
