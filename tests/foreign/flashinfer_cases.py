@@ -178,8 +178,8 @@ def norm_units(hidden: int) -> int:
 
 
 def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
-    """All_reduce without flags: data that is no longer -0 has come. A cluster has one token. Each rank adds from its own
-    term on, then the residual, rounding after each addition: `intermediate` is that sum, bit for bit.
+    """All_reduce without flags: data that is no longer -0 has come. A cluster has one token. Each rank adds from its
+    own term on, then the residual, rounding after each addition: `intermediate` is that sum, bit for bit.
 
     The output s / sqrt(mean(s^2) + epsilon) * w is computed in float32 and rounded once. Its relative error, to first
     order: the mean of positive terms has one rounding for each square and each addition, whatever their order, then
