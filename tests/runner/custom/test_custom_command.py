@@ -177,6 +177,26 @@ def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
     assert {record.case.world_size for record in read([tmp_path / "records"])} == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda text: text.replace("{", "\n", 1), "entry add_peers has no body, it is only declared (custom.kernel)"),
+        (lambda text: text[: len(text) // 2], "a brace opens here and is never closed: the closing brace is missing"),
+    ],
+    ids=["no body", "cut off"],
+)
+def test_ptx_that_is_no_module_is_refused_with_its_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[str], str], words: str
+) -> None:
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "spoilt.ptx").write_text(spoil(ADD_PEERS.read_text()))
+    assert run(kernel="spoilt.ptx:add_peers") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert "PTX line " in line
+    assert not (tmp_path / "records").exists()
+
+
 def test_ptx_of_another_architecture_is_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     later = ADD_PEERS.read_text().replace("sm_80", "sm_100a")
