@@ -66,7 +66,8 @@ def simulate(
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for. grid and block: numbers of blocks
-    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry,
+    and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and a CuTe DSL function computes
+    its grid and block. buffers, arguments, local, entry,
     shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each seed) or "fair"
     (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes:
     one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
