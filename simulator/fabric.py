@@ -25,6 +25,7 @@ from memory.ranks import attributed
 from simulator.memory.heaps import Allocation
 from simulator.memory.space import Space
 from simulator.run.decode import decode
+from simulator.run.nvshmem import check_version
 
 BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
 """Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
@@ -195,6 +196,7 @@ class SimulatorFabric:
             raise ValueError(
                 f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"
             )
+        check_version(executable, kernel)
         most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
         check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]
