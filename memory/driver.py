@@ -22,6 +22,7 @@ from memory.fabric import (
     FabricError,
     Launch,
     check_shared_bytes,
+    check_variable,
     packed,
 )
 
@@ -65,6 +66,10 @@ class Driver(Protocol):
         """Queue a kernel. ValueError for wrong arguments, and for more shared memory than a block can have."""
         ...
 
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        """Write bytes into a module's variable at once. ValueError for an unknown one, and for bytes beyond its end."""
+        ...
+
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         """Queue a copy between two addresses."""
         ...
@@ -87,6 +92,7 @@ makes the same launch again and again."""
 class _Function:
     """A loaded kernel: the sizes of its parameters, its static shared memory, and the dynamic that it may have now."""
 
+    module: Any
     handle: Any
     sizes_bytes: tuple[int, ...]
     static_bytes: int
@@ -209,7 +215,7 @@ class CudaDriver:
             wanted = self._driver.CUfunction_attribute
             static = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
             most = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function)
-            self._functions[key] = _Function(function, self._parameter_sizes(function), int(static), int(most))
+            self._functions[key] = _Function(module, function, self._parameter_sizes(function), int(static), int(most))
         return self._functions[key]
 
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
@@ -243,6 +249,19 @@ class CudaDriver:
             self._call("cuFuncSetAttribute", function.handle, attribute, launch.shared_bytes)
             function.dynamic_bytes = launch.shared_bytes
         return _Prepared(launch, arguments, function.handle, values, table)
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        module = self.load(executable).module
+        status, address, size_bytes = self._driver.cuModuleGetGlobal(module, name.encode())
+        if status == self._driver.CUresult.CUDA_ERROR_NOT_FOUND:
+            raise ValueError(
+                f"{executable.name} has no variable {name} that can be set (variables), name one that is .visible"
+            )
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            raise DeviceFault(f"rank {self._rank}: cuModuleGetGlobal: {self._described(status)}", rank=self._rank)
+        check_variable(executable.name, name, int(size_bytes), offset_bytes, content)
+        held = ctypes.create_string_buffer(content, len(content))
+        self._call("cuMemcpyHtoD", int(address) + offset_bytes, ctypes.addressof(held), len(content))
 
     def _configuration(self, launch: Launch, stream: int) -> Any:
         """The launch as cuLaunchKernelEx takes it: that call alone knows clusters."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,8 @@ from symlab.compiling import Compiled
 if TYPE_CHECKING:
     import torch
 
+Variables = Mapping[str, Any]
+"""What is written into variables of a kernel's module: by name a value, or by name values by offset in bytes."""
 Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
@@ -34,7 +35,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_STRUCT_ALIGNMENT_BYTES = 16
 _FORMS = (
     '"data" (the address of a buffer), ("peers", "data"), ("peer", "data", 1), ("multicast", "data"), ("u32", 5), '
-    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..])'
+    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..]), ("pointer", [..])'
 )
 
 
@@ -53,7 +54,23 @@ class StructArgument:
     members: tuple[BroughtArgument, ...]
 
 
-BroughtArgument = ArgumentSpec | PeerArgument | StructArgument
+@dataclass(frozen=True, slots=True)
+class PointerArgument:
+    """The address of a struct in memory of this rank, which no other rank reaches."""
+
+    target: StructArgument
+
+
+BroughtArgument = ArgumentSpec | PeerArgument | StructArgument | PointerArgument
+
+
+@dataclass(frozen=True, slots=True)
+class VariableValue:
+    """What is written into a module's variable before the launch, from offset_bytes on."""
+
+    name: str
+    offset_bytes: int
+    value: BroughtArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +87,7 @@ class Shape:
 class Brought:
     """A launch on every rank of a world: the kernel, its shape, its buffers with what they hold, and its arguments.
 
-    contents: by buffer name and rank, None for poison. arguments: by rank.
+    contents: by buffer name and rank, None for poison. arguments and variables: by rank; no variables: none is set.
     """
 
     executable: Executable
@@ -78,6 +95,7 @@ class Brought:
     buffers: tuple[BufferSpec, ...]
     contents: Mapping[str, tuple[torch.Tensor | None, ...]]
     arguments: tuple[tuple[BroughtArgument, ...], ...]
+    variables: tuple[tuple[VariableValue, ...], ...] = ()
 
 
 # From what the user gives
@@ -92,6 +110,7 @@ def brought_launch(
     local: Sequence[str] = (),
     entry: str | None = None,
     arch: str | None = None,
+    variables: Variables | Callable[[int], Variables] | None = None,
 ) -> Brought:
     """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
     sm_90a for a function. ValueError for whatever can't be."""
@@ -101,15 +120,16 @@ def brought_launch(
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     specs, contents = _buffers(buffers, ranks, local)
     given = [arguments(rank) if callable(arguments) else arguments for rank in range(ranks)]
-    parsed = tuple(tuple(_argument(number, one) for number, one in enumerate(each)) for each in given)
+    parsed = tuple(tuple(_argument(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
-            _check_buffers(number, one, {spec.name: spec for spec in specs}, ranks)
+            _check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
     if len({tuple(map(_type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
     executable = _executable(kernel, entry, arch, parsed[0], {spec.name: spec for spec in specs})
     parsed = tuple(_fitting(executable, each, takes_more=is_function(kernel)) for each in parsed)
-    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed)
+    values = _variables(variables or {}, ranks, {spec.name: spec for spec in specs})
+    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, values)
 
 
 def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
@@ -223,43 +243,93 @@ def _dtype_name(name: str, dtype: Any) -> str:
 # Arguments
 
 
-def _argument(number: int, value: Any) -> BroughtArgument:
+def _argument(place: str, value: Any) -> BroughtArgument:
+    """place: "argument 3" or "variable table", for messages."""
     if isinstance(value, str):
         return ArgumentSpec("address", value)
     if isinstance(value, tuple) and value and isinstance(value[0], str):
         kind, *rest = value
         if kind == "peer" and len(rest) == 2 and isinstance(rest[0], str) and type(rest[1]) is int:
             return PeerArgument(rest[0], rest[1])
-        if kind == "struct" and len(rest) == 1 and isinstance(rest[0], Sequence) and rest[0]:
-            return StructArgument(tuple(_argument(number, one) for one in rest[0]))
+        is_list = len(rest) == 1 and isinstance(rest[0], Sequence) and not isinstance(rest[0], str) and len(rest[0]) > 0
+        if kind in ("struct", "pointer") and is_list:
+            members = StructArgument(tuple(_argument(place, one) for one in rest[0]))
+            return members if kind == "struct" else PointerArgument(members)
         if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes") and len(rest) == 1:
             return ArgumentSpec(kind, rest[0])
-    raise ValueError(f"argument {number} is {value!r} (arguments), give one of {_FORMS}")
+    raise ValueError(f"{place} is {value!r} ({_key(place)}), give one of {_FORMS}")
 
 
 def _names(argument: BroughtArgument) -> list[tuple[str, str]]:
     """The buffers that an argument refers to, each with the kind."""
     if isinstance(argument, StructArgument):
         return [one for member in argument.members for one in _names(member)]
+    if isinstance(argument, PointerArgument):
+        return _names(argument.target)
     if isinstance(argument, PeerArgument):
         return [("peer", argument.buffer)]
     return [(argument.kind, argument.buffer)] if argument.buffer else []
 
 
-def _check_buffers(number: int, argument: BroughtArgument, specs: Mapping[str, BufferSpec], ranks: int) -> None:
+def _key(place: str) -> str:
+    """The argument of World.launch that a place is in."""
+    return f"{place.split()[0]}s"
+
+
+def _check_buffers(place: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec], ranks: int) -> None:
+    if isinstance(argument, PointerArgument):
+        argument = argument.target
+    if isinstance(argument, StructArgument):
+        for member in argument.members:
+            _check_buffers(place, member, specs, ranks)
+        return
     for kind, name in _names(argument):
         if name not in specs:
             known = ", ".join(specs) or "none are given"
-            raise ValueError(f"argument {number}: there is no buffer {name!r} (arguments), the buffers are {known}")
+            raise ValueError(f"{place}: there is no buffer {name!r} ({_key(place)}), the buffers are {known}")
         if kind != "address" and not specs[name].symmetric:
-            raise ValueError(f"argument {number}: {kind} of {name}, which is local (local), leave it out there")
+            raise ValueError(f"{place}: {kind} of {name}, which is local (local), leave it out there")
     if isinstance(argument, PeerArgument) and not 0 <= argument.rank < ranks:
-        raise ValueError(f"argument {number}: there is no rank {argument.rank} (arguments), give 0 to {ranks - 1}")
+        raise ValueError(f"{place}: there is no rank {argument.rank} ({_key(place)}), give 0 to {ranks - 1}")
+
+
+def _variables(
+    given: Variables | Callable[[int], Variables], ranks: int, specs: Mapping[str, BufferSpec]
+) -> tuple[tuple[VariableValue, ...], ...]:
+    """What is written into variables of the module on each rank."""
+    by_rank = [given(rank) if callable(given) else given for rank in range(ranks)]
+    found = tuple(tuple(one for name in each for one in _variable(name, each[name])) for each in map(_named, by_rank))
+    for each in found:
+        for one in each:
+            _check_buffers(f"variable {one.name}", one.value, specs, ranks)
+    if len({tuple((one.name, one.offset_bytes, _type_of(one.value)) for one in each) for each in found}) > 1:
+        raise ValueError("the ranks' variables differ in kind (variables), give the same on all ranks")
+    return found
+
+
+def _named(given: Any) -> Variables:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"the variables are of type {type(given).__name__} (variables), give a dictionary by name")
+    return given
+
+
+def _variable(name: str, value: Any) -> list[VariableValue]:
+    """The parts of a variable's value: bytes, an argument, or a dictionary of them by offset in bytes."""
+    parts = value if isinstance(value, Mapping) else {0: value}
+    found = []
+    for offset, one in parts.items():
+        if type(offset) is not int or offset < 0:
+            raise ValueError(f"variable {name}: the offset {offset!r} is no number of bytes (variables)")
+        given = ("bytes", one) if isinstance(one, bytes) else one
+        found.append(VariableValue(name, offset, _argument(f"variable {name}", given)))
+    return found
 
 
 def _type_of(argument: BroughtArgument) -> tuple[Any, ...]:
     if isinstance(argument, StructArgument):
         return ("struct", *map(_type_of, argument.members))
+    if isinstance(argument, PointerArgument):
+        return ("pointer", _type_of(argument.target))
     if isinstance(argument, PeerArgument):
         return ("address",)
     return ("address",) if argument.buffer else (argument.kind, argument.size_bytes)
@@ -268,7 +338,7 @@ def _type_of(argument: BroughtArgument) -> tuple[Any, ...]:
 def _size_bytes(argument: BroughtArgument) -> int:
     if isinstance(argument, StructArgument):
         return _layout(argument)[1]
-    return 8 if isinstance(argument, PeerArgument) else argument.size_bytes
+    return 8 if isinstance(argument, (PeerArgument, PointerArgument)) else argument.size_bytes
 
 
 def _layout(argument: StructArgument) -> tuple[list[int], int]:
@@ -351,6 +421,8 @@ def _compiled_type(name: str, argument: BroughtArgument, specs: Mapping[str, Buf
     """Kind and dtype of an argument of a CuTe DSL function."""
     if isinstance(argument, StructArgument) or (isinstance(argument, ArgumentSpec) and argument.kind == "bytes"):
         raise ValueError(f"{name} is a CuTe DSL function, which takes no bytes (arguments), give buffers and numbers")
+    if isinstance(argument, PointerArgument):
+        return "address", "uint8"
     if isinstance(argument, PeerArgument):
         return "address", specs[argument.buffer].dtype
     if argument.kind == "peers":
@@ -388,56 +460,85 @@ def _of_ptx(given: str | Path, entry: str | None) -> Executable:
 # On a rank
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What a launch holds on a rank: its buffers, tables of peers' addresses, and structs that pointers lead to."""
+
+    fabric: Fabric
+    pool: SymmetricPool
+    tensors: dict[str, SymmetricTensor] = field(default_factory=dict)
+    tables: dict[str, SymmetricTensor] = field(default_factory=dict)
+
+    def local(self, name: str, content: torch.Tensor) -> SymmetricTensor:
+        """Memory that only this rank reaches, with its content. Collective: all ranks allocate as much."""
+        made = self.pool.tensor(tuple(content.shape), content.dtype, name=name)
+        made.write(content)
+        self.fabric.declare_local(made.region)
+        return made
+
+
 def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
     """Launch once on this rank, together with all others; returns host copies of its buffers afterwards."""
     import torch
 
     work = adapted(brought, fabric.traits)
     with SymmetricPool(fabric) as pool:
-        tensors: dict[str, SymmetricTensor] = {}
+        memory = _Memory(fabric, pool)
         for spec in work.buffers:
-            made = tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
+            made = memory.tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
             if not spec.symmetric:
                 fabric.declare_local(made.region)
             content = work.contents[spec.name][fabric.rank]
             if content is not None:
                 made.write(content)
         own = work.arguments[fabric.rank]
-        tables: dict[str, SymmetricTensor] = {}
-        for name in dict.fromkeys(name for one in own for kind, name in _names(one) if kind == "peers"):
-            tables[name] = pool.tensor(fabric.world_size, torch.int64, name=f"peers of {name}")
-            tables[name].write(torch.tensor(tensors[name].peer_addresses(), dtype=torch.int64))
-            fabric.declare_local(tables[name].region)
-        arguments = tuple(_bound(one, fabric, tensors, tables) for one in own)
+        variables = work.variables[fabric.rank] if work.variables else ()
+        named = [*own, *(one.value for one in variables)]
+        for name in dict.fromkeys(name for one in named for kind, name in _names(one) if kind == "peers"):
+            addresses = torch.tensor(memory.tensors[name].peer_addresses(), dtype=torch.int64)
+            memory.tables[name] = memory.local(f"peers of {name}", addresses)
+        arguments = tuple(_bound(one, memory) for one in own)
+        for one in variables:
+            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(_bound(one.value, memory)))
         fabric.synchronize()
         fabric.barrier()
         fabric.launch(work.executable, work.launch, arguments)
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
-        return {name: tensor.read().clone() for name, tensor in tensors.items()}
+        return {name: tensor.read().clone() for name, tensor in memory.tensors.items()}
 
 
-def _bound(
-    argument: BroughtArgument,
-    fabric: Fabric,
-    tensors: Mapping[str, SymmetricTensor],
-    tables: Mapping[str, SymmetricTensor],
-) -> Argument:
+def _packed(argument: Argument) -> bytes:
+    return PACKINGS[argument.kind].pack(argument.value)
+
+
+def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
     """The value of an argument on this rank."""
+    fabric, tensors = memory.fabric, memory.tensors
     if isinstance(argument, PeerArgument):
         return Argument("address", tensors[argument.buffer].peer(argument.rank).address)
     if isinstance(argument, StructArgument):
-        content = bytearray(_layout(argument)[1])
-        for offset, member in zip(_layout(argument)[0], argument.members, strict=True):
-            bound = _bound(member, fabric, tensors, tables)
-            raw = PACKINGS[bound.kind].pack(bound.value)
-            struct.pack_into(f"{len(raw)}s", content, offset, raw)
+        offsets, size_bytes = _layout(argument)
+        content = bytearray(size_bytes)
+        for offset, member in zip(offsets, argument.members, strict=True):
+            raw = _packed(_bound(member, memory))
+            content[offset : offset + len(raw)] = raw
         return Argument("bytes", bytes(content))
+    if isinstance(argument, PointerArgument):
+        held = memory.local("struct of an argument", _as_tensor(_bound(argument.target, memory)))
+        return Argument("address", held.address)
     address = 0
     if argument.kind == "peers":
-        address = tables[argument.buffer].address
+        address = memory.tables[argument.buffer].address
     elif argument.kind == "multicast":
         address = tensors[argument.buffer].multicast().address
     elif argument.buffer:
         address = tensors[argument.buffer].address
     return argument.bound(fabric.rank, fabric.world_size, address)
+
+
+def _as_tensor(argument: Argument) -> torch.Tensor:
+    """Its bytes as a host tensor."""
+    import torch
+
+    return torch.frombuffer(bytearray(_packed(argument)), dtype=torch.uint8)

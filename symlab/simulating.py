@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
-from symlab.launching import Brought, Kernel, Shape, brought_launch
+from symlab.launching import Brought, Kernel, Shape, Variables, brought_launch
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def simulate(
     buffers: Mapping[str, Any],
     arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
     local: Sequence[str] = (),
+    variables: Variables | Callable[[int], Variables] | None = None,
     schedule: str = "random",
     seeds: int | Sequence[int] = 20,
     entry: str | None = None,
@@ -66,10 +67,10 @@ def simulate(
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for. grid and block: numbers of blocks
-    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry,
-    shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each seed) or "fair"
-    (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes:
-    one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local,
+    variables, entry, shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each
+    seed) or "fair" (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has
+    it. heap_bytes: one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
@@ -98,7 +99,7 @@ def simulate(
     numbers = _seeds(schedule, seeds)
     world(ranks, arch=arch or "sm_90a", **how)  # before anything is compiled: it refuses what is not possible
     shape = Shape(grid, block, shared_bytes, cluster)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
 

@@ -25,7 +25,7 @@ from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
+from symlab.launching import Brought, Kernel, Shape, Variables, brought_launch, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class World:
         buffers: Mapping[str, Any],
         arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
         local: Sequence[str] = (),
+        variables: Variables | Callable[[int], Variables] | None = None,
         entry: str | None = None,
         shared_bytes: int = 0,
         cluster: int | tuple[int, int, int] = 1,
@@ -151,15 +152,20 @@ class World:
         arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
         buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
         table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
-        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), or ("struct", [..]), its members laid out
-        as in C. A CuTe DSL function takes pointers to global memory and numbers, and passes the first of its arguments,
-        in their order, to the one kernel that it launches; grid and block must be those that it launches with.
+        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), ("struct", [..]), its members laid out as
+        in C, or ("pointer", [..]), the address of such a struct in memory of this rank. A CuTe DSL function takes
+        pointers to global memory and numbers, and passes the first of its arguments, in their order, to the one kernel
+        that it launches; grid and block must be those that it launches with.
+
+        variables: values of .global and .const variables of the kernel's module, as a library's host side would write
+        them: by name bytes, an argument as above, or a dictionary of these by offset in bytes; or a function that
+        returns all of it for a rank. What is not given keeps the module's first value.
 
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
         shape = Shape(grid, block, shared_bytes, cluster)
-        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch)
+        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
         return self.launch_brought(work, seed, deadline_s)
 

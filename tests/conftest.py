@@ -228,6 +228,9 @@ class DictionaryFabric:
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         self.queue.append((self.world.kernels[executable.entry], tuple(one.value for one in arguments)))
 
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        raise ValueError(f"the stand-in's kernels have no variables: {name} of {executable.name}")
+
     def synchronize(self) -> None:
         while self.queue:
             kernel, arguments = self.queue.pop(0)

@@ -2,10 +2,10 @@
 
 A module with NVSHMEM's device code linked into it (its bitcode, say) names `nvshmemi_device_state_d`. On GPUs the host
 library fills it once the module is loaded (nvshmemx_cumodule_init; library_init in nvshmem4py). Here the simulator
-does so when the module is first launched on a rank: rank and world size as the PE and the number of PEs, the rank's heap
-as the symmetric heap, and all ranks' heaps as addresses that loads and stores reach. So data moves by loads and stores;
-code for networks faults, because what it needs is null. The same holds for barriers, teams and collectives of the
-device, whose pools stay null.
+does so when a rank first launches a kernel of the module: rank and world size as the PE and the number of PEs, the
+rank's heap as the symmetric heap, and all ranks' heaps as addresses that loads and stores reach. So data moves by loads
+and stores; code for networks faults, because what it needs is null. The same holds for the device's barriers, teams and
+collectives, whose pools stay null.
 
 Layout: nvshmemi_device_host_state_v1 in NVSHMEM's device_host/nvshmem_types.h. KNOWN says which versions have it.
 """
