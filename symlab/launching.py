@@ -468,6 +468,7 @@ class _Memory:
     pool: SymmetricPool
     tensors: dict[str, SymmetricTensor] = field(default_factory=dict)
     tables: dict[str, SymmetricTensor] = field(default_factory=dict)
+    structs: int = 0
 
     def local(self, name: str, content: torch.Tensor) -> SymmetricTensor:
         """Memory that only this rank reaches, with its content. Collective: all ranks allocate as much."""
@@ -525,8 +526,9 @@ def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
             content[offset : offset + len(raw)] = raw
         return Argument("bytes", bytes(content))
     if isinstance(argument, PointerArgument):
-        held = memory.local("struct of an argument", _as_tensor(_bound(argument.target, memory)))
-        return Argument("address", held.address)
+        content = _as_tensor(_bound(argument.target, memory))
+        memory.structs += 1
+        return Argument("address", memory.local(f"struct {memory.structs} of the arguments", content).address)
     address = 0
     if argument.kind == "peers":
         address = memory.tables[argument.buffer].address
