@@ -52,7 +52,7 @@ def check(file: Path, arch: str | None) -> int:
         is_whole = False
     else:
         if not entries:
-            raise ValueError(f"{file}: no kernel (.entry), give PTX with one: a function by itself runs nowhere")
+            raise ValueError(f"{file}: no kernel (.entry), give PTX with one: a function alone cannot be launched")
         kernels = f"{len(entries)} kernel{'s' * (len(entries) != 1)}: {', '.join(entries)}"
         print(textwrap.fill(f"{file}: {target.group(1)}, {kernels}", 120, break_on_hyphens=False))
         is_whole = not missing

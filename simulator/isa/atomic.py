@@ -81,7 +81,7 @@ def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any) -> tuple[Lanes
 
 
 def _turns(position: Lanes) -> list[Lanes]:
-    """Lanes in turns: those whose cell nobody before them has, those with one before them, and so on."""
+    """Lanes in turns: those whose cell no earlier lane has, those whose cell one earlier lane has, and so on."""
     order = np.argsort(position, kind="stable")
     ordered = position[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

@@ -156,11 +156,11 @@ def test_the_lane_of_a_guarded_instruction_is_named() -> None:
     assert "rank 0, block 0, thread 21: " in fail(simulated(1), launched(misaligned, block=32)).message
 
 
-def test_an_instruction_that_nobody_wrote_is_the_cause_and_not_a_lost_peer() -> None:
-    failure = fail(simulated(2), launched(kernel("ret;"), kernel("brev.b32 %r1, %r2;\n ret;")))
+def test_an_unknown_instruction_is_the_cause_and_not_a_lost_peer() -> None:
+    failure = fail(simulated(2), launched(kernel("ret;"), kernel("bramble.b32 %r1, %r2;\n ret;")))
     assert isinstance(failure.__cause__, UnknownInstruction)
     assert (failure.status, failure.rank) == ("FAILED", 1)
-    assert failure.message.startswith("rank 1: the simulator has no brev.b32 yet; PTX line")
+    assert "rank 1, block 0, thread 0: the simulator has no bramble.b32 yet; PTX line" in failure.message
 
 
 def test_launched_work_that_nobody_waited_for_is_an_error_of_its_own_run() -> None:
