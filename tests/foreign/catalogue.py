@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.foreign import triton_cases
+from tests.foreign import nccl_cases, nvshmem_cases, triton_cases
 from tests.foreign.cases import Foreign
 
-KERNELS: tuple[Foreign, ...] = (*triton_cases.KERNELS,)
+KERNELS: tuple[Foreign, ...] = (*triton_cases.KERNELS, *nvshmem_cases.KERNELS, *nccl_cases.KERNELS)
