@@ -1,4 +1,4 @@
-"""Kernels that call NVSHMEM's device functions through nvshmem4py's bindings for CuTe DSL: each PE gives to the next."""
+"""Kernels that call NVSHMEM's device functions through nvshmem4py's bindings for CuTe DSL: a PE gives to the next."""
 
 import cutlass
 import cutlass.cute as cute
