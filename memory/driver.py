@@ -83,6 +83,8 @@ class Driver(Protocol):
         ...
 
 
+NVSHMEM_STATE = "nvshmemi_device_state_d"
+"""The constant that NVSHMEM's host library fills in each module with its device code (nvshmemx_cumodule_init)."""
 KEPT_LAUNCHES = 1024
 """Number of prepared launches to keep. Packing eleven arguments took 22 us of a 2.5 GHz Xeon on 2026-11-21, and a loop
 makes the same launch again and again."""
@@ -208,6 +210,11 @@ class CudaDriver:
         if key not in self._functions:
             if not executable.cubin and not executable.ptx:
                 raise ValueError(f"{executable.name} has no cubin: it was compiled for the simulator only")
+            if NVSHMEM_STATE in executable.ptx:
+                raise ValueError(
+                    f"{executable.name} has NVSHMEM's device code in it, and its state is not set up on GPUs yet: run it "
+                    "in the simulator (fabric=simulator)"
+                )
             # PTX that a user brought has no cubin: the driver compiles it.
             module = self._call("cuModuleLoadData", executable.cubin or executable.ptx.encode() + b"\0")
             function = self._call("cuModuleGetFunction", module, executable.entry.encode())

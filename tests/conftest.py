@@ -40,6 +40,13 @@ for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for 
 
 WAIT_S = 20.0
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
+    )
+
+
 SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
 """Modules of tests/memory and tests/kernels that tests import by these names whatever the import mode, in the order of
 their imports."""
