@@ -1,4 +1,4 @@
-# The two commands: `make demo` runs the main job, `make test` the whole suite. Both set up .venv first, once.
+# The two commands: `make demo` runs the main job, `make test` the tests. Both set up .venv first, once.
 
 SHELL := bash
 PYTHON ?= python3
@@ -10,16 +10,23 @@ SUITABLE = $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2
 # pip's output, less what is of no use here.
 BRIEFLY = { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
 
-.PHONY: demo test test-all foreign check codes audit bench clean
+PYTEST := $(RUN) pytest -q -n auto --dist loadfile --durations=5
+
+.PHONY: demo test test-slow test-all foreign check codes audit bench clean
 
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
 
+# All tests but the long ones: less than ten minutes on two cores.
 test: $(INSTALLED)
-	@$(RUN) pytest -q -n auto --dist loadfile --durations=5
+	@$(PYTEST) -m 'not gpu and not slow'
 
-# The suite, and every cell of the matrix of kernels, data types, reductions and worlds: some hours on two cores, six minutes on 46.
-test-all: test
+# The long ones: walks through the documentation, whole sweeps, servers and browsers.
+test-slow: $(INSTALLED)
+	@$(PYTEST) -m 'slow and not gpu'
+
+# All tests, and every cell of the matrix of kernels, data types, reductions and worlds: some hours on two cores, six minutes on 46.
+test-all: test test-slow
 	@$(RUN) tests.matrix
 
 # Compilers and kernels of others, in an environment of their own, which tests/foreign compiles with: 3.3 GB on disk, some minutes, once.

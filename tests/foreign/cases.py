@@ -90,13 +90,8 @@ def outcome(kernel: Foreign) -> Outcome:
     for ranks, case in cases.items():
         for schedule in ("fair", "random"):
             try:
-                done = symlab.simulate(
-                    case.module.ptx,
-                    ranks=ranks,
-                    schedule=schedule,
-                    seeds=SEEDS,
-                    **{"entry": _entry(case), **case.launch},
-                )
+                how = {"entry": case.module.facts.get("entry"), **case.launch}
+                done = symlab.simulate(case.module.ptx, ranks=ranks, schedule=schedule, seeds=SEEDS, **how)
                 for run in done.runs:
                     case.check(run.outputs)
             except (AssertionError, symlab.WorldFailure) as error:
@@ -107,18 +102,14 @@ def outcome(kernel: Foreign) -> Outcome:
     return Outcome(kernel, tuple(steps), kernel.promise)
 
 
-def _entry(case: Case) -> str | None:
-    entry = case.module.facts.get("entry")
-    assert entry is None or isinstance(entry, str)
-    return entry
-
-
 def held(name: str, found: torch.Tensor, expected: torch.Tensor, rank: int) -> None:
     """Hold a buffer to what is expected, bit for bit."""
     same = found.dtype == expected.dtype and found.shape == expected.shape and torch.equal(_raw(found), _raw(expected))
-    assert same, (
-        f"{name} on rank {rank} is {found.flatten()[:4].tolist()}.., expected {expected.flatten()[:4].tolist()}.."
-    )
+    assert same, f"{name} on rank {rank} is {_first(found)}, expected {_first(expected)}"
+
+
+def _first(tensor: torch.Tensor) -> str:
+    return f"{tensor.flatten()[:4].tolist()}.."
 
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:

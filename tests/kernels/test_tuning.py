@@ -152,6 +152,7 @@ def test_trials_are_off_unless_asked_for(
     assert opcodes(compiled(module.SPEC, case, "sm_90a").ptx)[opcode] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.NAMES)
 def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled: Compiled, name: str) -> None:
     spec, tuning = catalogue.find(name), import_module(f"kernels.{name.replace('/', '.')}").TUNING

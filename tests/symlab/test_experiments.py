@@ -78,6 +78,7 @@ def test_another_folder_of_configurations(tmp_path: Path) -> None:
         symlab.experiment(config_dir=tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_another_folder_of_configurations_is_in_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

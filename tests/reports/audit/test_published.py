@@ -166,5 +166,5 @@ def test_a_finding_of_the_worker_counts(
 def test_make_and_ci_audit() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "\t@$(RUN) reports published --audit\n" in makefile
-    assert "exec make check test audit codes\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "exec make check test test-slow audit codes\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert worker.PATIENCE_S >= 60

@@ -177,6 +177,7 @@ LANES = (
 """The kernels with most registers, by what lane_bytes tells apart."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "world_size", "dtype"), LANES)
 def test_the_bound_of_a_lane_covers_its_registers(name: str, world_size: int, dtype: str, tmp_path: Path) -> None:
     """With half of the copies that spins are compared with. What would turn it red: a kernel unrolled further."""

@@ -142,6 +142,7 @@ def read_record(folder: Path, part: str) -> Record:
     return record
 
 
+@pytest.mark.slow
 def test_nothing_planted_is_written_anywhere(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configurations = tmp_path / f"conf-{IN_A_VARIABLE}"
     shutil.copytree(CONF, configurations)

@@ -112,6 +112,7 @@ def test_folders(incomplete: str, is_one: bool) -> None:
     assert is_folder(incomplete) == is_one
 
 
+@pytest.mark.slow
 def test_what_is_offered_is_taken() -> None:
     """Each word of a key by itself is one that the schema takes."""
     with hydra_over():

@@ -40,6 +40,7 @@ def test_a_plain_address_is_left() -> None:
     assert resolved_uri("http://host:5000/a?b") == "http://host:5000/a?b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
 def test_a_run_in_an_odd_folder(
     name: str,

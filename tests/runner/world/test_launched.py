@@ -198,6 +198,7 @@ def records(folder: Path) -> list[tuple[str, str]]:
     return [(one["status"], one["reason"]) for one in sorted(found, key=lambda one: str(one["started"]))]
 
 
+@pytest.mark.slow
 def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: Path) -> None:
     launched = Launched(tmp_path, "spin", "fabric=nvshmem", "baselines=none", "sizes=[8,16,32,64]", "deadline_s=2")
     codes, outs, errors = launched.end()
@@ -211,6 +212,7 @@ def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: P
     assert "4 cases: 1 passed, 1 timeout, 2 failed" in outs[0]
 
 
+@pytest.mark.slow
 def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path: Path) -> None:
     codes, outs, errors = Launched(tmp_path, "", "fabric=nvshmem", "baselines=none", "world_size=4").end()
     assert codes == [2, 2]
@@ -220,6 +222,7 @@ def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
     codes, outs, _ = Launched(tmp_path, "", "fabric=simulator", "world_size=3", "sizes=[8]").end()
     assert codes == [0, 0]
@@ -227,6 +230,7 @@ def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
     assert "1 case: 1 passed" in outs[0]
 
 
+@pytest.mark.slow
 def test_sigterm_to_rank_0_ends_both(tmp_path: Path) -> None:
     launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
     until(lambda: (tmp_path / "sleeping-1").exists())
@@ -237,6 +241,7 @@ def test_sigterm_to_rank_0_ends_both(tmp_path: Path) -> None:
     assert outs[1] == ""
 
 
+@pytest.mark.slow
 def test_rank_0_is_killed_and_the_other_ends(tmp_path: Path) -> None:
     launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
     until(lambda: (tmp_path / "sleeping-1").exists())
@@ -246,6 +251,7 @@ def test_rank_0_is_killed_and_the_other_ends(tmp_path: Path) -> None:
     assert outs[1] == ""
 
 
+@pytest.mark.slow
 def test_under_torchrun_itself(tmp_path: Path) -> None:
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")

@@ -192,6 +192,7 @@ def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Pa
     started.check_nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "status", "parts"),
     [
