@@ -288,7 +288,11 @@ def test_tests_that_share_the_mlflow_database_share_no_experiment() -> None:
 
 
 def test_file_names_of_tests_are_unique() -> None:
-    names = [path.name for path in SOURCES if path.is_relative_to(ROOT / "tests") and path.name not in ("conftest.py", "__main__.py")]
+    names = [
+        path.name
+        for path in SOURCES
+        if path.is_relative_to(ROOT / "tests") and path.name not in ("conftest.py", "__main__.py")
+    ]
     assert sorted(names) == sorted(set(names))
 
 

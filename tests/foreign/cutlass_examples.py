@@ -52,7 +52,7 @@ def example(checkout: Path, name: str) -> Any:
 
 
 def rows(*shape: int, order: Sequence[int] | None = None, dtype: str = "Float32") -> Any:
-    """A tensor without memory, of known shape, to compile from. order: of dimensions, 0 the innermost; None: by rows."""
+    """A tensor of known shape without memory, to compile from. order: of dimensions, 0 the innermost; None: by rows."""
     import cutlass
     from cutlass.cute.runtime import make_fake_compact_tensor
 

@@ -137,7 +137,8 @@ said(ValueError, lambda: driver.set_variable(kernel, "table", 8, bytes(17)))
     assert lines(fake_driver, code)[-3:] == [
         "write to 5008 01 02 ff",
         "ValueError: all_reduce/one_shot has no variable tabel that can be set (variables), name one that is .visible",
-        "ValueError: all_reduce/one_shot: bytes 8 to 25 of variable table, which has 24 (variables), give bytes within it",
+        "ValueError: all_reduce/one_shot: bytes 8 to 25 of variable table, which has 24 (variables), "
+        "give bytes within it",
     ]
 
 
