@@ -212,8 +212,8 @@ class CudaDriver:
                 raise ValueError(f"{executable.name} has no cubin: it was compiled for the simulator only")
             if NVSHMEM_STATE in executable.ptx:
                 raise ValueError(
-                    f"{executable.name} has NVSHMEM's device code in it, and its state is not set up on GPUs yet: run it "
-                    "in the simulator (fabric=simulator)"
+                    f"{executable.name} has NVSHMEM's device code in it, and its state is not set up on GPUs yet: run "
+                    "it in the simulator (fabric=simulator)"
                 )
             # PTX that a user brought has no cubin: the driver compiles it.
             module = self._call("cuModuleLoadData", executable.cubin or executable.ptx.encode() + b"\0")

@@ -1,0 +1,54 @@
+"""NVSHMEM's and NCCL's device functions, used wrongly: what the simulator says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import symlab
+from simulator.run.nvshmem import version_of
+from tests.foreign import nccl_cases
+from tests.foreign.environment import absent
+from tests.foreign.nvshmem_cases import BLOCKS, THREADS, of_nvshmem
+
+pytestmark = [pytest.mark.foreign, pytest.mark.skipif(bool(absent()), reason=absent())]
+
+
+def test_a_signal_that_no_pe_gives_is_a_deadlock_that_names_it() -> None:
+    kernel = of_nvshmem("wait_alone").ptx
+    with pytest.raises(symlab.WorldFailure) as caught:
+        symlab.simulate(kernel, ranks=2, grid=1, block=1, buffers={"signal": (1, "uint64", 0)}, arguments=["signal"])
+    assert caught.value.status == "DEADLOCK"
+    assert "rank 1, block 0, thread 0 spins: sees 0" in caught.value.message
+    assert "tensor 'signal'" in caught.value.message
+
+
+def test_a_put_beyond_a_tensor_names_the_tensor_of_the_pe_that_gets_it() -> None:
+    buffers = {"source": torch.ones(4 * 250), "target": (2 * 250, "float32")}
+    how: dict[str, Any] = {"grid": BLOCKS, "block": THREADS, "buffers": buffers}
+    with pytest.raises(symlab.WorldFailure, match="store of .* past the end of tensor 'target' of 2000 bytes"):
+        symlab.simulate(of_nvshmem("put_block").ptx, ranks=2, arguments=["source", "target", ("s32", 250)], **how)
+
+
+def test_the_bitcode_tells_its_version() -> None:
+    found = version_of(of_nvshmem("p").ptx)
+    assert found is not None
+    assert found[:2] == (3, 8)
+
+
+def test_a_rank_with_the_wrong_number_leaves_the_others_waiting_at_nccls_barrier() -> None:
+    """Rank 1 says that it is rank 0: rank 0 then waits for an arrival that goes to another inbox."""
+    case = nccl_cases.barrier(2)
+    (kind, members), *others = case.launch["arguments"]
+    wrong = list(members)
+    wrong[5] = ("s32", 0)
+
+    def arguments(rank: int) -> list[Any]:
+        return [(kind, wrong if rank == 1 else members), *others]
+
+    with pytest.raises(symlab.WorldFailure) as caught:
+        symlab.simulate(case.module.ptx, ranks=2, seeds=1, **{**case.launch, "arguments": arguments})
+    assert caught.value.status == "DEADLOCK"
+    assert "tensor 'resources'" in caught.value.message
