@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ import numpy as np
 import torch
 
 from memory.fabric import (
+    MAX_CLUSTER_BLOCKS,
     Argument,
     Disagreement,
     Executable,
@@ -35,6 +38,7 @@ BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
 """Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
 Capability"); 227 KiB on the others that are simulated."""
 MAX_SHARED_BYTES = 227 << 10
+FIRST_ARCH_WITH_CLUSTERS = 90
 
 
 class World(Protocol):
@@ -189,9 +193,7 @@ class SimulatorFabric:
         if executable.arch not in (arch, arch.rstrip("a")):
             raise ValueError(f"{name} was compiled for {executable.arch}, this world simulates {arch}")
         kernel = self._kernel(executable)
-        clusters = [one for one in (launch.cluster, kernel.required_cluster) if one not in (None, (1, 1, 1))]
-        if clusters:
-            raise ValueError(f"{name}: the simulator has no clusters: give a cluster of (1, 1, 1), not {clusters[0]}")
+        _check_cluster(name, arch, kernel, launch)
         if launch.stream is not None:
             raise ValueError(f"{name}: the simulator has no streams: give stream None, not {launch.stream}")
         if kernel.required_block not in (None, launch.block):
@@ -231,3 +233,25 @@ class SimulatorFabric:
                 world.report_synchronized(self._rank)
                 return
         world.wait(self._rank, "synchronize", "synchronize")
+
+
+def _check_cluster(name: str, arch: str, kernel: Kernel, launch: Launch) -> None:
+    """Raise ValueError for clusters that the kernel or the simulated GPU can't have."""
+    wanted, given = kernel.required_cluster, launch.cluster
+    if wanted is None and kernel.is_explicit_cluster and given == (1, 1, 1):
+        raise ValueError(f"{name} is compiled for launches with clusters (.explicitcluster): give a cluster")
+    if wanted is not None and given not in ((1, 1, 1), wanted):
+        raise ValueError(f"{name} is compiled for clusters of {wanted} blocks, not {given} (.reqnctapercluster)")
+    shape = wanted or given
+    size, most = math.prod(shape), kernel.most_cluster_blocks
+    if size > MAX_CLUSTER_BLOCKS:
+        raise ValueError(
+            f"{name} is compiled for clusters of {size} blocks (.reqnctapercluster); "
+            f"the simulator has at most {MAX_CLUSTER_BLOCKS}, which every GPU with clusters has"
+        )
+    if most is not None and size > most:
+        raise ValueError(f"{name} takes clusters of at most {most} blocks, not {size} (.maxclusterrank)")
+    if any(blocks % blocks_in_cluster for blocks, blocks_in_cluster in zip(launch.grid, shape, strict=True)):
+        raise ValueError(f"{name}: grid is {launch.grid}, not a multiple of the kernel's cluster {shape} in x, y and z")
+    if size > 1 and int(re.sub(r"\D", "", arch)) < FIRST_ARCH_WITH_CLUSTERS:
+        raise ValueError(f"{name}: {arch} has no clusters; they need sm_{FIRST_ARCH_WITH_CLUSTERS} or later")

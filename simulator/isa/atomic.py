@@ -36,7 +36,7 @@ _CACHE = "L2::cache_hint"
 
 
 def _keys(opcode: str) -> list[str]:
-    spaces = ("", "global.", "shared.", "shared::cta.")
+    spaces = ("", "global.", "shared.", "shared::cta.", "shared::cluster.")
     forms = [
         f"{word}.{name}"
         for word, names in _FORMS.items()
@@ -130,23 +130,27 @@ _WHOLE: dict[str, Any] = {
 }
 
 
+def combination(word: str, name: str, in_global: bool) -> Any:
+    """Return the function from old and given values to new ones of an operation on a PTX type."""
+    return _of_floats(word, name, in_global) if name in ("f32", "f64", *_HALVES) else _WHOLE[word]
+
+
 def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     check_order(instruction)
     word, name = _word_of(instruction), element_type(instruction)
-    is_float = name in ("f32", "f64", *_HALVES)
     kind, part = DTYPES[name], DTYPES[element_of(name)]
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
     targets = slots_of(wanted, True, bind, kind) if wanted != Register("_") else None
     space_name = next((one for one in instruction.qualifiers if one.startswith(("global", "shared"))), "")
-    space = space_name.partition("::")[0]
+    space = space_name if space_name == "shared::cluster" else space_name.partition("::")[0]
     addresses = READERS[space](operands.pop(0), bind)
     if _CACHE in instruction.qualifiers:
         operands.pop()
     sources = [slots_of(operand, False, bind, kind) for operand in operands]
     assert len(sources) == (2 if word == "cas" else 1)
     count = len(sources[0])
-    functions = [_of_floats(word, name, in_global) if is_float else _WHOLE[word] for in_global in (False, True)]
+    functions = [combination(word, name, in_global) for in_global in (False, True)]
     width = np.dtype(kind).itemsize * count
 
     def run(frame: LaneFrame) -> None:

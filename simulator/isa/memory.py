@@ -31,7 +31,7 @@ _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b6
 _FORMS = tuple(
     f"{vector}{name}" for name in _TYPES for vector in ("", "v2.", "v4.", "v8.") if vector != "v8." or name[1:] == "32"
 )
-_NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
+NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
 """Types with vectors, of 128 bits at most: 256 are for global memory only."""
 
 
@@ -83,7 +83,7 @@ def check_order(instruction: Instruction) -> None:
         raise UnknownInstruction(f"mmio is relaxed.sys, of one element in global memory; {instruction.where()}")
 
 
-@operation(*(f"ld.param{where}.{name}" for name in _NARROW for where in ("", "::entry", "::func")))
+@operation(*(f"ld.param{where}.{name}" for name in NARROW for where in ("", "::entry", "::func")))
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand.
 
@@ -159,19 +159,19 @@ def _load_read_only(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in _NARROW))
+@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in NARROW))
 def _load_elsewhere(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)
     return load_build("local" if "local" in instruction.qualifiers else "const", instruction, bind)
 
 
-@operation(*(f"st.local.{name}" for name in _NARROW))
+@operation(*(f"st.local.{name}" for name in NARROW))
 def _store_local(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)
     return store_build("local", instruction, bind)
 
 
-@operation(*(f"st.param{where}.{name}" for name in _NARROW for where in ("", "::func")))
+@operation(*(f"st.param{where}.{name}" for name in NARROW for where in ("", "::func")))
 def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter of a call, or what a function returns: the thread's own."""
     address = instruction.operands[0]
@@ -250,7 +250,7 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
 
 
 @operation(
-    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
+    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in NARROW),
 )
 def _load_shared(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)
@@ -277,7 +277,7 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
+    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in NARROW),
 )
 def _store_shared(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)

@@ -114,6 +114,8 @@ class _Linker:
             dynamic_offset_bytes=dynamic_offset,
             required_block=_required(entry.directives, "reqntid"),
             required_cluster=_required(entry.directives, "reqnctapercluster"),
+            most_cluster_blocks=(_required(entry.directives, "maxclusterrank") or (None,))[0],
+            is_explicit_cluster=".explicitcluster" in entry.directives,
             first=starts[-1] if functions else 0,
             functions=tuple(made),
             frame=body.frame,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -91,7 +93,8 @@ def outcome(kernel: Foreign) -> Outcome:
         for schedule in ("fair", "random"):
             try:
                 how = {"entry": case.module.facts.get("entry"), **case.launch}
-                done = symlab.simulate(case.module.ptx, ranks=ranks, schedule=schedule, seeds=SEEDS, **how)
+                with redirect_stderr(io.StringIO()):  # what kernels print
+                    done = symlab.simulate(case.module.ptx, ranks=ranks, schedule=schedule, seeds=SEEDS, **how)
                 for run in done.runs:
                     case.check(run.outputs)
             except (AssertionError, symlab.WorldFailure) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -33,6 +34,12 @@ def versions() -> dict[str, str]:
     """Return the version of each package of the environment, by name."""
     lines = LOCK.read_text(encoding="utf-8").splitlines()
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+def toolkit() -> Path:
+    """Return the folder of nvcc's and ptxas' programs."""
+    (found,) = ENVIRONMENT.glob("lib/python3*/site-packages/nvidia/cu13/bin")
+    return found
 
 
 def absent(needs_host_compiler: bool = False) -> str:
@@ -80,6 +87,4 @@ def _run(script: Path, asked: str, folder: Path) -> None:
 
 def _variables() -> dict[str, str]:
     """The process's variables: none of this project, so that the environment imports only what is its own."""
-    import os
-
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
