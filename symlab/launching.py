@@ -526,9 +526,9 @@ def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
             content[offset : offset + len(raw)] = raw
         return Argument("bytes", bytes(content))
     if isinstance(argument, PointerArgument):
-        content = _as_tensor(_bound(argument.target, memory))
+        pointed = _as_tensor(_bound(argument.target, memory))
         memory.structs += 1
-        return Argument("address", memory.local(f"struct {memory.structs} of the arguments", content).address)
+        return Argument("address", memory.local(f"struct {memory.structs} of the arguments", pointed).address)
     address = 0
     if argument.kind == "peers":
         address = memory.tables[argument.buffer].address
