@@ -19,7 +19,8 @@ from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
-from runner.custom.nouns import BUFFER_KINDS, NUMBER_KINDS, ArgumentSpec, BufferSpec, Fill
+from runner.custom.functions import FunctionLaunch, Input, function_call, launched
+from runner.custom.nouns import BUFFER_KINDS, FUNCTION_KINDS, NUMBER_KINDS, OWN_KINDS, ArgumentSpec, BufferSpec, Fill
 from simulator.ptx.parse import entries_of, parse_kernel
 from symlab.compiling import Compiled
 
@@ -35,7 +36,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_STRUCT_ALIGNMENT_BYTES = 16
 _FORMS = (
     '"data" (the address of a buffer), ("peers", "data"), ("peer", "data", 1), ("multicast", "data"), ("u32", 5), '
-    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..]), ("pointer", [..])'
+    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..]), ("pointer", [..]); to a function also '
+    '("tensor", "data"), ("tensors", "data"), ("dynamic_tensor", "data"), ("constexpr", 8)'
 )
 
 
@@ -87,14 +89,16 @@ class Shape:
 class Brought:
     """A launch on every rank of a world: the kernel, its shape, its buffers with what they hold, and its arguments.
 
-    contents: by buffer name and rank, None for poison. arguments and variables: by rank; no variables: none is set.
+    contents: by buffer name and rank, None for poison. arguments: by rank, empty for a CuTe DSL function, whose
+    launches are in `function`. variables: by rank; empty: none is set.
     """
 
     executable: Executable
     launch: Launch
     buffers: tuple[BufferSpec, ...]
     contents: Mapping[str, tuple[torch.Tensor | None, ...]]
-    arguments: tuple[tuple[BroughtArgument, ...], ...]
+    arguments: tuple[tuple[BroughtArgument, ...], ...] = ()
+    function: FunctionLaunch | None = None
     variables: tuple[tuple[VariableValue, ...], ...] = ()
 
 
@@ -126,10 +130,71 @@ def brought_launch(
             _check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
     if len({tuple(map(_type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
-    executable = _executable(kernel, entry, arch, parsed[0], {spec.name: spec for spec in specs})
-    parsed = tuple(_fitting(executable, each, takes_more=is_function(kernel)) for each in parsed)
     values = _variables(variables or {}, ranks, {spec.name: spec for spec in specs})
-    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, values)
+    if is_function(kernel):
+        return replace(_of_function(kernel, entry, arch, shape, specs, contents, parsed), variables=values)
+    executable = _executable(kernel, entry)
+    for each in parsed:
+        for number, one in enumerate(each):
+            _check_of_ptx(f"argument {number}", one)
+    parsed = tuple(_fitting(executable, each) for each in parsed)
+    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
+
+
+def _of_function(
+    function: Any,
+    entry: str | None,
+    arch: str | None,
+    shape: Shape,
+    specs: tuple[BufferSpec, ...],
+    contents: Mapping[str, tuple[torch.Tensor | None, ...]],
+    parsed: Sequence[Sequence[BroughtArgument]],
+) -> Brought:
+    """The launch of a CuTe DSL function, which is compiled for its arguments, and computes its own."""
+    if entry is not None:
+        raise ValueError("a function has one kernel (entry), leave it out")
+    name = getattr(function, "__name__", type(function).__name__)
+    by_name = {spec.name: spec for spec in specs}
+    given = {"grid": shape.grid, "block": shape.block}
+    given = {what: value for what, value in given.items() if value is not None}
+    given |= {"shared_bytes": shape.shared_bytes} if shape.shared_bytes else {}
+    given |= {"cluster": shape.cluster} if shape.cluster != 1 else {}
+    try:
+        calls = [
+            function_call(function, [_for_function(name, one) for one in each], by_name, len(parsed)) for each in parsed
+        ]
+    except ValueError as error:
+        raise ValueError(f"{name}: {error} (arguments)") from error
+    if any(call.arguments != calls[0].arguments for call in calls):
+        raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
+    try:
+        compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
+    except ValueError as error:  # the compiler's messages have colours and many lines
+        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
+    made = launched(compiled, calls, given)
+    return Brought(compiled.executable, made.launch, specs, contents, function=made)
+
+
+def _check_of_ptx(place: str, argument: BroughtArgument) -> None:
+    """Raise ValueError for what only CuTe DSL functions take."""
+    if isinstance(argument, PointerArgument):
+        argument = argument.target
+    if isinstance(argument, StructArgument):
+        for member in argument.members:
+            _check_of_ptx(place, member)
+    elif isinstance(argument, ArgumentSpec) and argument.kind in FUNCTION_KINDS:
+        raise ValueError(
+            f"{place} is a {argument.kind} ({_key(place)}), which CuTe DSL functions alone take, give the address of a "
+            "buffer, or a number"
+        )
+
+
+def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
+    if isinstance(argument, (StructArgument, PointerArgument)):
+        raise ValueError("a CuTe DSL function takes no structs, give buffers and numbers")
+    if isinstance(argument, PeerArgument):
+        return Input(ArgumentSpec("address", argument.buffer), argument.rank)
+    return argument
 
 
 def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
@@ -255,7 +320,7 @@ def _argument(place: str, value: Any) -> BroughtArgument:
         if kind in ("struct", "pointer") and is_list:
             members = StructArgument(tuple(_argument(place, one) for one in rest[0]))
             return members if kind == "struct" else PointerArgument(members)
-        if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes") and len(rest) == 1:
+        if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes", "constexpr") and len(rest) == 1:
             return ArgumentSpec(kind, rest[0])
     raise ValueError(f"{place} is {value!r} ({_key(place)}), give one of {_FORMS}")
 
@@ -287,7 +352,7 @@ def _check_buffers(place: str, argument: BroughtArgument, specs: Mapping[str, Bu
         if name not in specs:
             known = ", ".join(specs) or "none are given"
             raise ValueError(f"{place}: there is no buffer {name!r} ({_key(place)}), the buffers are {known}")
-        if kind != "address" and not specs[name].symmetric:
+        if kind not in OWN_KINDS and not specs[name].symmetric:
             raise ValueError(f"{place}: {kind} of {name}, which is local (local), leave it out there")
     if isinstance(argument, PeerArgument) and not 0 <= argument.rank < ranks:
         raise ValueError(f"{place}: there is no rank {argument.rank} ({_key(place)}), give 0 to {ranks - 1}")
@@ -301,6 +366,7 @@ def _variables(
     found = tuple(tuple(one for name in each for one in _variable(name, each[name])) for each in map(_named, by_rank))
     for each in found:
         for one in each:
+            _check_of_ptx(f"variable {one.name}", one.value)
             _check_buffers(f"variable {one.name}", one.value, specs, ranks)
     if len({tuple((one.name, one.offset_bytes, _type_of(one.value)) for one in each) for each in found}) > 1:
         raise ValueError("the ranks' variables differ in kind (variables), give the same on all ranks")
@@ -332,6 +398,8 @@ def _type_of(argument: BroughtArgument) -> tuple[Any, ...]:
         return ("pointer", _type_of(argument.target))
     if isinstance(argument, PeerArgument):
         return ("address",)
+    if argument.kind in FUNCTION_KINDS:
+        return (argument.kind,)
     return ("address",) if argument.buffer else (argument.kind, argument.size_bytes)
 
 
@@ -361,24 +429,21 @@ def _alignment(argument: BroughtArgument) -> int:
     return min(_size_bytes(argument), MAX_STRUCT_ALIGNMENT_BYTES)
 
 
-def _fitting(executable: Executable, given: Sequence[Any], takes_more: bool) -> tuple[BroughtArgument, ...]:
-    """The arguments that the kernel takes. ValueError if they are not its parameters in number and size.
-
-    takes_more: arguments at the end may be for the host alone, as a CuTe DSL function's number of blocks.
-    """
+def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[BroughtArgument, ...]:
+    """The arguments. ValueError if they are not the kernel's parameters in number and size."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    if len(given) < len(parameters) or (len(given) > len(parameters) and not takes_more):
+    if len(given) != len(parameters):
         raise ValueError(
             f"{executable.name} has {counted(len(parameters), 'parameter')}, and {len(given)} were given (arguments), "
             "give one for each"
         )
-    for number, (parameter, argument) in enumerate(zip(parameters, given, strict=False)):
+    for number, (parameter, argument) in enumerate(zip(parameters, given, strict=True)):
         if parameter.size_bytes != _size_bytes(argument):
             raise ValueError(
                 f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
                 f"argument {number} has {_size_bytes(argument)} (arguments), give a value of that size"
             )
-    return tuple(given[: len(parameters)])
+    return tuple(given)
 
 
 # The kernel
@@ -389,45 +454,18 @@ def is_function(kernel: Kernel) -> bool:
     return callable(kernel) and not isinstance(kernel, (Compiled, Executable))
 
 
-def _executable(
-    kernel: Kernel,
-    entry: str | None,
-    arch: str | None,
-    arguments: Sequence[BroughtArgument],
-    specs: Mapping[str, BufferSpec],
-) -> Executable:
+def _executable(kernel: Kernel, entry: str | None) -> Executable:
+    """What is launched of a kernel that is no function."""
     if isinstance(kernel, (Compiled, Executable)):
         if entry is not None:
             raise ValueError("a compiled kernel has its entry (entry), leave it out")
         return kernel.executable if isinstance(kernel, Compiled) else kernel
     if isinstance(kernel, (str, Path)):
         return _of_ptx(kernel, entry)
-    if not callable(kernel):
-        raise ValueError(
-            f"the kernel is of type {type(kernel).__name__} (kernel), give PTX, a path of it, a compiled kernel or a "
-            "CuTe DSL function"
-        )
-    if entry is not None:
-        raise ValueError("a function has one kernel (entry), leave it out")
-    name = getattr(kernel, "__name__", type(kernel).__name__)
-    types = [_compiled_type(name, one, specs) for one in arguments]
-    try:
-        return compiled_callable(kernel, name, types, arch or "sm_90a")
-    except ValueError as error:  # the compiler's messages have colours and many lines
-        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
-
-
-def _compiled_type(name: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec]) -> tuple[str, str]:
-    """Kind and dtype of an argument of a CuTe DSL function."""
-    if isinstance(argument, StructArgument) or (isinstance(argument, ArgumentSpec) and argument.kind == "bytes"):
-        raise ValueError(f"{name} is a CuTe DSL function, which takes no bytes (arguments), give buffers and numbers")
-    if isinstance(argument, PointerArgument):
-        return "address", "uint8"
-    if isinstance(argument, PeerArgument):
-        return "address", specs[argument.buffer].dtype
-    if argument.kind == "peers":
-        return "address", "int64"
-    return ("address", specs[argument.buffer].dtype) if argument.buffer else (argument.kind, "")
+    raise ValueError(
+        f"the kernel is of type {type(kernel).__name__} (kernel), give PTX, a path of it, a compiled kernel or a CuTe "
+        "DSL function"
+    )
 
 
 def _of_ptx(given: str | Path, entry: str | None) -> Executable:
@@ -492,18 +530,25 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
             content = work.contents[spec.name][fabric.rank]
             if content is not None:
                 made.write(content)
-        own = work.arguments[fabric.rank]
+        function = work.function
+        own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
+        if function is not None:
+            own = tuple(one.argument for one in function.inputs[fabric.rank])
         variables = work.variables[fabric.rank] if work.variables else ()
         named = [*own, *(one.value for one in variables)]
         for name in dict.fromkeys(name for one in named for kind, name in _names(one) if kind == "peers"):
             addresses = torch.tensor(memory.tensors[name].peer_addresses(), dtype=torch.int64)
             memory.tables[name] = memory.local(f"peers of {name}", addresses)
-        arguments = tuple(_bound(one, memory) for one in own)
+        launch = work.launch if function is None else function.by_rank[fabric.rank].launch
+        if function is None:
+            arguments = tuple(_bound(one, memory) for one in own)
+        else:
+            arguments = function.arguments(fabric.rank, lambda one: _address(one, memory))
         for one in variables:
             fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(_bound(one.value, memory)))
         fabric.synchronize()
         fabric.barrier()
-        fabric.launch(work.executable, work.launch, arguments)
+        fabric.launch(work.executable, launch, arguments)
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
         return {name: tensor.read().clone() for name, tensor in memory.tensors.items()}
@@ -511,6 +556,12 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
 
 def _packed(argument: Argument) -> bytes:
     return PACKINGS[argument.kind].pack(argument.value)
+
+
+def _address(one: Input, memory: _Memory) -> int:
+    """The address that an input of a function's host code is on this rank."""
+    argument = one.argument if one.peer is None else PeerArgument(one.argument.buffer, one.peer)
+    return int(_bound(argument, memory).value)
 
 
 def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:

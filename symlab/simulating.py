@@ -117,8 +117,8 @@ def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: di
 
 def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds) if isinstance(seeds, Sequence) else []
-    if not numbers or not all(type(one) is int for one in numbers):
-        raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them")
+    if not numbers or not all(type(one) is int and one >= 0 for one in numbers):
+        raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them, each 0 or more")
     return numbers[:1] if schedule == Schedule.fair else numbers
 
 

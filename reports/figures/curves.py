@@ -73,7 +73,7 @@ def drawable(records: Sequence[Record]) -> list[Section]:
 def curves(judged: Sequence[Row], measure: str) -> list[Curve]:
     """The curves of a section's rows, in order of appearance; a measure is one of MEASURES."""
     found = []
-    timed = [row for row in judged if row.timings and row.size_bytes]
+    timed = [row for row in judged if row.timings and row.size_bytes and row.figure(measure) is not None]
     for label, own in contestants(timed).items():
         values = [[_value(timing, measure, row.size_bytes) for timing in row.timings] for row in own]
         found.append(

@@ -250,7 +250,7 @@ def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> No
         ({"kernel": ""}, "the kernel is empty text"),
         ({"seeds": 0}, "seeds is 0 \\(seeds\\), give their number"),
         ({"seeds": "3"}, "seeds is '3'"),
-        ({"seeds": [-1]}, "seed is -1 \\(seed\\), give 0 or more"),
+        ({"seeds": [-1]}, "seeds is \\[-1\\] \\(seeds\\), give their number, 1 or more, or a list"),
         ({"deadline_s": -1}, "leaves no time"),
         ({"buffers": [torch.ones(32)]}, "the buffers are of type list"),
         ({"arguments": "data"}, "the arguments are of type str"),

@@ -120,3 +120,8 @@ def test_variables_that_do_not_fit_are_one_line(variables: Any, message: str) ->
 def test_a_pointer_needs_members(given: Any) -> None:
     with pytest.raises(ValueError, match=r"argument 1 is .* \(arguments\), give one of"):
         told(None, given)
+
+
+def test_a_variable_takes_no_tensor_of_a_function() -> None:
+    with pytest.raises(ValueError, match=re.escape("variable table is a tensor (variables), which CuTe DSL functions")):
+        told({"table": ("struct", [("tensor", "data")])})
