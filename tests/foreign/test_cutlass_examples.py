@@ -60,26 +60,17 @@ def in_rank_order(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_simple_adds_in_rank_order(checkout: Path, ranks: int) -> None:
-    shape, tile = (32, 256), 16 * 128
-    module = example(checkout, "all_reduce_simple")
-    kernel = compiled("simple", module.all_reduce_simple, [rows(*shape) for _ in range(ranks)], rows(*shape))
-    data = normal(ranks, *shape)
-
-    def program(rank: symlab.Rank, _: None) -> torch.Tensor:
-        with rank.pool() as pool:
-            given, sums = (pool.tensor(shape, torch.float32, name=name) for name in ("given", "sums"))
-            given.write(data[rank.rank])
-            rank.barrier()
-            places = [*(given.peer(peer) for peer in range(ranks)), sums]
-            grid = data[0].numel() // tile
-            rank.launch(kernel, arguments=[tensor_argument(one) for one in places], grid=grid, block=THREADS)
-            rank.synchronize()
-            rank.barrier()
-            return sums.read().clone()
-
-    for found in in_all_orders(ranks, program):
-        assert torch.equal(found, in_rank_order(data))
+def test_simple_adds_in_rank_order_with_its_host_function_as_it_is(checkout: Path, ranks: int) -> None:
+    function, data = example(checkout, "all_reduce_simple").all_reduce_simple, normal(ranks, 32, 256)
+    how: dict[str, Any] = {
+        "ranks": ranks,
+        "arch": ARCH,
+        "buffers": {"given": data, "sums": ((32, 256), torch.float32)},
+        "arguments": [("tensors", "given"), ("tensor", "sums"), ("constexpr", 128)],
+    }
+    for order in ({"schedule": "fair"}, {"schedule": "random", "seeds": 3}):
+        for found in symlab.simulate(function, **how, **order).outputs["sums"]:
+            assert torch.equal(found, in_rank_order(data))
 
 
 @pytest.mark.parametrize("ranks", RANKS)
