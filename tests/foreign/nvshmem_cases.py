@@ -75,8 +75,24 @@ def put_signal(ranks: int) -> Case:
     return Case(of_nvshmem("put_signal"), launch, check)
 
 
+def put_signal_of_threads(ranks: int) -> Case:
+    """All threads have added to the signal of the PE behind them before it ends."""
+    count = 5
+    source = given(ranks, THREADS * count)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("target", outputs["target"][rank], source[rank - 1], rank)
+            held("signal", outputs["signal"][rank], torch.tensor([THREADS], dtype=torch.uint64), rank)
+
+    buffers = {"source": source, "target": (THREADS * count, torch.float32), "signal": (1, torch.uint64, 0)}
+    launch = {"grid": 1, "block": THREADS, "buffers": buffers, "arguments": [*buffers, ("s32", count)]}
+    return Case(of_nvshmem("put_signal_of_threads"), launch, check)
+
+
 KERNELS = (
     Foreign("NVSHMEM: p", "nvshmem4py-cu13", p),
     Foreign("NVSHMEM: put_block", "nvshmem4py-cu13", put_block),
+    Foreign("NVSHMEM: put_signal of each thread and signal_wait_until", "nvshmem4py-cu13", put_signal_of_threads),
     Foreign("NVSHMEM: put_signal_block and signal_wait_until", "nvshmem4py-cu13", put_signal),
 )

@@ -32,6 +32,20 @@ def test_a_put_beyond_a_tensor_names_the_tensor_of_the_pe_that_gets_it() -> None
         symlab.simulate(of_nvshmem("put_block").ptx, ranks=2, arguments=["source", "target", ("s32", 250)], **how)
 
 
+def test_code_for_networks_faults_where_a_pe_is_not_reached_by_loads_and_stores() -> None:
+    """The table of heaps is replaced by one in which all are null, as on GPUs for PEs of another node."""
+    unreached = {"nvshmemi_device_state_d": {56: ("pointer", [("u64", 0)] * 2)}}
+    buffers = {"source": torch.ones(BLOCKS * THREADS), "target": (BLOCKS * THREADS, "float32")}
+    how: dict[str, Any] = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": ["source", "target"]}
+    with pytest.raises(symlab.WorldFailure, match="null pointer"):
+        symlab.simulate(of_nvshmem("p").ptx, ranks=2, **how, variables=unreached)
+
+
+def test_a_barrier_of_the_device_faults() -> None:
+    with pytest.raises(symlab.WorldFailure, match="null pointer"):
+        symlab.simulate(of_nvshmem("barrier_all").ptx, ranks=2, grid=1, block=THREADS, buffers={}, arguments=[])
+
+
 def test_the_bitcode_tells_its_version() -> None:
     found = version_of(of_nvshmem("p").ptx)
     assert found is not None

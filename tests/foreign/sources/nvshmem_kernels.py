@@ -47,6 +47,27 @@ def put_block(source: cute.Pointer, target: cute.Pointer, count: cutlass.Int32):
 
 
 @cute.kernel
+def _put_signal_of_threads(source: cute.Pointer, target: cute.Pointer, signal: cute.Pointer, count: cutlass.Int32):
+    thread, _, _ = cute.arch.thread_idx()
+    first = thread * count
+    nvshmem.put_signal(
+        _part(target, first, count),
+        _part(source, first, count),
+        _part(signal, 0, 1),
+        1,
+        SIGNAL_ADD,
+        _next(nvshmem.my_pe()),
+    )
+    nvshmem.signal_wait(_part(signal, 0, 1), EQUAL, THREADS)
+
+
+@cute.jit
+def put_signal_of_threads(source: cute.Pointer, target: cute.Pointer, signal: cute.Pointer, count: cutlass.Int32):
+    """Each thread of a block gives `count` elements, adds 1 to the signal, and waits for those of the PE before."""
+    _put_signal_of_threads(source, target, signal, count).launch(grid=[1, 1, 1], block=[THREADS, 1, 1])
+
+
+@cute.kernel
 def _put_signal(
     source: cute.Pointer, target: cute.Pointer, signal: cute.Pointer, copied: cute.Pointer, count: cutlass.Int32
 ):
@@ -81,6 +102,17 @@ def wait_alone(signal: cute.Pointer):
     _wait_alone(signal).launch(grid=[1, 1, 1], block=[1, 1, 1])
 
 
+@cute.kernel
+def _barrier_all():
+    nvshmem.barrier_all_block()
+
+
+@cute.jit
+def barrier_all():
+    """Wait for all PEs."""
+    _barrier_all().launch(grid=[1, 1, 1], block=[THREADS, 1, 1])
+
+
 def _pointer(element):
     return cute.runtime.make_ptr(element, 0, cute.AddressSpace.gmem, assumed_align=element.width // 8)
 
@@ -91,5 +123,7 @@ KERNELS = {
     "p": (p, [DATA, DATA]),
     "put_block": (put_block, [DATA, DATA, COUNT]),
     "put_signal": (put_signal, [DATA, DATA, SIGNAL, DATA, COUNT]),
+    "put_signal_of_threads": (put_signal_of_threads, [DATA, DATA, SIGNAL, COUNT]),
     "wait_alone": (wait_alone, [SIGNAL]),
+    "barrier_all": (barrier_all, []),
 }
