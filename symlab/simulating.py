@@ -67,10 +67,11 @@ def simulate(
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for. grid and block: numbers of blocks
-    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local,
-    variables, entry, shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each
-    seed) or "fair" (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has
-    it. heap_bytes: one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and a CuTe DSL function computes
+    its grid and block. buffers, arguments, local, variables, entry, shared_bytes and cluster: see World.launch.
+    schedule: "random" (another order of threads for each seed) or "fair" (one run). seeds: their number, from 0, or the
+    seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's memory. step_budget and deadline_s:
+    maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and

@@ -153,9 +153,13 @@ class World:
         buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
         table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
         f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), ("struct", [..]), its members laid out as
-        in C, or ("pointer", [..]), the address of such a struct in memory of this rank. A CuTe DSL function takes
-        pointers to global memory and numbers, and passes the first of its arguments, in their order, to the one kernel
-        that it launches; grid and block must be those that it launches with.
+        in C, or ("pointer", [..]), the address of such a struct in memory of this rank.
+
+        A CuTe DSL function takes one for each of its parameters: pointers, numbers, and cute.Tensors. ("tensor", name)
+        is a tensor of a buffer (so is its bare name, for a parameter annotated cute.Tensor), ("tensors", name) a list
+        of all ranks' tensors; with "dynamic_tensor" and "dynamic_tensors" shapes and strides are read at run time, and
+        are no constants of the code. ("constexpr", 8) is a constant. The function computes its launch: grid and block
+        may be left out, and must be the same where they are given.
 
         variables: values of .global and .const variables of the kernel's module, as a library's host side would write
         them: by name bytes, an argument as above, or a dictionary of these by offset in bytes; or a function that

@@ -257,12 +257,24 @@ def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
         raise RequestError(f"{text}: there is no file {path} (custom.kernel), give file.ptx:ENTRY")
     try:
         source = read(path.resolve())
-        entry_of(source.content.decode("utf-8"), name)
+        text_of_it = source.content.decode("utf-8")
+        entry_of(text_of_it, name)
+        _check_structure(text_of_it, name)
     except UnicodeDecodeError:
         raise RequestError(f"{text}: {path.name} is not text (custom.kernel), give PTX, not machine code") from None
     except ValueError as error:
         raise RequestError(f"{text}: {error} (custom.kernel)") from error
     return CustomKernel(text, name, ptx=source)
+
+
+def _check_structure(ptx: str, entry: str) -> None:
+    """Raise ValueError, naming the line, for PTX whose braces don't match, and for an entry without a body. What stands
+    in bodies is read when it runs."""
+    from simulator.ptx.module import scan
+
+    found = scan(ptx).entries.get(entry)
+    if found is not None and found.start < 0:
+        raise ValueError(f"PTX line {found.line}: entry {entry} has no body, it is only declared")
 
 
 def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:

@@ -1,4 +1,4 @@
-"""Arguments of CuTe DSL functions: what the compiler is told of them, and what host code gets in their place.
+"""Arguments of CuTe DSL functions: what the compiler gets, and what host code gets in their place.
 
 A function takes pointers, numbers, cute.Tensors, lists of tensors, and constants. What its parameters are annotated
 with decides where an argument can be read in two ways: the address of a buffer is a tensor for a cute.Tensor.
@@ -72,7 +72,7 @@ class FunctionLaunch:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function's arguments on a rank: as the compiler is told of them, and as inputs of its host code."""
+    """A function's arguments on a rank: as the compiler gets them, and as inputs of its host code."""
 
     arguments: tuple[CallArgument, ...]
     inputs: tuple[Input, ...]

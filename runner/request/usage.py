@@ -57,7 +57,7 @@ _MEANINGS: dict[str, str] = {
     "records": "the folder for records",
     "cache_dir": "the folder for compiled kernels",
     "isolation": "whether each job has a new world",
-    "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_ptx.yaml",
+    "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_{ptx,cute}.yaml",
     "host_memory": "the simulator's: refuse what may take more memory than the host has available; that bound may be "
     "too high",
     "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",

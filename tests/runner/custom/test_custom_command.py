@@ -177,6 +177,26 @@ def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
     assert {record.case.world_size for record in read([tmp_path / "records"])} == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda text: text.replace("{", "\n", 1), "entry add_peers has no body, it is only declared (custom.kernel)"),
+        (lambda text: text[: len(text) // 2], "a brace opens here and is never closed: the closing brace is missing"),
+    ],
+    ids=["no body", "cut off"],
+)
+def test_ptx_that_is_no_module_is_refused_with_its_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[str], str], words: str
+) -> None:
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "spoilt.ptx").write_text(spoil(ADD_PEERS.read_text()))
+    assert run(kernel="spoilt.ptx:add_peers") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert "PTX line " in line
+    assert not (tmp_path / "records").exists()
+
+
 def test_ptx_of_another_architecture_is_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     later = ADD_PEERS.read_text().replace("sm_80", "sm_100a")
@@ -330,13 +350,23 @@ def test_the_experiments_of_conf_are_short_and_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("own_kernel", "custom_ptx"):
+    for name in ("own_kernel", "custom_ptx", "custom_cute"):
         assert len((ADD_PEERS.parents[1] / f"{name}.yaml").read_text().splitlines()) < 30
         sizes = ["sizes=[1K]"] if name == "own_kernel" else []
         assert main([f"+exp={name}", "fabric=simulator", "track=none", *sizes]) == 0
     names = {record.case.name for record in read(["records"])}
-    assert names == {"all_gather/pull", "all_gather/push", "all_gather/ring", "custom/add_peers"}
+    assert names == {"all_gather/pull", "all_gather/push", "all_gather/ring", "custom/add_peers", "custom/add_tensors"}
     assert {str(record.status) for record in read(["records"])} == {"PASSED"}
     places = [entry["place"] for record in read(["records"]) for entry in record.request.brought.values()]
-    assert set(places) == {"conf/exp/own/ring.py:SPEC", "conf/exp/own/add_peers.ptx:add_peers"}
+    assert set(places) == {
+        "conf/exp/own/ring.py:SPEC",
+        "conf/exp/own/add_peers.ptx:add_peers",
+        "conf/exp/own/add_tensors.py:add_tensors",
+    }
+    digests = {
+        record.check.output_digests
+        for record in read(["records"])
+        if record.case.op == "custom" and record.check is not None
+    }
+    assert len(digests) == 1, "PTX and CuTe DSL give the same bits"
     assert OmegaConf.load(ADD_PEERS.parents[1] / "custom_ptx.yaml").custom.kernel == "own/add_peers.ptx:add_peers"
