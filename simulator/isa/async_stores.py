@@ -15,7 +15,7 @@ from simulator.isa.clusters import in_cluster
 from simulator.isa.mbarriers import BARRIER_BYTES
 from simulator.isa.memory import element_type, rows_of, slots_of
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
-from simulator.isa.spaces import address_reader, shared_place, shared_reader
+from simulator.isa.spaces import address_reader, places_of, shared_place, shared_reader
 from simulator.memory.space import LaneFault
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Instruction, Operand
@@ -25,7 +25,7 @@ CLUSTER = "shared::cluster"
 _SPACES = ("", f"{CLUSTER}.")
 _STORED = [f"{vector}{name}" for vector in ("", "v2.", "v4.") for name in ("b32", "u32", "s32", "f32")]
 _STORED += [f"{vector}{name}" for vector in ("", "v2.") for name in ("b64", "u64", "s64", "f64")]
-_REDUCED = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32", "min": "u32 s32", "max": "u32 s32"}
+_REDUCED = {"add": "u32 s32 u64 s64", "inc": "u32", "dec": "u32", "min": "u32 s32", "max": "u32 s32"}
 _REDUCED |= dict.fromkeys(("and", "or", "xor"), "b32")
 
 
@@ -60,12 +60,13 @@ def _build(instruction: Instruction, bind: Binder, combine: Any) -> Run:
         batch = frame.batch
         row = batch.shared.shape[1]
         given = rows_of(frame, sources, unsigned).view(np.uint8)
-        for position, (place, counter) in enumerate(zip(places(frame).tolist(), counters(frame).tolist(), strict=True)):
-            shared = shared_place(frame, place, position, size_bytes, size_bytes, name, CLUSTER)
-            key = shared_place(frame, counter, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier", CLUSTER)
+        aims, barriers = (places_of(frame, one(frame), CLUSTER) for one in (places, counters))
+        for position, (aim, barrier) in enumerate(zip(aims, barriers, strict=True)):
+            shared = shared_place(frame, aim, position, size_bytes, size_bytes, name)
+            key = shared_place(frame, barrier, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
             if shared // row != key // row:
                 raise LaneFault(
-                    position, f"{name} to a block of the cluster whose mbarrier is in another block's memory"
+                    position, f"{name} to a block of the cluster: its mbarrier is in another block's memory"
                 )
             try:
                 batch.mbarriers.check(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,16 @@ import numpy as np
 from simulator.isa.atomic import combination
 from simulator.isa.mbarriers import barrier_reader, values_of
 from simulator.isa.memory import element_type, fence_run
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, UnknownInstruction, operation
-from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, address_reader, shared_place, shared_reader
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
+from simulator.isa.spaces import (
+    CLUSTER_MASK,
+    CLUSTER_SHIFT,
+    Place,
+    address_reader,
+    places_of,
+    shared_place,
+    shared_reader,
+)
 from simulator.memory.space import LaneFault
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand
@@ -100,13 +108,13 @@ def _rank_of(frame: LaneFrame, position: int) -> int:
 # Into shared memory
 
 
-def _aim(frame: LaneFrame, position: int, place: int, key: int, size_bytes: int, space: str) -> int:
+def _aim(frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int) -> int:
     """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
     mbarrier is in another block's memory."""
-    shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy", space)
+    shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
     row = frame.batch.shared.shape[1]
     if shared // row != key // row:
-        raise LaneFault(position, "a bulk copy to a block of the cluster whose mbarrier is in another block's memory")
+        raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
     try:
         frame.batch.mbarriers.check(key)
     except LaneFault as fault:
@@ -130,22 +138,26 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
     keys = barrier_reader(instruction, counter, bind)
     masks = _mask_reader(mask[0], bind) if mask else None
 
+    def aims(frame: LaneFrame) -> list[tuple[Place, ...]]:
+        if masks is not None:
+            return _aims(frame, places(frame), masks(frame))
+        return [(place,) for place in places_of(frame, places(frame), space)]
+
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
-        rows = zip(addresses(frame).tolist(), places(frame).tolist(), sizes(frame), keys(frame), strict=True)
-        chosen = masks(frame) if masks is not None else []
-        for position, (address, place, size_bytes, key) in enumerate(rows):
+        row = batch.shared.shape[1]
+        lanes = zip(addresses(frame).tolist(), sizes(frame), keys(frame), aims(frame), strict=True)
+        for position, (address, size_bytes, key, targets) in enumerate(lanes):
             _checked(position, size_bytes, address)
             try:
                 index = batch.space.resolve_bulk(_rank_of(frame, position), address, size_bytes, "load")
             except LaneFault as fault:
                 raise LaneFault(position, fault.message) from None
-            if masks is None:
-                targets, counters = (_aim(frame, position, place, key, size_bytes, space),), (key,)
-            else:
-                targets, counters = _aims(frame, position, place, key, size_bytes, chosen[position])
-            more = {"mbarriers": counters} if len(counters) > 1 else {}
-            transfer = Transfer(("global", index), "shared", targets, size_bytes, address, counters[0], **more)
+            counters = tuple(block * row + key % row for block, _ in targets) if masks is not None else (key,)
+            begins = tuple(_aim(frame, position, *one, size_bytes) for one in zip(targets, counters, strict=True))
+            transfer = Transfer(("global", index), "shared", begins, size_bytes, address, counters[0])
+            if len(counters) > 1:
+                transfer = replace(transfer, mbarriers=counters)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
@@ -158,21 +170,27 @@ def _mask_reader(operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[i
     return lambda frame: list(np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist())
 
 
-def _aims(
-    frame: LaneFrame, position: int, place: int, key: int, size_bytes: int, mask: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the places and the mbarriers of a copy to the blocks whose ranks a mask has: the same within each block."""
-    size, row = frame.batch.cluster, frame.batch.shared.shape[1]
-    if not 0 < mask < 1 << size:
-        raise LaneFault(position, f"a mask {mask:#x} of blocks in a cluster with ranks 0 to {size - 1}")
-    targets, counters = [], []
+def _aims(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Place, ...]]:
+    """Return for each lane the same place in each block of the cluster whose rank is in the lane's mask."""
+    size = frame.batch.cluster
+    given = np.array(masks, np.int64)
+    wrong = (given == 0) | (given >> size != 0)
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        text = f"a copy to the blocks in mask {masks[position]:#x} of a cluster with ranks 0 to {size - 1}"
+        raise LaneFault(position, text)
+    found: list[list[Place]] = [[] for _ in masks]
     for rank in range(size):
-        if mask >> rank & 1:
-            address = (place & CLUSTER_MASK) + (rank + 1 << CLUSTER_SHIFT)
-            block = shared_place(frame, address, position, size_bytes, UNIT_BYTES, "a bulk copy", CLUSTER) // row
-            counters.append(block * row + key % row)
-            targets.append(_aim(frame, position, address, counters[-1], size_bytes, CLUSTER))
-    return tuple(targets), tuple(counters)
+        chosen = np.flatnonzero(given >> rank & 1)
+        if len(chosen):
+            addresses = (places[chosen] & CLUSTER_MASK) + (rank + 1 << CLUSTER_SHIFT)
+            try:
+                some = places_of(frame.batch.narrow(frame, chosen, []), addresses, CLUSTER)
+            except LaneFault as fault:
+                raise LaneFault(int(chosen[fault.lane]), fault.message) from None
+            for position, place in zip(chosen.tolist(), some, strict=True):
+                found[position].append(place)
+    return [tuple(one) for one in found]
 
 
 @operation(
@@ -191,10 +209,11 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
-        rows = zip(to(frame).tolist(), origin(frame).tolist(), sizes(frame), keys(frame), strict=True)
+        aims, places = places_of(frame, to(frame), CLUSTER), places_of(frame, origin(frame), "shared::cta")
+        rows = zip(aims, places, sizes(frame), keys(frame), strict=True)
         for position, (aim, place, size_bytes, key) in enumerate(rows):
             _checked(position, size_bytes)
-            aimed = _aim(frame, position, aim, key, size_bytes, CLUSTER)
+            aimed = _aim(frame, position, aim, key, size_bytes)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
             how = (change.combine, change.element)
             transfer = Transfer(("shared", shared), "shared", (aimed,), size_bytes, -1, key, *how)
@@ -243,7 +262,8 @@ def _into_global(instruction: Instruction, bind: Binder, change: _Change, multic
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
         chosen = masks(frame) if masks is not None else [None] * frame.count
-        rows = zip(addresses(frame).tolist(), places(frame).tolist(), sizes(frame), chosen, strict=True)
+        origins = places_of(frame, places(frame), "shared::cta")
+        rows = zip(addresses(frame).tolist(), origins, sizes(frame), chosen, strict=True)
         for position, (address, place, size_bytes, mask) in enumerate(rows):
             _checked(position, size_bytes, address)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
-from simulator.isa.spaces import READERS, address_reader, shared_place
+from simulator.isa.spaces import READERS, address_reader, own_addresses, places_of, shared_place
 from simulator.memory.space import SHARED, WINDOW_SHIFT, LaneFault
 from simulator.observe.events import MbarrierOperation, tell
 from simulator.ptx.ir import Instruction, Operand, Register
@@ -66,8 +66,8 @@ def barrier_reader(instruction: Instruction, operand: Operand, bind: Binder) -> 
 
     def keys(frame: LaneFrame) -> list[int]:
         return [
-            shared_place(frame, address, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier", space)
-            for position, address in enumerate(addresses(frame).tolist())
+            shared_place(frame, place, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
+            for position, place in enumerate(places_of(frame, addresses(frame), space))
         ]
 
     return keys
@@ -242,11 +242,12 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
         # Many threads ask the same few barriers: each is looked at once.
         row = np.int64(frame.batch.shared.shape[1])
         blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
-        found = addresses(frame)
+        found = own_addresses(frame, addresses(frame))
         _, first, back = np.unique(blocks * row + found, return_index=True, return_inverse=True)
         phases, keys = np.empty(len(first), np.int64), np.empty(len(first), np.int64)
         for number, position in enumerate(first.tolist()):
-            key = shared_place(frame, int(found[position]), position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
+            place = int(blocks[position]), int(found[position])
+            key = shared_place(frame, place, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
             try:
                 barriers.check(key)
             except LaneFault as fault:

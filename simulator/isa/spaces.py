@@ -128,7 +128,7 @@ def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
     index = addresses.astype(np.int64)
     wrong = (index < 0) | (index + width > size) | (index % width != 0)
     if wrong.any():
-        index = _own_addresses(frame, index)
+        index = own_addresses(frame, index)
         _check_shared(frame, index, width)
     blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
     return blocks * np.int64(frame.batch.shared.shape[1]) + index
@@ -144,9 +144,12 @@ def _check_shared(frame: LaneFrame, index: Lanes, width: int) -> None:
         )
 
 
-def _own_addresses(frame: LaneFrame, index: Lanes) -> Lanes:
-    """The addresses in the thread's block of those that may name it as one of the cluster."""
+def own_addresses(frame: LaneFrame, index: Lanes) -> Lanes:
+    """Return the addresses in the thread's block of those that may name it as one of the cluster. Raises LaneFault for
+    those of other blocks."""
     tags = index >> CLUSTER_SHIFT
+    if not (tags > 0).any():
+        return index
     clusters = frame.batch.launched.clusters
     ranks = clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
     other = (tags > 0) & (tags <= clusters.size) & (tags - 1 != ranks)
@@ -184,21 +187,25 @@ def cluster_places(frame: LaneFrame, addresses: Lanes) -> tuple[Lanes, Lanes]:
     return blocks, index & CLUSTER_MASK
 
 
-def shared_place(
-    frame: LaneFrame,
-    address: int,
-    position: int,
-    size_bytes: int,
-    unit_bytes: int,
-    what: str,
-    space: str = "shared::cta",
-) -> int:
-    """Return where a lane's address lies in the batch's shared memory (one row a block). Raises LaneFault, about
-    `what`, for one that is not aligned to unit_bytes or outside. space: "shared::cluster" for blocks of the cluster."""
+Place = tuple[int, int]
+"""A block, as the batch numbers it, and a byte of its shared memory."""
+
+
+def places_of(frame: LaneFrame, addresses: Lanes, space: str) -> list[Place]:
+    """Return what each lane's address of "shared::cta" or "shared::cluster" memory means; not checked for bounds."""
+    index = addresses.astype(np.int64)
+    if space == "shared::cluster":
+        blocks, index = cluster_places(frame, index)
+    else:
+        blocks, index = frame.batch.blocks_of(frame.view.lanes), own_addresses(frame, index)
+    return list(zip(blocks.tolist(), index.tolist(), strict=True))
+
+
+def shared_place(frame: LaneFrame, place: Place, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
+    """Return where a lane's place lies in the batch's shared memory (one row a block). Raises LaneFault, about `what`,
+    for one that is not aligned to unit_bytes or outside."""
     size = frame.batch.shared_bytes
-    block = int(frame.view.lanes[position]) // frame.view.launched.block
-    if address >> CLUSTER_SHIFT > 0:
-        block, address = _place_in_cluster(frame, address, position, space)
+    block, address = place
     if address % unit_bytes:
         raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
     if not 0 <= address <= size - size_bytes:
@@ -206,20 +213,6 @@ def shared_place(
         raise LaneFault(position, f"{text}: outside the block's {size} bytes")
     row: int = frame.batch.shared.shape[1]
     return block * row + address
-
-
-def _place_in_cluster(frame: LaneFrame, address: int, position: int, space: str) -> tuple[int, int]:
-    """The block, as the batch numbers it, and the address there of an address that names a block of the cluster."""
-    one = frame.batch.narrow(frame, np.array([position]), [])
-    addresses = np.array([address], np.int64)
-    try:
-        if space != "shared::cluster":
-            addresses = _own_addresses(one, addresses)
-            return int(frame.view.lanes[position]) // frame.view.launched.block, int(addresses[0])
-        blocks, places = cluster_places(one, addresses)
-    except LaneFault as fault:
-        raise LaneFault(position, fault.message) from None
-    return int(blocks[0]), int(places[0])
 
 
 def _counted(size: int) -> str:

@@ -235,7 +235,8 @@ class CopyMoment(LaneEvent):
     def reduction(self) -> str:
         """The operation of a reduction ("add", ..), "" of a plain copy."""
         words = self.instruction.qualifiers
-        return next((word for word in words if word in _REDUCTIONS), "") if "reduce" in words else ""
+        is_reduction = "reduce" in words or self.instruction.opcode == "red"
+        return next((word for word in words if word in _REDUCTIONS), "") if is_reduction else ""
 
 
 @dataclass(slots=True, eq=False)

@@ -246,7 +246,7 @@ class Copies:
             self._divide(copy)
 
     def _divide(self, copy: Copy) -> None:
-        """Make a copy to several blocks of a cluster one of its own for each: they are written at moments of their own."""
+        """Make a copy to several blocks one for each of them, which are written at moments of their own."""
         transfer = copy.transfer
         each = [
             replace(transfer, targets=(target,), mbarrier=key, mbarriers=())

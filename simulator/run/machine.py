@@ -346,7 +346,7 @@ class Batch:
         for waiting in released:
             if not waiting:
                 continue
-            whole = np.sort(np.concatenate([lanes for _, lanes in waiting]))
+            whole = ids_of(merge([lanes for _, lanes in waiting]))
             self._tell_completed(compact(whole), "block")
             way_out = waiting[0][0]
             if way_out.run is not None:
@@ -354,7 +354,7 @@ class Batch:
             for one, lanes in waiting:
                 following.setdefault(one.taken, []).append(lanes)
         for index, parts in following.items():
-            self.arrive(index, compact(np.sort(np.concatenate(parts))))
+            self.arrive(index, merge([*parts]))
 
     def _come_to_cluster(self, way_out: Exit, group: Group) -> None:
         """Threads arrive at their cluster's barrier and go on, or wait there."""

@@ -411,6 +411,46 @@ def _within(name: str, found: np.ndarray[Any, Any], exact: np.ndarray[Any, Any],
     assert ulps.max() <= LIBM_ULPS, f"{name} on rank {rank}: {ulps.max(0)} ulp"
 
 
+# Clusters, and copies that run beside the threads
+
+
+def clusters(ranks: int) -> Case:
+    """A histogram of 64 bins for each cluster of four blocks: block r of a cluster has bins 16 r to 16 r + 15."""
+    blocks, width, count = 8, 4, 200
+    data = random_rows(ranks, (blocks // width, count), torch.int32, 0, 2**31 - 1)
+
+    def expected(rank: int) -> Expected:
+        bins = [torch.bincount(row & 63, minlength=64) for row in data[rank]]
+        places = [at % width * 100 + width * 10 + at % width for at in range(blocks)]
+        return {"histogram": torch.cat(bins).to(torch.int32), "places": words(places, (blocks,))}
+
+    buffers = {"data": data, "histogram": (blocks * 16, torch.int32), "places": (blocks, torch.int32)}
+    how = {"ranks": ranks, "grid": blocks, "block": 32, "cluster": width, "buffers": buffers}
+    return case("clusters", expected, {**how, "arguments": [*buffers, ("s32", count)]})
+
+
+def copies(ranks: int) -> Case:
+    blocks, tiles, threads = 2, 5, 64
+    data = random_rows(ranks, (blocks, tiles, threads, 4), torch.float32, -50, 50)
+
+    def expected(rank: int) -> Expected:
+        out = data[rank].flip(2)
+        out[..., 3] += torch.arange(tiles).view(1, tiles, 1)
+        return {"out": out}
+
+    buffers = {"data": data, "out": ((blocks, tiles, threads, 4), torch.float32)}
+    how = {"ranks": ranks, "grid": blocks, "block": threads, "buffers": buffers}
+    return case("copies", expected, {**how, "arguments": [*buffers, ("s32", tiles)]})
+
+
+def phases(ranks: int) -> Case:
+    threads, turns = 64, 5
+    sums = [sum(turn * 100 + (at + turn + 1) % threads for turn in range(turns)) for at in range(threads)]
+    found = {"out": words([*sums, sum(sums)], (threads + 1,))}
+    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": {"out": (threads + 1, torch.int32, 0)}}
+    return case("phases", lambda rank: found, {**how, "arguments": ["out", ("s32", turns)]})
+
+
 # Several GPUs
 
 
@@ -462,6 +502,9 @@ KERNELS = (
     _of_nvcc("nvcc: shuffles, votes, matches, reductions, cooperative groups", case=warps),
     _of_nvcc("nvcc: named barriers, votes of a block, a barrier of the grid, three dimensions", case=barriers),
     _of_nvcc("nvcc: atomics on shared and global memory", case=atomics),
+    _of_nvcc("nvcc: clusters, and shared memory of their other blocks", case=clusters),
+    _of_nvcc("nvcc: cp.async through pipelines", case=copies),
+    _of_nvcc("nvcc: cuda::barrier and cuda::atomic_ref", case=phases),
     _of_nvcc("nvcc: integer intrinsics", case=integers),
     _of_nvcc("nvcc: float32 in all roundings, float16 and bfloat16", case=floats),
     _of_nvcc("nvcc: exp, log, sin, tanh, cbrt, pow, sqrt", case=libm, promise=f"within {LIBM_ULPS} ulp"),

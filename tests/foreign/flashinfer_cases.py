@@ -84,7 +84,6 @@ UNIT = 2.0**-24
 """Largest relative error of one rounding to float32."""
 RSQRT_UNITS = 6
 """Largest error of rsqrt.approx.f32: 2^-22.9 by the PTX ISA is less."""
-NORM_UNITS = HIDDEN // 2 + RSQRT_UNITS + 8
 
 
 def params(ranks: int, elts: int, per_block: int, hidden: int, given: Sequence[str], rank: int) -> list[Any]:
@@ -120,7 +119,7 @@ def in_order(terms: Sequence[torch.Tensor], first: int) -> list[torch.Tensor]:
 
 
 def trtllm_module(kernel: str, dtype: torch.dtype, ranks: int) -> Any:
-    return of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype], CLUSTER=1)
+    return of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
 
 
 def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
@@ -173,30 +172,35 @@ def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     return Case(trtllm_module(name, dtype, ranks), launch, partial(_check_output, [total] * ranks))
 
 
-def lamport(dtype: torch.dtype, ranks: int) -> Case:
-    """All_reduce without flags: data that is no longer -0 has come. Each rank adds from its own term on, then the
-    residual, rounding after each addition: `intermediate` is that sum, bit for bit.
+def norm_units(hidden: int) -> int:
+    """The bound of lamport's relative error in float32, in units: half of hidden + 3, rsqrt and two products."""
+    return (hidden + 3 + 1) // 2 + RSQRT_UNITS + 2
+
+
+def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
+    """All_reduce without flags: data that is no longer -0 has come. A cluster has one token. Each rank adds from its
+    own term on, then the residual, rounding after each addition: `intermediate` is that sum, bit for bit.
 
     The output s / sqrt(mean(s^2) + epsilon) * w is computed in float32 and rounded once. Its relative error, to first
     order: the mean of positive terms has one rounding for each square and each addition, whatever their order, then
-    one for the division and one for epsilon: HIDDEN + 3 units, of which the root takes half. rsqrt.approx adds its own,
+    one for the division and one for epsilon: hidden + 3 units, of which the root takes half. rsqrt.approx adds its own,
     each of two products one, and the last rounding one unit of the type.
     """
     pack = PACK_BYTES // dtype.itemsize
-    tokens = BLOCKS
-    elts = tokens * HIDDEN
+    tokens, hidden = BLOCKS, cluster * THREADS * pack
+    elts = tokens * hidden
     data = inputs(ranks, elts, dtype)
     more = inputs(2, elts, dtype)
-    residual, weight = more[0], more[1][:HIDDEN]
+    residual, weight = more[0], more[1][:hidden]
     sums = [rounded_each([*in_order(data, rank), residual]) for rank in range(ranks)]
 
     def check(outputs: Outputs) -> None:
         for rank in range(ranks):
             held("intermediate", outputs["intermediate"][rank], sums[rank], rank)
-            rows = sums[rank].double().view(tokens, HIDDEN)
+            rows = sums[rank].double().view(tokens, hidden)
             scale = (rows.square().mean(1, keepdim=True) + EPSILON).rsqrt()
             exact = (rows * scale * weight.double()).flatten()
-            bound = torch.finfo(dtype).eps / 2 + NORM_UNITS * UNIT
+            bound = torch.finfo(dtype).eps / 2 + norm_units(hidden) * UNIT
             error = (outputs["output"][rank].double() - exact).abs()
             worst = (error / exact.abs().clamp(min=1e-30) / bound).max()
             assert worst <= 1, f"output on rank {rank} has {worst:.2f} times the error of the bound"
@@ -206,10 +210,17 @@ def lamport(dtype: torch.dtype, ranks: int) -> Case:
         **{"input": data, "output": (elts, dtype), "intermediate": (elts, dtype), "residual": residual},
         **{"weight": weight, "lamport0": comm, "lamport1": comm, "lamport2": comm},
     }
-    arguments = partial(params, ranks, elts, 0, HIDDEN, tuple(buffers))
+    arguments = partial(params, ranks, elts, 0, hidden, tuple(buffers))
     local = ["input", "output", "intermediate", "residual", "weight"]
-    launch = {"grid": tokens, "block": HIDDEN // pack, "buffers": buffers, "arguments": arguments, "local": local}
-    return Case(trtllm_module("lamport_style_one_shot_all_reduce_norm_kernel", dtype, ranks), launch, check)
+    launch = {
+        "grid": tokens * cluster,
+        "cluster": cluster,
+        "block": THREADS,
+        "buffers": buffers,
+        "arguments": arguments,
+        "local": local,
+    }
+    return Case(trtllm_module(f"all_reduce_norm_kernelILi{cluster}E", dtype, ranks), launch, check)
 
 
 def _flags(dtype: torch.dtype, ranks: int, *flags: bool) -> str:
@@ -224,7 +235,6 @@ def _check_output(expected: Sequence[torch.Tensor], outputs: Outputs) -> None:
 
 
 PACKAGE = "flashinfer-python"
-NORM_BOUND = f"sums bit for bit; RMS norm's relative error within 2^-8 + {NORM_UNITS} 2^-24"
 VLLM = "FlashInfer: vLLM's all_reduce"
 TRTLLM = "FlashInfer: TensorRT-LLM's all_reduce"
 ONE_STAGE, TWO_STAGES = "cross_device_reduce_1stage", "cross_device_reduce_2stage"
@@ -238,11 +248,14 @@ _CASES: dict[str, Callable[[int], Case]] = {
 }
 KERNELS = (
     *(Foreign(name, PACKAGE, case, needs_host_compiler=True) for name, case in _CASES.items()),
-    Foreign(
-        f"{TRTLLM}, Lamport's one shot and RMS norm, bfloat16",
-        PACKAGE,
-        partial(lamport, torch.bfloat16),
-        NORM_BOUND,
-        needs_host_compiler=True,
+    *(
+        Foreign(
+            f"{TRTLLM}, Lamport's one shot and RMS norm, {how}, bfloat16",
+            PACKAGE,
+            partial(lamport, cluster, torch.bfloat16),
+            f"sums bit for bit; norm's relative error within 2^-8 + {norm_units(cluster * THREADS * 8)} 2^-24",
+            needs_host_compiler=True,
+        )
+        for cluster, how in ((1, "blocks"), (2, "clusters of two"))
     ),
 )

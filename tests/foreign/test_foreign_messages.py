@@ -1,13 +1,15 @@
-"""What CUDA kernels print, and how their assertions fail: with rank, block and thread."""
+"""What CUDA kernels print, how their assertions fail, and what README tells of FlashInfer's kernels."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 import symlab
 from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.environment import SOURCES, absent
 from tests.foreign.feature_cases import SOURCE, functions
+from tests.foreign.flashinfer_cases import one_shot
 
 pytestmark = [
     pytest.mark.foreign,
@@ -39,3 +41,12 @@ def test_a_failed_assertion_names_its_text_its_line_and_its_thread() -> None:
     assert "(int)threadIdx.x < limit" in str(failure.value)
     assert f"{SOURCE}:{line}" in str(failure.value)
     assert failure.value.thread == 7
+
+
+@pytest.mark.parametrize("pushes", [False, True])
+def test_tensorrt_llms_one_shot_gives_all_ranks_the_same_bits_only_with_copies(pushes: bool) -> None:
+    case = one_shot(pushes, torch.float16, 4)
+    done = symlab.simulate(case.module.ptx, entry=case.module.facts["entry"], schedule="fair", **case.launch)
+    first, *others = done.outputs["output"]
+    assert all(torch.equal(one, first) for one in others) is not pushes
+    assert all(torch.allclose(one, first, rtol=0, atol=0.01) for one in others)

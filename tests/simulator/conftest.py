@@ -35,6 +35,7 @@ MODULES = (
     "multimem_bench",
     "families",
     "forms_asynchronous",
+    "forms_cluster",
 )
 """In the order of their imports of each other."""
 

@@ -4,8 +4,11 @@
 #include <cooperative_groups/scan.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline.h>
 
 #include <cassert>
+#include <cuda/atomic>
+#include <cuda/barrier>
 #include <cstdio>
 
 namespace cg = cooperative_groups;
@@ -318,4 +321,61 @@ extern "C" __global__ void through_switch(Peers peers, float *data, float *sums,
                  : "memory");
   }
   meet(peers, rank, ranks, 2);
+}
+
+// Clusters: shared memory of other blocks, and a barrier of the cluster
+
+extern "C" __global__ void __cluster_dims__(4, 1, 1) clusters(const int *in, int *histogram, int *places, int count) {
+  __shared__ int bins[16];
+  auto cluster = cg::this_cluster();
+  int thread = threadIdx.x;
+  if (thread < 16) bins[thread] = 0;
+  cluster.sync();
+  int threads = cluster.num_blocks() * blockDim.x, first = (blockIdx.x / cluster.num_blocks()) * count;
+  for (int at = cluster.thread_rank(); at < count; at += threads) {
+    int bin = in[first + at] & 63;
+    atomicAdd(cluster.map_shared_rank(bins, bin / 16) + bin % 16, 1);
+  }
+  cluster.sync();
+  if (thread < 16) histogram[blockIdx.x * 16 + thread] = bins[thread];
+  if (thread == 0) places[blockIdx.x] = cluster.block_rank() * 100 + cluster.num_blocks() * 10 + cluster.query_shared_rank(bins);
+}
+
+// Copies that run beside the threads: cp.async through pipelines, and a barrier in shared memory
+
+extern "C" __global__ void copies(const float4 *in, float4 *out, int tiles) {
+  __shared__ float4 stages[2][64];
+  int thread = threadIdx.x;
+  const float4 *mine = in + blockIdx.x * tiles * 64;
+  __pipeline_memcpy_async(&stages[0][thread], mine + thread, 16);
+  __pipeline_commit();
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (tile + 1 < tiles) __pipeline_memcpy_async(&stages[(tile + 1) % 2][thread], mine + (tile + 1) * 64 + thread, 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    float4 other = stages[tile % 2][63 - thread];
+    other.w += tile;
+    out[(blockIdx.x * tiles + tile) * 64 + thread] = other;
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void phases(int *out, int turns) {
+  __shared__ cuda::barrier<cuda::thread_scope_block> ready;
+  __shared__ int box[64];
+  int thread = threadIdx.x;
+  if (thread == 0) init(&ready, 64);
+  __syncthreads();
+  int sum = 0;
+  for (int turn = 0; turn < turns; ++turn) {
+    box[thread] = turn * 100 + thread;
+    ready.arrive_and_wait();
+    sum += box[(thread + turn + 1) % 64];
+    auto token = ready.arrive();
+    ready.wait(cuda::std::move(token));
+  }
+  cuda::atomic_ref<int, cuda::thread_scope_device> total(out[64]);
+  total.fetch_add(sum, cuda::memory_order_relaxed);
+  out[thread] = sum;
 }

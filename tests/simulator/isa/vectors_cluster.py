@@ -325,7 +325,7 @@ def stores() -> Iterator[Vector]:
 def reductions() -> Iterator[Vector]:
     """The cell's first value is the sender's, too: the neighbour finds what becomes of it."""
     forms = {
-        "add": "u32 s32 u64",
+        "add": "u32 s32 u64 s64",
         "inc": "u32",
         "dec": "u32",
         "min": "u32 s32",

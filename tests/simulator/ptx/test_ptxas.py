@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import simulator_forms_asynchronous as asynchronous
+import simulator_forms_cluster as cluster
 from simulator_families import FAMILIES, bench_of
 from simulator_harness import module
 
@@ -254,69 +255,6 @@ def accesses() -> Iterator[str]:
         yield from (f"cvta.{space}.u64 %d1, %d2", f"cvta.to.{space}.u64 %d1, %d2", f"isspacep.{space} %p1, %d2")
 
 
-def clusters() -> Iterator[str]:
-    for space, kind in product(
-        ("", ".shared", ".shared::cta", ".shared::cluster", ".global"), ("u32", "u64", "b32", "s64", "u16")
-    ):
-        bank = registers_for(kind)
-        for source in (f"{bank}2", "kernel_shared", "kernel_shared+8"):
-            yield f"mapa{space}.{kind} {bank}1, {source}, %r3"
-            yield f"getctarank{space}.{kind} %r1, {source}"
-    for step, order, aligned in product(
-        ("arrive", "wait", "sync"), ("", ".release", ".relaxed", ".acquire", ".acq_rel"), ("", ".aligned")
-    ):
-        yield f"barrier.cluster.{step}{order}{aligned}"
-    yield from ("bar.cluster.arrive", "barrier.cluster", "barrier.cluster.arrive 0", "barrier.cluster.wait %r1")
-    orders = {
-        "ld": (
-            "",
-            ".weak",
-            ".relaxed.cta",
-            ".acquire.cluster",
-            ".release.cluster",
-            ".acquire",
-            ".volatile",
-            ".mmio.relaxed.sys",
-        ),
-        "st": (
-            "",
-            ".weak",
-            ".relaxed.gpu",
-            ".release.cluster",
-            ".acquire.cluster",
-            ".release",
-            ".volatile",
-            ".mmio.relaxed.sys",
-        ),
-    }
-    for opcode, vector, kind in product(("ld", "st"), (1, 2, 4, 8), (*INTEGERS, *BITS[:4], *FLOATS)):
-        for order in orders[opcode] if kind in ("b32", "f64") else ("",):
-            bank = registers_for(kind)
-            held = f"{bank}1" if vector == 1 else "{" + ", ".join(f"{bank}{n + 1}" for n in range(vector)) + "}"
-            dot = f".v{vector}" if vector > 1 else ""
-            yield f"{opcode}{order}.shared::cluster{dot}.{kind} " + (
-                f"{held}, [%d20]" if opcode == "ld" else f"[%d20], {held}"
-            )
-    words = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
-    for opcode, word, noftz, kind in product(
-        ("atom", "red"), words, ("", ".noftz"), (*INTEGERS[2:], *BITS[1:4], *FLOATS, *PACKED[:2])
-    ):
-        bank = registers_for(kind)
-        sources = f"{bank}2, {bank}3" if word == "cas" else f"{bank}2"
-        target = f"{bank}1, " if opcode == "atom" else ""
-        yield f"{opcode}.acquire.cluster.shared::cluster.{word}{noftz}.{kind} {target}[%d9], {sources}"
-        yield f"{opcode}.relaxed.cluster.shared::cluster.{word}{noftz}.{kind} {target}[%d9], {sources}"
-    for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
-        yield from (f"mov.u32 %r1, %{name}.{axis}" for axis in "xyz")
-    yield from ("mov.u32 %r1, %cluster_ctarank", "mov.u32 %r1, %cluster_nctarank", "mov.pred %p1, %is_explicit_cluster")
-    yield from (
-        "mov.u64 %d1, %gridid",
-        "mov.u32 %r1, %gridid",
-        "mov.u32 %r1, %is_explicit_cluster",
-        "mov.pred %p1, %cluster_ctarank",
-    )
-
-
 GENERATED = {
     "arithmetic": arithmetic,
     "whole_numbers": whole_numbers,
@@ -325,20 +263,18 @@ GENERATED = {
     "warps": warps,
     "atomics": atomics,
     "accesses": accesses,
-    "clusters": clusters,
+    **cluster.GENERATED,
     **asynchronous.GENERATED,
 }
 MISSING = {
     "arithmetic": r"rcp\.r.\.ftz\.f64",
     "whole_numbers": r"(addc|subc)\.[us]16",
     "accesses": r"(ld|st)(\.\w+(::\w+)?)?\.v8\.[usb](8|16) ",
-    "clusters": r"(mapa|getctarank)(\.u32 |(\.shared::cluster)?\.s64)|mapa\.u64 %d1, kernel_shared|getctarank\.u64 %r1, kernel_shared"
-    r"|(ld|st)\.shared::cluster\.v8\.[usb](8|16) ",
+    **cluster.MISSING,
     "conversions": r"cvt\.(r.\.)?(ftz\.)?(f16|f32|f64|bf16)\.bf16|cvt\.(r.i\.|r.\.)?bf16\.(bf16|f16)",
 }
 """Forms that ptxas takes and the simulator does not have. Of vectors of eight small elements the PTX ISA knows nothing,
-and ptxas crashes when it makes code of them. Generic addresses have 64 bits;
-the PTX ISA has no signed ones."""
+and ptxas crashes when it makes code of them."""
 
 
 @pytest.mark.parametrize("name", GENERATED)
