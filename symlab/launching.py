@@ -1,7 +1,7 @@
 """Launch a kernel that was brought, on all ranks of a world, with buffers and arguments described by values.
 
-World.launch and symlab.simulate end up here. The nouns of buffers and numbers are those of `op: custom`
-(runner.custom.nouns). What a rank gets is plain data, so that it can be sent to a process on a GPU.
+World.launch and symlab.simulate end up here. arguments.py has the nouns of arguments, runner.custom.nouns those of
+buffers. What a rank gets is plain data, so that it can be sent to a process on a GPU.
 """
 
 from __future__ import annotations
@@ -20,59 +20,33 @@ from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, function_call, launched
-from runner.custom.nouns import BUFFER_KINDS, FUNCTION_KINDS, NUMBER_KINDS, OWN_KINDS, ArgumentSpec, BufferSpec, Fill
+from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
 from simulator.ptx.parse import entries_of, parse_kernel
+from symlab.arguments import (
+    BroughtArgument,
+    PeerArgument,
+    PointerArgument,
+    StructArgument,
+    Variables,
+    VariableValue,
+    argument_of,
+    buffers_of,
+    check_buffers,
+    check_of_ptx,
+    layout,
+    size_bytes_of,
+    type_of,
+    variable_values,
+)
 from symlab.compiling import Compiled
 
 if TYPE_CHECKING:
     import torch
 
-Variables = Mapping[str, Any]
-"""What is written into variables of a kernel's module: by name a value, or by name values by offset in bytes."""
 Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-MAX_STRUCT_ALIGNMENT_BYTES = 16
-_FORMS = (
-    '"data" (the address of a buffer), ("peers", "data"), ("peer", "data", 1), ("multicast", "data"), ("u32", 5), '
-    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..]), ("pointer", [..]); to a function also '
-    '("tensor", "data"), ("tensors", "data"), ("dynamic_tensor", "data"), ("constexpr", 8)'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerArgument:
-    """The address at which this rank sees a buffer of one other rank."""
-
-    buffer: str
-    rank: int
-
-
-@dataclass(frozen=True, slots=True)
-class StructArgument:
-    """A struct by value, laid out as C does: each member at a multiple of its size."""
-
-    members: tuple[BroughtArgument, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PointerArgument:
-    """The address of a struct in memory of this rank, which no other rank reaches."""
-
-    target: StructArgument
-
-
-BroughtArgument = ArgumentSpec | PeerArgument | StructArgument | PointerArgument
-
-
-@dataclass(frozen=True, slots=True)
-class VariableValue:
-    """What is written into a module's variable before the launch, from offset_bytes on."""
-
-    name: str
-    offset_bytes: int
-    value: BroughtArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +98,19 @@ def brought_launch(
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     specs, contents = _buffers(buffers, ranks, local)
     given = [arguments(rank) if callable(arguments) else arguments for rank in range(ranks)]
-    parsed = tuple(tuple(_argument(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
+    parsed = tuple(tuple(argument_of(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
-            _check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
-    if len({tuple(map(_type_of, each)) for each in parsed}) > 1:
+            check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
+    if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
-    values = _variables(variables or {}, ranks, {spec.name: spec for spec in specs})
+    values = variable_values(variables or {}, ranks, {spec.name: spec for spec in specs})
     if is_function(kernel):
         return replace(_of_function(kernel, entry, arch, shape, specs, contents, parsed), variables=values)
     executable = _executable(kernel, entry)
     for each in parsed:
         for number, one in enumerate(each):
-            _check_of_ptx(f"argument {number}", one)
+            check_of_ptx(f"argument {number}", one)
     parsed = tuple(_fitting(executable, each) for each in parsed)
     return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
 
@@ -173,20 +147,6 @@ def _of_function(
         raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
     made = launched(compiled, calls, given)
     return Brought(compiled.executable, made.launch, specs, contents, function=made)
-
-
-def _check_of_ptx(place: str, argument: BroughtArgument) -> None:
-    """Raise ValueError for what only CuTe DSL functions take."""
-    if isinstance(argument, PointerArgument):
-        argument = argument.target
-    if isinstance(argument, StructArgument):
-        for member in argument.members:
-            _check_of_ptx(place, member)
-    elif isinstance(argument, ArgumentSpec) and argument.kind in FUNCTION_KINDS:
-        raise ValueError(
-            f"{place} is a {argument.kind} ({_key(place)}), which CuTe DSL functions alone take, give the address of a "
-            "buffer, or a number"
-        )
 
 
 def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
@@ -305,130 +265,6 @@ def _dtype_name(name: str, dtype: Any) -> str:
     return known
 
 
-# Arguments
-
-
-def _argument(place: str, value: Any) -> BroughtArgument:
-    """place: "argument 3" or "variable table", for messages."""
-    if isinstance(value, str):
-        return ArgumentSpec("address", value)
-    if isinstance(value, tuple) and value and isinstance(value[0], str):
-        kind, *rest = value
-        if kind == "peer" and len(rest) == 2 and isinstance(rest[0], str) and type(rest[1]) is int:
-            return PeerArgument(rest[0], rest[1])
-        is_list = len(rest) == 1 and isinstance(rest[0], Sequence) and not isinstance(rest[0], str) and len(rest[0]) > 0
-        if kind in ("struct", "pointer") and is_list:
-            members = StructArgument(tuple(_argument(place, one) for one in rest[0]))
-            return members if kind == "struct" else PointerArgument(members)
-        if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes", "constexpr") and len(rest) == 1:
-            return ArgumentSpec(kind, rest[0])
-    raise ValueError(f"{place} is {value!r} ({_key(place)}), give one of {_FORMS}")
-
-
-def _names(argument: BroughtArgument) -> list[tuple[str, str]]:
-    """The buffers that an argument refers to, each with the kind."""
-    if isinstance(argument, StructArgument):
-        return [one for member in argument.members for one in _names(member)]
-    if isinstance(argument, PointerArgument):
-        return _names(argument.target)
-    if isinstance(argument, PeerArgument):
-        return [("peer", argument.buffer)]
-    return [(argument.kind, argument.buffer)] if argument.buffer else []
-
-
-def _key(place: str) -> str:
-    """The argument of World.launch that a place is in."""
-    return f"{place.split()[0]}s"
-
-
-def _check_buffers(place: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec], ranks: int) -> None:
-    if isinstance(argument, PointerArgument):
-        argument = argument.target
-    if isinstance(argument, StructArgument):
-        for member in argument.members:
-            _check_buffers(place, member, specs, ranks)
-        return
-    for kind, name in _names(argument):
-        if name not in specs:
-            known = ", ".join(specs) or "none are given"
-            raise ValueError(f"{place}: there is no buffer {name!r} ({_key(place)}), the buffers are {known}")
-        if kind not in OWN_KINDS and not specs[name].symmetric:
-            raise ValueError(f"{place}: {kind} of {name}, which is local (local), leave it out there")
-    if isinstance(argument, PeerArgument) and not 0 <= argument.rank < ranks:
-        raise ValueError(f"{place}: there is no rank {argument.rank} ({_key(place)}), give 0 to {ranks - 1}")
-
-
-def _variables(
-    given: Variables | Callable[[int], Variables], ranks: int, specs: Mapping[str, BufferSpec]
-) -> tuple[tuple[VariableValue, ...], ...]:
-    """What is written into variables of the module on each rank."""
-    by_rank = [given(rank) if callable(given) else given for rank in range(ranks)]
-    found = tuple(tuple(one for name in each for one in _variable(name, each[name])) for each in map(_named, by_rank))
-    for each in found:
-        for one in each:
-            _check_of_ptx(f"variable {one.name}", one.value)
-            _check_buffers(f"variable {one.name}", one.value, specs, ranks)
-    if len({tuple((one.name, one.offset_bytes, _type_of(one.value)) for one in each) for each in found}) > 1:
-        raise ValueError("the ranks' variables differ in kind (variables), give the same on all ranks")
-    return found
-
-
-def _named(given: Any) -> Variables:
-    if not isinstance(given, Mapping):
-        raise ValueError(f"the variables are of type {type(given).__name__} (variables), give a dictionary by name")
-    return given
-
-
-def _variable(name: str, value: Any) -> list[VariableValue]:
-    """The parts of a variable's value: bytes, an argument, or a dictionary of them by offset in bytes."""
-    parts = value if isinstance(value, Mapping) else {0: value}
-    found = []
-    for offset, one in parts.items():
-        if type(offset) is not int or offset < 0:
-            raise ValueError(f"variable {name}: the offset {offset!r} is no number of bytes (variables)")
-        given = ("bytes", one) if isinstance(one, bytes) else one
-        found.append(VariableValue(name, offset, _argument(f"variable {name}", given)))
-    return found
-
-
-def _type_of(argument: BroughtArgument) -> tuple[Any, ...]:
-    if isinstance(argument, StructArgument):
-        return ("struct", *map(_type_of, argument.members))
-    if isinstance(argument, PointerArgument):
-        return ("pointer", _type_of(argument.target))
-    if isinstance(argument, PeerArgument):
-        return ("address",)
-    if argument.kind in FUNCTION_KINDS:
-        return (argument.kind,)
-    return ("address",) if argument.buffer else (argument.kind, argument.size_bytes)
-
-
-def _size_bytes(argument: BroughtArgument) -> int:
-    if isinstance(argument, StructArgument):
-        return _layout(argument)[1]
-    return 8 if isinstance(argument, (PeerArgument, PointerArgument)) else argument.size_bytes
-
-
-def _layout(argument: StructArgument) -> tuple[list[int], int]:
-    """Where the members of a struct begin, and its size."""
-    offsets, top, widest = [], 0, 1
-    for member in argument.members:
-        alignment = _alignment(member)
-        top = -(-top // alignment) * alignment
-        offsets.append(top)
-        top += _size_bytes(member)
-        widest = max(widest, alignment)
-    return offsets, -(-top // widest) * widest
-
-
-def _alignment(argument: BroughtArgument) -> int:
-    if isinstance(argument, StructArgument):
-        return max(map(_alignment, argument.members))
-    if isinstance(argument, ArgumentSpec) and argument.kind == "bytes":
-        return 1
-    return min(_size_bytes(argument), MAX_STRUCT_ALIGNMENT_BYTES)
-
-
 def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[BroughtArgument, ...]:
     """The arguments. ValueError if they are not the kernel's parameters in number and size."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
@@ -438,10 +274,10 @@ def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[
             "give one for each"
         )
     for number, (parameter, argument) in enumerate(zip(parameters, given, strict=True)):
-        if parameter.size_bytes != _size_bytes(argument):
+        if parameter.size_bytes != size_bytes_of(argument):
             raise ValueError(
                 f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
-                f"argument {number} has {_size_bytes(argument)} (arguments), give a value of that size"
+                f"argument {number} has {size_bytes_of(argument)} (arguments), give a value of that size"
             )
     return tuple(given)
 
@@ -536,7 +372,7 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
             own = tuple(one.argument for one in function.inputs[fabric.rank])
         variables = work.variables[fabric.rank] if work.variables else ()
         named = [*own, *(one.value for one in variables)]
-        for name in dict.fromkeys(name for one in named for kind, name in _names(one) if kind == "peers"):
+        for name in dict.fromkeys(name for one in named for kind, name in buffers_of(one) if kind == "peers"):
             addresses = torch.tensor(memory.tensors[name].peer_addresses(), dtype=torch.int64)
             memory.tables[name] = memory.local(f"peers of {name}", addresses)
         launch = work.launch if function is None else function.by_rank[fabric.rank].launch
@@ -570,7 +406,7 @@ def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
     if isinstance(argument, PeerArgument):
         return Argument("address", tensors[argument.buffer].peer(argument.rank).address)
     if isinstance(argument, StructArgument):
-        offsets, size_bytes = _layout(argument)
+        offsets, size_bytes = layout(argument)
         content = bytearray(size_bytes)
         for offset, member in zip(offsets, argument.members, strict=True):
             raw = _packed(_bound(member, memory))

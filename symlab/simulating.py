@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
-from symlab.launching import Brought, Kernel, Shape, Variables, brought_launch
+from symlab.arguments import Variables
+from symlab.launching import Brought, Kernel, Shape, brought_launch
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
+from symlab.arguments import Variables
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, Variables, brought_launch, is_function, run_on_rank
+from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments
 
 if TYPE_CHECKING:
