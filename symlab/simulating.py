@@ -82,7 +82,6 @@ def simulate(
     >>> ptx = '''
     ... .version 8.0
     ... .target sm_90
-    ... .address_size 64
     ... .entry note(.param .u64 out, .param .u32 rank) {
     ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
     ... }
@@ -92,12 +91,8 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    how: dict[str, Any] = {
-        "schedule": schedule,
-        "multicast": multicast,
-        "heap_bytes": heap_bytes,
-        "step_budget": step_budget,
-    }
+    how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
+    how["step_budget"] = step_budget
     numbers = _seeds(schedule, seeds)
     world(ranks, arch=arch or "sm_90a", **how)  # before anything is compiled: it refuses what is not possible
     shape = Shape(grid, block, shared_bytes, cluster)
