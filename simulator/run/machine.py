@@ -150,7 +150,7 @@ class Batch:
                 kind = np.bool_ if name == "%is_explicit_cluster" else np.uint32
                 self.constants.append((slot, np.array([uniform[name]], kind)))
             elif name == "%gridid":
-                self.kept[slot] = np.repeat(np.array(self.launched.numbers, np.uint64), self.threads)
+                self.kept[slot] = np.repeat(np.array(self.launched.numbers, np.uint64) + np.uint64(1), self.threads)
             else:
                 self.kept[slot] = np.tile(self._special(name, block, thread), len(self.ranks))
 
