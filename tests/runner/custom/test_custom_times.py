@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memory.fabric import Traits
+from reports.figures import curves
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing, from_json
 from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide
@@ -114,6 +115,17 @@ def test_what_passed_is_timed_and_compared_with_nothing(tmp_path: Path, monkeypa
     (sheet,) = wide(sections, {})
     assert any("5.50" in cell and "(" not in cell for cell in sheet.groups[0][0].cells.values())
     assert not any(name.startswith("bandwidth/") for name in _timing_metrics(TIMING, 8000))
+
+
+@pytest.mark.parametrize(("moved_bytes", "curves_drawn"), [(0, 0), (11_000, 1)])
+def test_a_picture_has_a_bandwidth_only_where_one_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_bytes: int, curves_drawn: int
+) -> None:
+    record = ran(tmp_path, monkeypatch, TimedResult(dataclasses.replace(TIMING, moved_bytes=moved_bytes)))
+    sections, _ = split([record])
+    judged = rows(sections[0])
+    assert [len(curves.curves(judged, measure)) for measure in ("median_us", "busbw_gbps")] == [1, curves_drawn]
+    assert len(curves.figure(sections).axes) == 2
 
 
 def test_declared_bytes_are_the_bandwidth_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
