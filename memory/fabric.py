@@ -292,6 +292,15 @@ class Argument:
             raise ValueError(f"an argument of kind {self.kind!r}: give {', '.join(PACKINGS)}")
 
 
+def check_variable(executable: str, name: str, size_bytes: int, offset_bytes: int, content: bytes) -> None:
+    """Raise ValueError if content does not fit into the variable called name, of size_bytes, from offset_bytes on."""
+    if offset_bytes < 0 or offset_bytes + len(content) > size_bytes:
+        raise ValueError(
+            f"{executable}: bytes {offset_bytes} to {offset_bytes + len(content)} of variable {name}, which has "
+            f"{size_bytes} (variables), give bytes within it"
+        )
+
+
 def packed(name: str, sizes_bytes: Sequence[int], arguments: Sequence[Argument]) -> tuple[bytes, ...]:
     """Return the arguments as the parameters of the kernel called name take them, little-endian.
 
@@ -411,6 +420,14 @@ class Fabric(Protocol):
 
         Raises ValueError for a launch that the kernel or this fabric can't do, and for wrong arguments (see packed).
         A GPU repeats a launch fastest when it gets the same Launch and the same tuple of arguments again.
+        """
+        ...
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        """Write bytes into a .global or .const variable of a kernel's module on this rank, from offset_bytes on, after
+        all launches so far. All kernels of the same PTX see them, until they or another call write there.
+
+        Raises ValueError for a variable that the module does not have, and for bytes beyond its end.
         """
         ...
 

@@ -1,16 +1,15 @@
 """Launch a kernel that was brought, on all ranks of a world, with buffers and arguments described by values.
 
-World.launch and symlab.simulate end up here. The nouns of buffers and numbers are those of `op: custom`
-(runner.custom.nouns). What a rank gets is plain data, so that it can be sent to a process on a GPU.
+World.launch and symlab.simulate end up here. arguments.py has the nouns of arguments, runner.custom.nouns those of
+buffers. What a rank gets is plain data, so that it can be sent to a process on a GPU.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,24 @@ from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, function_call, launched
-from runner.custom.nouns import BUFFER_KINDS, FUNCTION_KINDS, NUMBER_KINDS, OWN_KINDS, ArgumentSpec, BufferSpec, Fill
+from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
 from simulator.ptx.parse import entries_of, parse_kernel
+from symlab.arguments import (
+    BroughtArgument,
+    PeerArgument,
+    PointerArgument,
+    StructArgument,
+    Variables,
+    VariableValue,
+    argument_of,
+    buffers_of,
+    check_buffers,
+    check_of_ptx,
+    layout,
+    size_bytes_of,
+    type_of,
+    variable_values,
+)
 from symlab.compiling import Compiled
 
 if TYPE_CHECKING:
@@ -32,30 +47,6 @@ Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-MAX_STRUCT_ALIGNMENT_BYTES = 16
-_FORMS = (
-    '"data" (the address of a buffer), ("peers", "data"), ("peer", "data", 1), ("multicast", "data"), ("u32", 5), '
-    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..]); to a function also ("tensor", "data"), '
-    '("tensors", "data"), ("dynamic_tensor", "data"), ("constexpr", 8)'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerArgument:
-    """The address at which this rank sees a buffer of one other rank."""
-
-    buffer: str
-    rank: int
-
-
-@dataclass(frozen=True, slots=True)
-class StructArgument:
-    """A struct by value, laid out as C does: each member at a multiple of its size."""
-
-    members: tuple[BroughtArgument, ...]
-
-
-BroughtArgument = ArgumentSpec | PeerArgument | StructArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,7 @@ class Brought:
     """A launch on every rank of a world: the kernel, its shape, its buffers with what they hold, and its arguments.
 
     contents: by buffer name and rank, None for poison. arguments: by rank, empty for a CuTe DSL function, whose
-    launches are in `function`.
+    launches are in `function`. variables: by rank; empty: none is set.
     """
 
     executable: Executable
@@ -83,6 +74,7 @@ class Brought:
     contents: Mapping[str, tuple[torch.Tensor | None, ...]]
     arguments: tuple[tuple[BroughtArgument, ...], ...] = ()
     function: FunctionLaunch | None = None
+    variables: tuple[tuple[VariableValue, ...], ...] = ()
 
 
 # From what the user gives
@@ -97,6 +89,7 @@ def brought_launch(
     local: Sequence[str] = (),
     entry: str | None = None,
     arch: str | None = None,
+    variables: Variables | Callable[[int], Variables] | None = None,
 ) -> Brought:
     """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
     sm_90a for a function. ValueError for whatever can't be."""
@@ -106,24 +99,21 @@ def brought_launch(
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     specs, contents = _buffers(buffers, ranks, local)
     given = [arguments(rank) if callable(arguments) else arguments for rank in range(ranks)]
-    parsed = tuple(tuple(_argument(number, one) for number, one in enumerate(each)) for each in given)
+    parsed = tuple(tuple(argument_of(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
-            _check_buffers(number, one, {spec.name: spec for spec in specs}, ranks)
-    if len({tuple(map(_type_of, each)) for each in parsed}) > 1:
+            check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
+    if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
+    values = variable_values(variables or {}, ranks, {spec.name: spec for spec in specs})
     if is_function(kernel):
-        return _of_function(kernel, entry, arch, shape, specs, contents, parsed)
+        return replace(_of_function(kernel, entry, arch, shape, specs, contents, parsed), variables=values)
     executable = _executable(kernel, entry)
     for each in parsed:
         for number, one in enumerate(each):
-            if isinstance(one, ArgumentSpec) and one.kind in FUNCTION_KINDS:
-                raise ValueError(
-                    f"argument {number} is a {one.kind} (arguments), which CuTe DSL functions alone take, give the "
-                    "address of a buffer, or a number"
-                )
+            check_of_ptx(f"argument {number}", one)
     parsed = tuple(_fitting(executable, each) for each in parsed)
-    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed)
+    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
 
 
 def _of_function(
@@ -161,7 +151,7 @@ def _of_function(
 
 
 def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
-    if isinstance(argument, StructArgument):
+    if isinstance(argument, (StructArgument, PointerArgument)):
         raise ValueError("a CuTe DSL function takes no structs, give buffers and numbers")
     if isinstance(argument, PeerArgument):
         return Input(ArgumentSpec("address", argument.buffer), argument.rank)
@@ -276,79 +266,6 @@ def _dtype_name(name: str, dtype: Any) -> str:
     return known
 
 
-# Arguments
-
-
-def _argument(number: int, value: Any) -> BroughtArgument:
-    if isinstance(value, str):
-        return ArgumentSpec("address", value)
-    if isinstance(value, tuple) and value and isinstance(value[0], str):
-        kind, *rest = value
-        if kind == "peer" and len(rest) == 2 and isinstance(rest[0], str) and type(rest[1]) is int:
-            return PeerArgument(rest[0], rest[1])
-        if kind == "struct" and len(rest) == 1 and isinstance(rest[0], Sequence) and rest[0]:
-            return StructArgument(tuple(_argument(number, one) for one in rest[0]))
-        if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes", "constexpr") and len(rest) == 1:
-            return ArgumentSpec(kind, rest[0])
-    raise ValueError(f"argument {number} is {value!r} (arguments), give one of {_FORMS}")
-
-
-def _names(argument: BroughtArgument) -> list[tuple[str, str]]:
-    """The buffers that an argument refers to, each with the kind."""
-    if isinstance(argument, StructArgument):
-        return [one for member in argument.members for one in _names(member)]
-    if isinstance(argument, PeerArgument):
-        return [("peer", argument.buffer)]
-    return [(argument.kind, argument.buffer)] if argument.buffer else []
-
-
-def _check_buffers(number: int, argument: BroughtArgument, specs: Mapping[str, BufferSpec], ranks: int) -> None:
-    for kind, name in _names(argument):
-        if name not in specs:
-            known = ", ".join(specs) or "none are given"
-            raise ValueError(f"argument {number}: there is no buffer {name!r} (arguments), the buffers are {known}")
-        if kind not in OWN_KINDS and not specs[name].symmetric:
-            raise ValueError(f"argument {number}: {kind} of {name}, which is local (local), leave it out there")
-    if isinstance(argument, PeerArgument) and not 0 <= argument.rank < ranks:
-        raise ValueError(f"argument {number}: there is no rank {argument.rank} (arguments), give 0 to {ranks - 1}")
-
-
-def _type_of(argument: BroughtArgument) -> tuple[Any, ...]:
-    if isinstance(argument, StructArgument):
-        return ("struct", *map(_type_of, argument.members))
-    if isinstance(argument, PeerArgument):
-        return ("address",)
-    if argument.kind in FUNCTION_KINDS:
-        return (argument.kind,)
-    return ("address",) if argument.buffer else (argument.kind, argument.size_bytes)
-
-
-def _size_bytes(argument: BroughtArgument) -> int:
-    if isinstance(argument, StructArgument):
-        return _layout(argument)[1]
-    return 8 if isinstance(argument, PeerArgument) else argument.size_bytes
-
-
-def _layout(argument: StructArgument) -> tuple[list[int], int]:
-    """Where the members of a struct begin, and its size."""
-    offsets, top, widest = [], 0, 1
-    for member in argument.members:
-        alignment = _alignment(member)
-        top = -(-top // alignment) * alignment
-        offsets.append(top)
-        top += _size_bytes(member)
-        widest = max(widest, alignment)
-    return offsets, -(-top // widest) * widest
-
-
-def _alignment(argument: BroughtArgument) -> int:
-    if isinstance(argument, StructArgument):
-        return max(map(_alignment, argument.members))
-    if isinstance(argument, ArgumentSpec) and argument.kind == "bytes":
-        return 1
-    return min(_size_bytes(argument), MAX_STRUCT_ALIGNMENT_BYTES)
-
-
 def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[BroughtArgument, ...]:
     """The arguments. ValueError if they are not the kernel's parameters in number and size."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
@@ -358,10 +275,10 @@ def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[
             "give one for each"
         )
     for number, (parameter, argument) in enumerate(zip(parameters, given, strict=True)):
-        if parameter.size_bytes != _size_bytes(argument):
+        if parameter.size_bytes != size_bytes_of(argument):
             raise ValueError(
                 f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
-                f"argument {number} has {_size_bytes(argument)} (arguments), give a value of that size"
+                f"argument {number} has {size_bytes_of(argument)} (arguments), give a value of that size"
             )
     return tuple(given)
 
@@ -418,15 +335,33 @@ def _of_ptx(given: str | Path, entry: str | None) -> Executable:
 # On a rank
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What a launch holds on a rank: its buffers, tables of peers' addresses, and structs that pointers lead to."""
+
+    fabric: Fabric
+    pool: SymmetricPool
+    tensors: dict[str, SymmetricTensor] = field(default_factory=dict)
+    tables: dict[str, SymmetricTensor] = field(default_factory=dict)
+    structs: int = 0
+
+    def local(self, name: str, content: torch.Tensor) -> SymmetricTensor:
+        """Memory that only this rank reaches, with its content. Collective: all ranks allocate as much."""
+        made = self.pool.tensor(tuple(content.shape), content.dtype, name=name)
+        made.write(content)
+        self.fabric.declare_local(made.region)
+        return made
+
+
 def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
     """Launch once on this rank, together with all others; returns host copies of its buffers afterwards."""
     import torch
 
     work = adapted(brought, fabric.traits)
     with SymmetricPool(fabric) as pool:
-        tensors: dict[str, SymmetricTensor] = {}
+        memory = _Memory(fabric, pool)
         for spec in work.buffers:
-            made = tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
+            made = memory.tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
             if not spec.symmetric:
                 fabric.declare_local(made.region)
             content = work.contents[spec.name][fabric.rank]
@@ -436,53 +371,64 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
         own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
         if function is not None:
             own = tuple(one.argument for one in function.inputs[fabric.rank])
-        tables: dict[str, SymmetricTensor] = {}
-        for name in dict.fromkeys(name for one in own for kind, name in _names(one) if kind == "peers"):
-            tables[name] = pool.tensor(fabric.world_size, torch.int64, name=f"peers of {name}")
-            tables[name].write(torch.tensor(tensors[name].peer_addresses(), dtype=torch.int64))
-            fabric.declare_local(tables[name].region)
+        variables = work.variables[fabric.rank] if work.variables else ()
+        named = [*own, *(one.value for one in variables)]
+        for name in dict.fromkeys(name for one in named for kind, name in buffers_of(one) if kind == "peers"):
+            addresses = torch.tensor(memory.tensors[name].peer_addresses(), dtype=torch.int64)
+            memory.tables[name] = memory.local(f"peers of {name}", addresses)
         launch = work.launch if function is None else function.by_rank[fabric.rank].launch
         if function is None:
-            arguments = tuple(_bound(one, fabric, tensors, tables) for one in own)
+            arguments = tuple(_bound(one, memory) for one in own)
         else:
-            arguments = function.arguments(fabric.rank, lambda one: _address(one, fabric, tensors, tables))
+            arguments = function.arguments(fabric.rank, lambda one: _address(one, memory))
+        for one in variables:
+            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(_bound(one.value, memory)))
         fabric.synchronize()
         fabric.barrier()
         fabric.launch(work.executable, launch, arguments)
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
-        return {name: tensor.read().clone() for name, tensor in tensors.items()}
+        return {name: tensor.read().clone() for name, tensor in memory.tensors.items()}
 
 
-def _address(
-    one: Input, fabric: Fabric, tensors: Mapping[str, SymmetricTensor], tables: Mapping[str, SymmetricTensor]
-) -> int:
+def _packed(argument: Argument) -> bytes:
+    return PACKINGS[argument.kind].pack(argument.value)
+
+
+def _address(one: Input, memory: _Memory) -> int:
     """The address that an input of a function's host code is on this rank."""
     argument = one.argument if one.peer is None else PeerArgument(one.argument.buffer, one.peer)
-    return int(_bound(argument, fabric, tensors, tables).value)
+    return int(_bound(argument, memory).value)
 
 
-def _bound(
-    argument: BroughtArgument,
-    fabric: Fabric,
-    tensors: Mapping[str, SymmetricTensor],
-    tables: Mapping[str, SymmetricTensor],
-) -> Argument:
+def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
     """The value of an argument on this rank."""
+    fabric, tensors = memory.fabric, memory.tensors
     if isinstance(argument, PeerArgument):
         return Argument("address", tensors[argument.buffer].peer(argument.rank).address)
     if isinstance(argument, StructArgument):
-        content = bytearray(_layout(argument)[1])
-        for offset, member in zip(_layout(argument)[0], argument.members, strict=True):
-            bound = _bound(member, fabric, tensors, tables)
-            raw = PACKINGS[bound.kind].pack(bound.value)
-            struct.pack_into(f"{len(raw)}s", content, offset, raw)
+        offsets, size_bytes = layout(argument)
+        content = bytearray(size_bytes)
+        for offset, member in zip(offsets, argument.members, strict=True):
+            raw = _packed(_bound(member, memory))
+            content[offset : offset + len(raw)] = raw
         return Argument("bytes", bytes(content))
+    if isinstance(argument, PointerArgument):
+        pointed = _as_tensor(_bound(argument.target, memory))
+        memory.structs += 1
+        return Argument("address", memory.local(f"struct {memory.structs} of the arguments", pointed).address)
     address = 0
     if argument.kind == "peers":
-        address = tables[argument.buffer].address
+        address = memory.tables[argument.buffer].address
     elif argument.kind == "multicast":
         address = tensors[argument.buffer].multicast().address
     elif argument.buffer:
         address = tensors[argument.buffer].address
     return argument.bound(fabric.rank, fabric.world_size, address)
+
+
+def _as_tensor(argument: Argument) -> torch.Tensor:
+    """Its bytes as a host tensor."""
+    import torch
+
+    return torch.frombuffer(bytearray(_packed(argument)), dtype=torch.uint8)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
+from symlab.arguments import Variables
 from symlab.launching import Brought, Kernel, Shape, brought_launch
 from symlab.worlds import Launched, world
 
@@ -51,6 +52,7 @@ def simulate(
     buffers: Mapping[str, Any],
     arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
     local: Sequence[str] = (),
+    variables: Variables | Callable[[int], Variables] | None = None,
     schedule: str = "random",
     seeds: int | Sequence[int] = 20,
     entry: str | None = None,
@@ -70,10 +72,10 @@ def simulate(
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. gpu:
     whose limits hold ("h100"; see symlab.world): blocks that do not fit at once wait until others exit. grid and block:
     numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and a CuTe DSL
-    function computes its grid and block. buffers, arguments, local, entry, shared_bytes, cluster and cooperative: see
-    World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run). seeds: their number,
-    from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's memory. step_budget
-    and deadline_s: maximum number of steps, and of seconds, of one run.
+    function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
+    cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
+    seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
@@ -83,7 +85,6 @@ def simulate(
     >>> ptx = '''
     ... .version 8.0
     ... .target sm_90
-    ... .address_size 64
     ... .entry note(.param .u64 out, .param .u32 rank) {
     ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
     ... }
@@ -99,7 +100,7 @@ def simulate(
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
     arch = arch if gpu is None else opened.request.arch
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
 

@@ -25,6 +25,7 @@ from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
+from symlab.arguments import Variables
 from symlab.compiling import Compiled
 from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments
@@ -134,6 +135,7 @@ class World:
         buffers: Mapping[str, Any],
         arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
         local: Sequence[str] = (),
+        variables: Variables | Callable[[int], Variables] | None = None,
         entry: str | None = None,
         shared_bytes: int = 0,
         cluster: int | tuple[int, int, int] = 1,
@@ -154,8 +156,8 @@ class World:
         arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
         buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
         table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
-        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), or ("struct", [..]), its members laid out
-        as in C.
+        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), ("struct", [..]), its members laid out as
+        in C, or ("pointer", [..]), the address of such a struct in memory of this rank.
 
         A CuTe DSL function takes one for each of its parameters: pointers, numbers, and cute.Tensors. ("tensor", name)
         is a tensor of a buffer (so is its bare name, for a parameter annotated cute.Tensor), ("tensors", name) a list
@@ -163,11 +165,15 @@ class World:
         are no constants of the code. ("constexpr", 8) is a constant. The function computes its launch: grid and block
         may be left out, and must be the same where they are given.
 
+        variables: values of .global and .const variables of the kernel's module, as a library's host side would write
+        them: by name bytes, an argument as above, or a dictionary of these by offset in bytes; or a function that
+        returns all of it for a rank. What is not given keeps the module's first value.
+
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
         shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch)
+        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
         return self.launch_brought(work, seed, deadline_s)
 

@@ -131,6 +131,29 @@ driver.load(dataclasses.replace(kernel, cubin=b"", ptx=".version 9.0", digest="s
     assert "load version 9.0" in lines(fake_driver, code)
 
 
+def test_a_modules_variable_is_written_at_once(fake_driver: Path) -> None:
+    code = """
+driver.set_variable(kernel, "table", 8, bytes([1, 2, 255]))
+said(ValueError, lambda: driver.set_variable(kernel, "tabel", 0, b"1"))
+said(ValueError, lambda: driver.set_variable(kernel, "table", 8, bytes(17)))
+"""
+    assert lines(fake_driver, code)[-3:] == [
+        "write to 5008 01 02 ff",
+        "ValueError: all_reduce/one_shot has no variable tabel that can be set (variables), name one that is .visible",
+        "ValueError: all_reduce/one_shot: bytes 8 to 25 of variable table, which has 24 (variables), "
+        "give bytes within it",
+    ]
+
+
+def test_nvshmems_device_code_is_refused_while_its_state_is_not_set_up(fake_driver: Path) -> None:
+    code = """
+import dataclasses
+said(ValueError, lambda: driver.load(dataclasses.replace(kernel, ptx=".const .b8 nvshmemi_device_state_d[848];")))
+"""
+    (refusal,) = [line for line in lines(fake_driver, code) if line.startswith("ValueError")]
+    assert "has NVSHMEM's device code in it, and its state is not set up on GPUs yet" in refusal
+
+
 def test_a_failed_device_and_a_kernel_that_never_ends_are_named(fake_driver: Path) -> None:
     code = """
 driver.launch(kernel, ONE, GIVEN)

@@ -121,6 +121,32 @@ def test_a_gpu_leaves_what_the_simulator_leaves(driver: CudaDriver, own_stream: 
     assert torch.equal(out.cpu(), simulated(LAUNCH, size_bytes))
 
 
+VARIABLES = f"""{HEADER}
+.visible .const .align 8 .b8 table[16];
+.visible .global .align 4 .u32 counter = 40;
+.visible .entry kernel(.param .u64 out)
+{{
+  .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [out]; ld.const.b32 %r1, [table+8]; ld.const.b32 %r2, [table]; ld.global.u32 %r3, [counter];
+  st.global.b32 [%d1], %r1; st.global.b32 [%d1+4], %r2; st.global.b32 [%d1+8], %r3;
+  ret;
+}}
+"""
+
+
+@pytest.mark.gpu
+def test_a_gpu_gets_a_modules_variables(driver: CudaDriver) -> None:
+    kernel, out = executable(VARIABLES), torch.zeros(3, dtype=torch.int32, device="cuda:0")
+    for values, expected in (({}, [0, 0, 40]), ({"table": (8, 7), "counter": (0, 5)}, [7, 0, 5])):
+        for name, (offset, value) in values.items():
+            driver.set_variable(kernel, name, offset, struct.pack("<i", value))
+        driver.launch(kernel, Launch(1, 1), (Argument("address", out.data_ptr()),))
+        driver.wait(None)
+        assert out.tolist() == expected
+    with pytest.raises(ValueError, match="has no variable tabel"):
+        driver.set_variable(kernel, "tabel", 0, b"1")
+
+
 @pytest.mark.gpu
 def test_a_gpu_makes_clusters_of_blocks(driver: CudaDriver) -> None:
     launch = Launch((4, 2, 2), 1, cluster=(2, 1, 2))
