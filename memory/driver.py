@@ -225,7 +225,7 @@ class CudaDriver:
         self._last = executable.name
         self._streams.add(stream)
         table = ctypes.addressof(prepared.table)
-        if launch.cluster == (1, 1, 1):
+        if launch.cluster == (1, 1, 1) and not launch.cooperative:
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
             self._call("cuLaunchKernel", prepared.handle, *shape, stream, table, 0)
         else:
@@ -242,22 +242,42 @@ class CudaDriver:
             attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", function.handle, attribute, launch.shared_bytes)
             function.dynamic_bytes = launch.shared_bytes
+        if launch.cooperative:
+            self._check_cooperative(executable.name, function, launch)
         return _Prepared(launch, arguments, function.handle, values, table)
 
+    def _check_cooperative(self, name: str, function: _Function, launch: Launch) -> None:
+        """Raise ValueError for a cooperative launch of more blocks than the GPU holds at once."""
+        ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        each = int(self._call(ask, function.handle, launch.threads, launch.shared_bytes))
+        if launch.blocks > each * self._multiprocessors:
+            raise ValueError(
+                f"{name}: a cooperative launch of {launch.blocks} blocks, and this GPU holds "
+                f"{each * self._multiprocessors} of them at once: give at most that many"
+            )
+
     def _configuration(self, launch: Launch, stream: int) -> Any:
-        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters."""
+        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters and cooperative launches."""
         driver = self._driver
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        cluster = attribute.value.clusterDim
-        cluster.x, cluster.y, cluster.z = launch.cluster
+        attributes = []
+        if launch.cluster != (1, 1, 1):
+            clustered = driver.CUlaunchAttribute()
+            clustered.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            cluster = clustered.value.clusterDim
+            cluster.x, cluster.y, cluster.z = launch.cluster
+            attributes.append(clustered)
+        if launch.cooperative:
+            together = driver.CUlaunchAttribute()
+            together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            together.value.cooperative = 1
+            attributes.append(together)
         configuration = driver.CUlaunchConfig()
         configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = launch.grid
         configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = launch.block
         configuration.sharedMemBytes = launch.shared_bytes
         configuration.hStream = driver.CUstream(stream)
-        configuration.attrs = [attribute]
-        configuration.numAttrs = 1
+        configuration.attrs = attributes
+        configuration.numAttrs = len(attributes)
         return configuration
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:

@@ -94,10 +94,10 @@ class Traits:
 
     heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False, else is "".
     unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
-    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its
-    SMs, 0 where there are none. library is the one behind
-    the fabric as it was loaded, with its version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no
-    clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
+    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
+    or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
+    version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no clock of real hardware: nothing that
+    ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -147,6 +147,7 @@ class Launch:
     grid: blocks in x, y and z; block: threads of a block in x, y and z; cluster: blocks of a cluster in x, y and z,
     (1, 1, 1) for none. A number alone means that many in x. shared_bytes: dynamic shared memory of each block, beside
     what the kernel declares itself. stream: handle of the CUDA stream to launch on; None: torch's current stream.
+    cooperative: all blocks are on the GPU at once, or the launch is refused.
     """
 
     grid: Dimensions
@@ -154,6 +155,7 @@ class Launch:
     shared_bytes: int
     cluster: Dimensions
     stream: int | None
+    cooperative: bool
 
     def __init__(
         self,
@@ -162,11 +164,13 @@ class Launch:
         shared_bytes: int = 0,
         cluster: int | Dimensions = 1,
         stream: int | None = None,
+        cooperative: bool = False,
     ) -> None:
         for name, value in (("grid", grid), ("block", block), ("cluster", cluster)):
             object.__setattr__(self, name, _dimensions(name, value))
         object.__setattr__(self, "shared_bytes", shared_bytes)
         object.__setattr__(self, "stream", stream)
+        object.__setattr__(self, "cooperative", cooperative)
         self._check()
 
     def _check(self) -> None:
@@ -187,6 +191,8 @@ class Launch:
             raise ValueError(f"shared_bytes is {self.shared_bytes!r}: give a whole number from 0")
         if self.stream is not None and type(self.stream) is not int:
             raise ValueError(f"stream is {self.stream!r}: give the handle of a CUDA stream, or None")
+        if type(self.cooperative) is not bool:
+            raise ValueError(f"cooperative is {self.cooperative!r}: give true or false")
 
     @property
     def blocks(self) -> int:

@@ -29,6 +29,7 @@ from simulator.memory.heaps import Allocation
 from simulator.memory.space import Space
 from simulator.ptx.ir import Kernel
 from simulator.run.decode import decode
+from simulator.run.residency import Resident
 
 BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
 """Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
@@ -51,6 +52,7 @@ class World(Protocol):
     def wait(self, rank: int, state: str, note: str) -> tuple[str, ...] | None: ...
     def has_work(self, rank: int) -> bool: ...
     def report_synchronized(self, rank: int) -> None: ...
+    def resident(self, executable: Executable, launch: Launch) -> Resident | None: ...
     def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None: ...
 
 
@@ -200,6 +202,8 @@ class SimulatorFabric:
             )
         most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
         check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
+        with self._world.turn:  # so that one rank asks ptxas, and the others find its answer
+            self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]
         self._world.enqueue(self._rank, executable, launch, packed(name, sizes, arguments))
 

@@ -64,6 +64,7 @@ class Shape:
     block: int | tuple[int, int, int] | None = None
     shared_bytes: int = 0
     cluster: int | tuple[int, int, int] = 1
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
     block = block or parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
-    return Launch(grid, block, shape.shared_bytes, shape.cluster)
+    return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
 
 
 def adapted(brought: Brought, traits: Traits) -> Brought:

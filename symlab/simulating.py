@@ -56,7 +56,9 @@ def simulate(
     entry: str | None = None,
     shared_bytes: int = 0,
     cluster: int | tuple[int, int, int] = 1,
+    cooperative: bool = False,
     arch: str | None = None,
+    gpu: str | Mapping[str, Any] | None = None,
     multicast: bool = True,
     heap_bytes: int | str | None = None,
     step_budget: int | None = None,
@@ -65,11 +67,13 @@ def simulate(
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
-    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for. grid and block: numbers of blocks
-    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry,
-    shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each seed) or "fair"
-    (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes:
-    one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. gpu:
+    whose limits hold ("h100"; see symlab.world): blocks that do not fit at once wait until others exit. grid and block:
+    numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers,
+    arguments, local, entry, shared_bytes, cluster and cooperative: see World.launch. schedule: "random" (another order
+    of threads for each seed) or "fair" (one run). seeds: their number, from 0, or the seeds themselves. multicast:
+    whether the switch has it. heap_bytes: one rank's memory. step_budget and deadline_s: maximum number of steps, and
+    of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
@@ -89,15 +93,12 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    how: dict[str, Any] = {
-        "schedule": schedule,
-        "multicast": multicast,
-        "heap_bytes": heap_bytes,
-        "step_budget": step_budget,
-    }
+    how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
+    how |= {"step_budget": step_budget, "gpu": gpu}
     numbers = _seeds(schedule, seeds)
-    world(ranks, arch=arch or "sm_90a", **how)  # before anything is compiled: it refuses what is not possible
-    shape = Shape(grid, block, shared_bytes, cluster)
+    opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
+    arch = arch if gpu is None else opened.request.arch
+    shape = Shape(grid, block, shared_bytes, cluster, cooperative)
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))

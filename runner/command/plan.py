@@ -112,8 +112,14 @@ def prepare(
     for key in ("records", "track"):
         if len({getattr(job.request, key) for job in jobs}) > 1:
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
-    lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
+    lines = dict.fromkeys(f"fabric: {fabric.name}{_limits(fabric)} ({why})" for fabric, why in decided.values())
     return Command(tuple(arguments), tuple(jobs), tuple(lines))
+
+
+def _limits(fabric: FabricRequest) -> str:
+    """Whose limits simulated GPUs have, as the line of the fabric says it."""
+    gpu = fabric.gpu
+    return f", limits of {gpu.name}, {gpu.multiprocessors} multiprocessors" if gpu is not None else ""
 
 
 def _prepared_custom(job: ComposedJob, fabric: FabricRequest, folder: Path | None) -> PreparedJob:

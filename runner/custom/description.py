@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 OP = CUSTOM
 KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
-LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster")
+LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative")
 TOLERANCE_KEYS = ("absolute", "relative")
 
 

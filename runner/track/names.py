@@ -180,6 +180,8 @@ def parameters_of(record: Record) -> dict[str, Any]:
     if record.fabric is not None:
         parameters |= {"fabric": record.fabric.name, "arch": record.fabric.arch}
         parameters |= {f"fabric.{key}": value for key, value in record.fabric.settings.items()}
+        if isinstance(gpu := record.fabric.settings.get("gpu"), dict):
+            parameters["fabric.gpu"] = gpu.get("name")
     configuration = record.request.configuration or {}
     if "sizes" in configuration:
         parameters["sizes"] = _sizes(configuration["sizes"])

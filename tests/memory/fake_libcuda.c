@@ -66,6 +66,14 @@ int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *siz
     return 0;
 }
 
+/* As many as fit into 2,048 threads. */
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared) {
+    (void)function;
+    (void)shared;
+    *blocks = 2048 / threads;
+    return 0;
+}
+
 /* Each argument as an integer, longer ones as hexadecimal bytes in order of their addresses. */
 static void print_arguments(void *function, void **arguments) {
     const int *sizes;

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
 
 from memory.driver import CudaDriver
 from memory.fabric import Argument, Executable, Launch
+from runner.request.gpu_types import gpu_of
+from simulator.gpu import Need, fit
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -56,6 +59,8 @@ CLUSTER = f"""{HEADER}
   ret;
 }}
 """
+
+EMPTY = f"{HEADER}.visible .entry kernel(.param .u64 out) {{ ret; }}"
 
 LAUNCH = Launch((3, 2, 2), (5, 4, 3), shared_bytes=100_000)
 
@@ -134,4 +139,19 @@ def test_a_gpu_has_no_more_shared_memory_than_it_says(driver: CudaDriver) -> Non
     with pytest.raises(ValueError, match="shared_bytes is 232,448; beside the kernel's own .* a block can have 232,4"):
         driver.launch(executable(EVERYTHING), Launch(1, 32, shared_bytes=232_448), arguments(out.data_ptr()))
     driver.launch(executable(EVERYTHING), Launch(1, 32, shared_bytes=232_448 - 1024), arguments(out.data_ptr()))
+    driver.wait(None)
+
+
+@pytest.mark.gpu
+def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver: CudaDriver) -> None:
+    """A cooperative launch of that many blocks runs, and of one more is refused; the limits of h100 say as many."""
+    limits = gpu_of("h100")
+    assert limits is not None
+    limits = replace(limits, multiprocessors=driver.multiprocessors)
+    given = (Argument("address", 0),)
+    for threads in (96, 512, 1024):
+        most = fit(limits, Need(threads, 0)).blocks
+        driver.launch(executable(EMPTY), Launch(most, threads, cooperative=True), given)
+        with pytest.raises(ValueError, match=f"a cooperative launch of {most + 1} blocks, and this GPU holds {most}"):
+            driver.launch(executable(EMPTY), Launch(most + 1, threads, cooperative=True), given)
     driver.wait(None)
