@@ -181,7 +181,7 @@ class Batch:
         return self.space.address(rank, allocation)
 
     def _workspace_address(self, rank: int) -> int:
-        """Where the blocks of a cooperative launch meet; 0 for others, at which a barrier of the grid stops the kernel."""
+        """Where the blocks of a cooperative launch meet; 0 for others: then a barrier of the grid stops the kernel."""
         if not self.launch.cooperative:
             return 0
         return self.space.address(rank, workspace_of(self.space, self.executable, rank))

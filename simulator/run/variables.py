@@ -35,8 +35,8 @@ def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int,
 
 
 def workspace_of(space: Space, executable: Executable, rank: int) -> Allocation:
-    """Return the 8 bytes through which the blocks of a cooperative launch meet: their number, and a word that is 0 before
-    the kernel's first launch. CUDA's headers find them by %envreg1 and %envreg2. Raises HeapFull."""
+    """Return the 8 bytes through which the blocks of a cooperative launch meet: their number (8), and a word that is 0
+    before the kernel's first launch. CUDA's headers find them by %envreg1 and %envreg2. Raises HeapFull."""
     key = (executable.digest, rank, WORKSPACE)
     if key not in space.variables:
         made = space.variables[key] = space.allocate_variable(rank, 8, 8, WORKSPACE, "global")
