@@ -14,8 +14,9 @@ import numpy as np
 from simulator.isa.floats import INFINITY
 from simulator.isa.memory import ORDER, check_order, element_type, slots_of
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
-from simulator.isa.spaces import READERS, is_in_heaps, reach, spread
+from simulator.isa.spaces import READERS, is_in_heaps, is_own, reach, spread
 from simulator.isa.switch import add_once, element_of
+from simulator.memory.space import LaneFault
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
@@ -197,6 +198,8 @@ def changed_cells(
     if space in ("", "global"):
         flat, index = heaps.memory, heaps.resolve(frame.view, addresses, width, instruction, "atomic").index
     else:
+        if space == "shared::cluster":
+            _refuse_pairs(frame, addresses, instruction)
         reached = reach(frame, space, addresses, width, instruction, "atomic")
         flat, index = reached.flat, reached.index
     function = functions[space in ("", "global")]
@@ -211,6 +214,20 @@ def changed_cells(
         if changed:
             heaps.version += 1
     return old
+
+
+def _refuse_pairs(frame: LaneFrame, addresses: Lanes, instruction: Instruction) -> None:
+    """Raise LaneFault for pairs of halves in another block's shared memory, which an H200 adds there as one integer.
+
+    Seen in 2026-11 with ptxas 13.5 and with the compiler of driver 580.
+    """
+    kind = element_type(instruction)
+    if kind not in ("f16x2", "bf16x2"):
+        return
+    own = is_own(frame, addresses.astype(np.int64))
+    if not own.all():
+        text = "of another block's shared memory: GPUs add integers there (seen on an H200), use halves one by one"
+        raise LaneFault(int(np.argmin(own)), f"{instruction.opcode} on {kind} {text}")
 
 
 @operation(*_keys("atom"), neutral=f"{ORDER} {_CACHE}")

@@ -405,8 +405,8 @@ def _converted_back(space: str) -> Any:
     return build
 
 
-def _is_own(frame: LaneFrame, addresses: Lanes) -> Lanes:
-    """Whether addresses of a cluster's shared memory are in each lane's own block."""
+def is_own(frame: LaneFrame, addresses: Lanes) -> Lanes:
+    """Return whether each lane's address of the cluster's shared memory is in its own block."""
     tags = addresses >> CLUSTER_SHIFT
     ranks = frame.batch.launched.clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
     found: Lanes = (tags == 0) | (tags - 1 == ranks)
@@ -424,7 +424,7 @@ def _is_in(space: str) -> Any:
             if space.startswith("shared"):
                 found = addresses >> np.uint64(WINDOW_SHIFT) == np.uint64(SHARED >> WINDOW_SHIFT)
                 if space != "shared::cluster":
-                    found &= _is_own(frame, (addresses - np.uint64(SHARED)).view(np.int64))
+                    found &= is_own(frame, (addresses - np.uint64(SHARED)).view(np.int64))
             elif space in WINDOWS:
                 found = addresses >> np.uint64(WINDOW_SHIFT) == np.uint64(WINDOWS[space] >> WINDOW_SHIFT)
             else:

@@ -158,7 +158,7 @@ class Batch:
                 kind = np.bool_ if name == "%is_explicit_cluster" else np.uint32
                 self.constants.append((slot, np.array([uniform[name]], kind)))
             elif name == "%gridid":
-                self.kept[slot] = np.repeat(np.array(self.launched.numbers, np.uint64), self.threads)
+                self.kept[slot] = np.repeat(np.array(self.launched.numbers, np.uint64) + np.uint64(1), self.threads)
             elif name in WORKSPACE_HALVES:
                 halves = [self._workspace_address(rank) >> WORKSPACE_HALVES[name] & 0xFFFFFFFF for rank in self.ranks]
                 self.kept[slot] = np.repeat(np.array(halves, np.uint32), self.threads)

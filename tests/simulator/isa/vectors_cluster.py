@@ -60,8 +60,9 @@ def places() -> Iterator[Vector]:
     for name in ("%cluster_nctaid.x", "%cluster_nctarank"):
         yield Vector("mov.u32", name[1:], f"mov.u32 d, {name};", (), (("d", "b32", 2 * one),))
     yield Vector("mov.pred", "explicit", "mov.pred d, %is_explicit_cluster;", (), (("d", "pred", one),))
-    text = "mov.u64 w, %gridid; cvt.u32.u64 d, w; mov.u32 e, %gridid; add.u32 d, d, e;"
-    yield Vector("mov.u64", "gridid", text, (), (("d", "b32", 0 * one),), registers=".reg .b64 w; .reg .b32 e;")
+    text = "mov.u64 w, %gridid; cvt.u32.u64 d, w; mov.u32 e, %gridid; sub.u32 d, d, e; setp.gt.u64 p, w, 0;"
+    outputs = (("d", "b32", 0 * one), ("p", "pred", one))
+    yield Vector("mov.u64", "gridid", text, (), outputs, registers=".reg .b64 w; .reg .b32 e;")
 
 
 def addresses() -> Iterator[Vector]:
@@ -168,8 +169,11 @@ def _cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Vector:
     target = "d, " if opcode == "atom" else ""
     key = f"{opcode}.{space}{word}.{noftz}{kind}"
     generic = "cvt.u64.u32 w, r; " + ("" if space else "cvta.shared::cluster.u64 w, w; ")
+    whose = ""
+    if kind.endswith("x2"):  # of the own block, by its address in the cluster: see test_clusters
+        whose = "mapa.shared::cluster.u32 r, s, me; "
     text = (
-        f"{PLACES} {SYNC} st.shared::cluster.b{bits} [r], first; {generic} {key} {target}[w], {', '.join(names[1:])}; "
+        f"{PLACES} {whose} {SYNC} st.shared::cluster.b{bits} [r], first; {generic} {key} {target}[w], {', '.join(names[1:])}; "
         f"ld.shared::cluster.b{bits} e, [r]; {SYNC}"
     )
     inputs = tuple((name, f"b{bits}", values) for name, values in zip(names, columns, strict=True))

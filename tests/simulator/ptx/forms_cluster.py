@@ -30,6 +30,21 @@ def clusters() -> Iterator[str]:
     ):
         yield f"barrier.cluster.{step}{order}{aligned}"
     yield from ("bar.cluster.arrive", "barrier.cluster", "barrier.cluster.arrive 0", "barrier.cluster.wait %r1")
+    yield from _accesses()
+    for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
+        yield from (f"mov.u32 %r1, %{name}.{axis}" for axis in "xyz")
+    yield from ("mov.u32 %r1, %cluster_ctarank", "mov.u32 %r1, %cluster_nctarank", "mov.pred %p1, %is_explicit_cluster")
+    yield from (
+        "mov.u64 %d1, %gridid",
+        "mov.u32 %r1, %gridid",
+        "mov.u32 %r1, %envreg1",
+        "mov.u32 %r1, %envreg2",
+        "mov.u32 %r1, %is_explicit_cluster",
+        "mov.pred %p1, %cluster_ctarank",
+    )
+
+
+def _accesses() -> Iterator[str]:
     orders = {
         "ld": (
             "",
@@ -69,17 +84,6 @@ def clusters() -> Iterator[str]:
         target = f"{bank}1, " if opcode == "atom" else ""
         yield f"{opcode}.acquire.cluster.shared::cluster.{word}{noftz}.{kind} {target}[%d9], {sources}"
         yield f"{opcode}.relaxed.cluster.shared::cluster.{word}{noftz}.{kind} {target}[%d9], {sources}"
-    for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
-        yield from (f"mov.u32 %r1, %{name}.{axis}" for axis in "xyz")
-    yield from ("mov.u32 %r1, %cluster_ctarank", "mov.u32 %r1, %cluster_nctarank", "mov.pred %p1, %is_explicit_cluster")
-    yield from (
-        "mov.u64 %d1, %gridid",
-        "mov.u32 %r1, %gridid",
-        "mov.u32 %r1, %envreg1",
-        "mov.u32 %r1, %envreg2",
-        "mov.u32 %r1, %is_explicit_cluster",
-        "mov.pred %p1, %cluster_ctarank",
-    )
 
 
 def cluster_copies() -> Iterator[str]:

@@ -98,7 +98,7 @@ def test_every_block_knows_its_place(grid: tuple[int, int, int], cluster: tuple[
         of = [one // size for one, size in zip(place, cluster, strict=True)]
         counts = [blocks // size for blocks, size in zip(grid, cluster, strict=True)]
         size = int(np.prod(cluster))
-        wanted.append([*of, *counts, *inside, *cluster, rank, size, int(size > 1), 1])
+        wanted.append([*of, *counts, *inside, *cluster, rank, size, int(size > 1), 2])
     for found in places(grid, cluster):
         assert found == wanted
 
@@ -110,7 +110,7 @@ def test_a_kernel_brings_the_shape_of_its_clusters() -> None:
         assert places((4, 2, 1), (2, 2, 1), directives) == given
     assert places((4, 2, 1), (2, 2, 1), ".maxclusterrank 4") == given
     alone = places((2, 1, 1), (1, 1, 1), ".reqnctapercluster 1")
-    assert [row[-2] for row in alone[0]] == [1, 1]
+    assert [row[-2:] for row in alone[0]] == [[1, 2], [1, 2]]
 
 
 # Shared memory of other blocks
@@ -236,6 +236,14 @@ def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
     ("body", "message"),
     [
         (
+            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; red.shared::cluster.add.noftz.f16x2 [%r1], %r2;",
+            "red on f16x2 of another block's shared memory: GPUs add integers there (seen on an H200), use halves one by one; PTX",
+        ),
+        (
+            f"{SYNC} mov.u64 %d1, word; cvta.shared.u64 %d1, %d1; mapa.u64 %d1, %d1, 1; atom.add.noftz.bf16x2 %r1, [%d1], %r2;",
+            "atom on bf16x2 of another block's shared memory: GPUs add integers there",
+        ),
+        (
             f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared.u32 %r2, [%r1];",
             "block 0, thread 0: shared memory of the block with rank 1 in the cluster, where the thread's own (.shared::cta) "
             "is meant; its block has rank 0; PTX line",
@@ -261,7 +269,7 @@ def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
             "read of shared memory that was never written (poison); PTX line",
         ),
     ],
-    ids=["other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
+    ids=["pairs", "pairs_generic", "other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
 )
 def test_what_is_wrong_with_an_address(body: str, message: str) -> None:
     assert message in failed(f".shared .align 4 .b32 word; {body}")
