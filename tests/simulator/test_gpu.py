@@ -97,6 +97,14 @@ def test_cases_worked_out_by_hand() -> None:
     assert fit(known("a100"), Need(256, 0, 41)).per_multiprocessor == 5  # six units: 10 warps a partition
 
 
+def test_a_block_is_refused_as_if_it_had_a_multiple_of_four_warps() -> None:
+    """cuda_occupancy.h calls it the hardware's check. 5 warps of 200 registers take 32,000; as 8 warps they take 51,200."""
+    half = replace(known("h100"), registers_per_block=32_768)
+    assert fit(half, Need(160, 0, 200)).per_multiprocessor == 0
+    assert fit(half, Need(128, 0, 200)).per_multiprocessor == 2
+    assert fit(known("h100"), Need(160, 0, 200)).per_multiprocessor == 1
+
+
 def test_unknown_registers_limit_nothing_and_known_ones_do() -> None:
     assert fit(known("h100"), Need(1024, 0, None)).limits == ("threads",)
     assert fit(known("h100"), Need(1024, 0, 64)).limits == ("registers",)
