@@ -30,8 +30,10 @@ from simulator.run.groups import compact, merge, split
 from simulator.run.mbarriers import Mbarriers
 from simulator.run.meetings import NumberedBarriers, Warps
 from simulator.run.residency import Places, shared_bytes_of
-from simulator.run.variables import variable_of
+from simulator.run.variables import variable_of, workspace_of
 
+WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
+"""The registers that hold the workspace of a cooperative launch, with the lowest bit that each has of its address."""
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
 MAX_WARPS = 64
@@ -157,6 +159,9 @@ class Batch:
                 self.constants.append((slot, np.array([uniform[name]], kind)))
             elif name == "%gridid":
                 self.kept[slot] = np.repeat(np.array(self.launched.numbers, np.uint64) + np.uint64(1), self.threads)
+            elif name in WORKSPACE_HALVES:
+                halves = [self._workspace_address(rank) >> WORKSPACE_HALVES[name] & 0xFFFFFFFF for rank in self.ranks]
+                self.kept[slot] = np.repeat(np.array(halves, np.uint32), self.threads)
             else:
                 self.kept[slot] = np.tile(self._special(name, block, thread), len(self.ranks))
 
@@ -174,6 +179,12 @@ class Batch:
     def _variable_address(self, rank: int, name: str) -> int:
         allocation = variable_of(self.space, self.executable, self.program.kernel, rank, name)
         return self.space.address(rank, allocation)
+
+    def _workspace_address(self, rank: int) -> int:
+        """Where the blocks of a cooperative launch meet; 0 for others: then a barrier of the grid stops the kernel."""
+        if not self.launch.cooperative:
+            return 0
+        return self.space.address(rank, workspace_of(self.space, self.executable, rank))
 
     def _special(self, name: str, block: Lanes, thread: Lanes) -> Lanes:
         """A special register that differs among the threads of a rank, from their numbers of block and thread."""

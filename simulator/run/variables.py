@@ -14,6 +14,8 @@ from simulator.ptx.ir import Kernel, Relocation
 from simulator.run.calls import address_of
 from simulator.run.nvshmem import STATE, fill_state
 
+WORKSPACE = "workspace of a cooperative launch"
+
 
 def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int, name: str) -> Allocation:
     """Return a variable that the kernel names, with its first value if it is new. Raises HeapFull and KeyError."""
@@ -33,6 +35,16 @@ def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int,
     if name == STATE:
         fill_state(space, rank, made)
     return made
+
+
+def workspace_of(space: Space, executable: Executable, rank: int) -> Allocation:
+    """Return the 8 bytes through which the blocks of a cooperative launch meet: their number (8), and a word that is 0
+    before the kernel's first launch. CUDA's headers find them by %envreg1 and %envreg2. Raises HeapFull."""
+    key = (executable.digest, rank, WORKSPACE)
+    if key not in space.variables:
+        made = space.variables[key] = space.allocate_variable(rank, 8, 8, WORKSPACE, "global")
+        space.host_write(made, 0, np.array([8, 0], np.uint32).view(np.uint8))
+    return space.variables[key]
 
 
 def _address(space: Space, executable: Executable, kernel: Kernel, rank: int, relocation: Relocation) -> int:

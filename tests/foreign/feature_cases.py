@@ -202,6 +202,26 @@ def barriers(ranks: int) -> Case:
     return case("barriers", lambda rank: found, {**how, "buffers": {**buffers, "arrived": (1, torch.int32, 0)}})
 
 
+def whole_grid(ranks: int) -> Case:
+    """Each block adds what all threads of the grid have stored, in three turns that two barriers of the grid part."""
+    blocks, threads, turns = 4, 32, 3
+    last = [number * 10 + at + turns - 1 for number in range(blocks) for at in range(threads)]
+    totals = [sum(last) - (turns - 1 - turn) * len(last) for turn in range(turns)]
+    found = {
+        "out": words(last, (blocks * threads,)),
+        "sums": words([total for total in totals for _ in range(blocks)], (turns * blocks,)),
+    }
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            for name, one in found.items():
+                held(name, outputs[name][rank], one, rank)
+
+    buffers = {name: (len(one), torch.int32) for name, one in found.items()}
+    how = {"grid": blocks, "block": threads, "cooperative": True, "buffers": buffers, "local": list(buffers)}
+    return Case(of_cuda("whole_grid.cu", "whole_grid"), {**how, "arguments": [*buffers, ("s32", turns)]}, check)
+
+
 # Atomics
 
 COUNTS = np.dtype(
@@ -501,6 +521,7 @@ KERNELS = (
     _of_nvcc("nvcc: shared, local, constant and global memory, generic addresses, vectors", case=memory),
     _of_nvcc("nvcc: shuffles, votes, matches, reductions, cooperative groups", case=warps),
     _of_nvcc("nvcc: named barriers, votes of a block, a barrier of the grid, three dimensions", case=barriers),
+    _of_nvcc("nvcc: grid.sync() of a cooperative launch", case=whole_grid),
     _of_nvcc("nvcc: atomics on shared and global memory", case=atomics),
     _of_nvcc("nvcc: clusters, and shared memory of their other blocks", case=clusters),
     _of_nvcc("nvcc: cp.async through pipelines", case=copies),

@@ -8,7 +8,7 @@ import torch
 import symlab
 from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.environment import SOURCES, absent
-from tests.foreign.feature_cases import SOURCE, functions
+from tests.foreign.feature_cases import SOURCE, functions, whole_grid
 from tests.foreign.flashinfer_cases import one_shot
 
 pytestmark = [
@@ -50,3 +50,10 @@ def test_tensorrt_llms_one_shot_gives_all_ranks_the_same_bits_only_with_copies(p
     first, *others = done.outputs["output"]
     assert all(torch.equal(one, first) for one in others) is not pushes
     assert all(torch.allclose(one, first, rtol=0, atol=0.01) for one in others)
+
+
+def test_a_barrier_of_the_grid_stops_a_kernel_that_is_not_launched_cooperatively() -> None:
+    case = whole_grid(2)
+    launch = {**case.launch, "cooperative": False}
+    with pytest.raises(symlab.WorldFailure, match="trap: the kernel stopped itself"):
+        symlab.simulate(case.module.ptx, entry="whole_grid", ranks=2, schedule="fair", **launch)

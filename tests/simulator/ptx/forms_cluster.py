@@ -44,6 +44,8 @@ def clusters() -> Iterator[str]:
     yield from (
         "mov.u64 %d1, %gridid",
         "mov.u32 %r1, %gridid",
+        "mov.u32 %r1, %envreg1",
+        "mov.u32 %r1, %envreg2",
         "mov.u32 %r1, %is_explicit_cluster",
         "mov.pred %p1, %cluster_ctarank",
     )
