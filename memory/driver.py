@@ -7,6 +7,7 @@ all waiting here is asking a stream whether it is done, with short sleeps betwee
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 import weakref
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from memory.fabric import (
     Executable,
     FabricError,
     Launch,
+    check_cluster_arch,
     check_shared_bytes,
     packed,
 )
@@ -237,6 +239,7 @@ class CudaDriver:
             raise ValueError(f"{executable.name} was compiled for {executable.arch}, this GPU is {self.arch}")
         function = self.load(executable)
         values, table = _table(packed(executable.name, function.sizes_bytes, arguments), arguments)
+        check_cluster_arch(executable.name, self.arch, math.prod(launch.cluster))
         check_shared_bytes(executable.name, launch, function.static_bytes, self._block_shared_bytes)
         if launch.shared_bytes > function.dynamic_bytes:
             attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -138,6 +138,7 @@ MAX_BLOCK: Dimensions = (1024, 1024, 64)
 MAX_THREADS_PER_BLOCK = 1024
 MAX_CLUSTER_BLOCKS = 8
 """Blocks of a cluster on every GPU that has clusters (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+FIRST_ARCH_WITH_CLUSTERS = 90
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -206,6 +207,12 @@ def _dimensions(name: str, value: int | Sequence[int]) -> Dimensions:
         raise ValueError(f"{name} is {value!r}: give x, or (x, y, z), as whole numbers")
     x, y, z = given if len(given) == 3 else (*given, 1, 1)
     return x, y, z
+
+
+def check_cluster_arch(name: str, arch: str, blocks: int) -> None:
+    """Raise ValueError if the kernel called name is to run in clusters of several blocks on a GPU that has none."""
+    if blocks > 1 and int("".join(filter(str.isdigit, arch))) < FIRST_ARCH_WITH_CLUSTERS:
+        raise ValueError(f"{name}: {arch} has no clusters; they need sm_{FIRST_ARCH_WITH_CLUSTERS} or later")
 
 
 def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from memory.fabric import (
     Region,
     Traits,
     WrongCall,
+    check_cluster_arch,
     check_shared_bytes,
     packed,
 )
@@ -34,7 +34,6 @@ BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
 """Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
 Capability"); 227 KiB on the others that are simulated."""
 MAX_SHARED_BYTES = 227 << 10
-FIRST_ARCH_WITH_CLUSTERS = 90
 
 
 class World(Protocol):
@@ -231,5 +230,4 @@ def _check_cluster(name: str, arch: str, kernel: Kernel, launch: Launch) -> None
         raise ValueError(f"{name} takes clusters of at most {most} blocks, not {size} (.maxclusterrank)")
     if any(blocks % blocks_in_cluster for blocks, blocks_in_cluster in zip(launch.grid, shape, strict=True)):
         raise ValueError(f"{name}: grid is {launch.grid}, not a multiple of the kernel's cluster {shape} in x, y and z")
-    if size > 1 and int(re.sub(r"\D", "", arch)) < FIRST_ARCH_WITH_CLUSTERS:
-        raise ValueError(f"{name}: {arch} has no clusters; they need sm_{FIRST_ARCH_WITH_CLUSTERS} or later")
+    check_cluster_arch(name, arch, size)

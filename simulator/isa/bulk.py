@@ -356,6 +356,7 @@ def _wait_group(instruction: Instruction, bind: Binder) -> Run:
     "fence.proxy.async",
     "fence.proxy.async.global",
     "fence.proxy.async.shared::cta",
+    "fence.proxy.async.shared::cluster",
 )
 def _fence(instruction: Instruction, bind: Binder) -> Run:
     """Between two steps all memory is one, whichever proxy looks at it: a fence has nothing left to do but to be

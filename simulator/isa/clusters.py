@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import NARROW, check_order, load_build, store_build
-from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation
+from simulator.isa.memory import NARROW, check_order, fence_run, load_build, store_build
+from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, WINDOWS, symbol_reader
 from simulator.memory.space import WINDOW_SHIFT, LaneFault
 from simulator.ptx.ir import Instruction, Operand, Symbol
@@ -90,3 +90,13 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
 def _store(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)
     return store_build("shared::cluster", instruction, bind)
+
+
+@operation("fence.sync_restrict::shared::cta", "fence.sync_restrict::shared::cluster")
+def _fence(instruction: Instruction, bind: Binder) -> Run:
+    """A fence of objects in shared memory alone: a release of the own block's, an acquire of the cluster's."""
+    releases = "sync_restrict::shared::cta" in instruction.qualifiers
+    words = [word for word in instruction.qualifiers if not word.startswith("sync_restrict")]
+    if sorted(words) != sorted(["release" if releases else "acquire", "cluster"]):
+        raise UnknownInstruction(f"{instruction.mnemonic}: there is no such fence; {instruction.where()}")
+    return fence_run(instruction)

@@ -137,7 +137,7 @@ class Fence(LaneEvent):
 
     @property
     def proxy(self) -> str:
-        """Of a proxy fence "alias", "async", "async.global" or "async.shared::cta"; else ""."""
+        """Of a proxy fence "alias", "async", or "async." and a space ("async.shared::cta"); else ""."""
         return ".".join(self.instruction.qualifiers[1:]) if self.kind == "proxy" else ""
 
 

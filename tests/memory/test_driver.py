@@ -108,6 +108,8 @@ driver.load(kernel)
 said(ValueError, lambda: driver.launch(kernel, ONE, GIVEN[:2]))
 said(ValueError, lambda: driver.launch(kernel, ONE, of(1, 2**32, 3)))
 said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_448), GIVEN))
+driver._arch = "sm_80"
+said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_80"), Launch(4, 32, cluster=2), GIVEN))
 """
     out = [line for line in lines(fake_driver, code) if line.startswith(("ValueError", "nothing", "launch"))]
     assert out == [
@@ -117,6 +119,7 @@ said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_44
         "ValueError: all_reduce/one_shot, parameter 1: 4294967296 is no u32: give -2^31 to 2^32 - 1",
         "ValueError: all_reduce/one_shot: shared_bytes is 232,448; beside the kernel's own 1,000 bytes "
         "a block can have 231,448",
+        "ValueError: all_reduce/one_shot: sm_80 has no clusters; they need sm_90 or later",
     ]
 
 

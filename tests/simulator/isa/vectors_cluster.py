@@ -199,6 +199,13 @@ def barriers() -> Iterator[Vector]:
         for barrier in texts:
             text = f"st.shared::cluster.b32 [r], a; {barrier} ld.shared.b32 got, [s]; "
             yield sent(key, "exchange", text, "b32", a, a)
+    for key, fence in {
+        "fence.sync_restrict::shared::cta": "fence.release.sync_restrict::shared::cta.cluster",
+        "fence.sync_restrict::shared::cluster": "fence.acquire.sync_restrict::shared::cluster.cluster",
+        "fence.proxy.async.shared::cluster": "fence.proxy.async.shared::cluster",
+    }.items():
+        text = f"st.shared::cluster.b32 [r], a; {fence}; {SYNC} ld.shared.b32 got, [s]; "
+        yield sent(key, "fence", text, "b32", a, a)
 
 
 # What an mbarrier of the neighbour's block counts

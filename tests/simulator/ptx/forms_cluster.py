@@ -30,6 +30,13 @@ def clusters() -> Iterator[str]:
     ):
         yield f"barrier.cluster.{step}{order}{aligned}"
     yield from ("bar.cluster.arrive", "barrier.cluster", "barrier.cluster.arrive 0", "barrier.cluster.wait %r1")
+    for order, of, scope in product(
+        ("", ".acquire", ".release", ".acq_rel"), ("cta", "cluster"), ("", ".cta", ".cluster", ".gpu")
+    ):
+        yield f"fence{order}.sync_restrict::shared::{of}{scope}"
+    yield from (
+        f"fence.proxy.async.{space}" for space in ("global", "shared::cta", "shared::cluster", "shared", "local")
+    )
     yield from _accesses()
     for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
         yield from (f"mov.u32 %r1, %{name}.{axis}" for axis in "xyz")
