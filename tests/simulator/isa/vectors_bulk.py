@@ -109,20 +109,26 @@ def waits() -> Iterator[Vector]:
 
 
 def reductions() -> Iterator[Vector]:
-    """A target of elements, each changed once: in global memory, where f32 flushes subnormals, and in shared memory."""
+    """A target of elements in global memory, each changed once; subnormals are kept, those of f32 too."""
     for word, kinds in TO_GLOBAL.items():
         for kind in kinds.split():
             noftz = ".noftz" if word == "add" and kind in ("f16", "bf16") else ""
             yield _reduction(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{word}{noftz}.{kind}", word, kind)
-    for word, kinds in WITHIN.items():
-        for kind in kinds.split():
-            yield _within(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{word}.{kind}", word, kind)
 
 
-def elements(word: str, kind: str, in_global: bool) -> tuple[Array, Array, Array]:
+def family_within() -> list[Vector]:
+    """The same in shared memory, in a launch with clusters."""
+    return [
+        _within(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{word}.{kind}", word, kind)
+        for word, kinds in WITHIN.items()
+        for kind in kinds.split()
+    ]
+
+
+def elements(word: str, kind: str) -> tuple[Array, Array, Array]:
     """16 bytes a sample as words: what the target holds, what is given, and what it holds afterwards."""
     first, given, _ = atomics.operands(word, kind)
-    function = atomics.function_of(word, kind, in_global)
+    function = atomics.function_of(word, kind, in_global=False)
     count = 128 // atomics.bits_of(kind)
     columns = [[np.roll(one, 13 * number) for number in range(count)] for one in (first, given)]
     after = [
@@ -138,7 +144,7 @@ def inputs_of(**words: Array) -> tuple[tuple[str, str, Array], ...]:
 
 
 def _reduction(key: str, word: str, kind: str) -> Vector:
-    old, new, after = elements(word, kind, in_global=True)
+    old, new, after = elements(word, kind)
     text = (
         f"{PLACES} add.u64 o, o, {{to}}; st.global.v4.b32 [o], {{f0, f1, f2, f3}}; "
         f"st.shared.v4.b32 [s], {{a0, a1, a2, a3}}; {SEEN}{key} [o], [s], 16; cp.async.bulk.commit_group; "
@@ -149,7 +155,7 @@ def _reduction(key: str, word: str, kind: str) -> Vector:
 
 
 def _within(key: str, word: str, kind: str) -> Vector:
-    old, new, after = elements(word, kind, in_global=False)
+    old, new, after = elements(word, kind)
     text = (
         f"{PLACES} mbarrier.init.shared.b64 [m], 1; st.shared.v4.b32 [s], {{f0, f1, f2, f3}}; "
         f"st.shared.v4.b32 [s+16], {{a0, a1, a2, a3}}; mbarrier.arrive.expect_tx.shared.b64 _, [m], 16; "
