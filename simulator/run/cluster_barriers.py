@@ -35,14 +35,13 @@ class Stuck:
 
 @dataclass(slots=True)
 class ClusterBarriers:
-    """The barriers of all clusters of a launch. threads_alive: by block, shared with the barriers of blocks.
+    """The barriers of all clusters of a launch.
 
     cluster_of: by lane; state: by lane. alive and come: threads by cluster, those that have not returned and those that
     arrived in the current phase. waiting: lanes at a wait.
     """
 
     launched: Launched
-    threads_alive: Ids
     cluster_of: Ids = field(init=False)
     state: npt.NDArray[np.uint8] = field(init=False)
     alive: Ids = field(init=False)
@@ -50,8 +49,7 @@ class ClusterBarriers:
     waiting: list[tuple[Exit, Ids]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        blocks = np.arange(len(self.threads_alive), dtype=np.int64)
-        self.cluster_of = np.repeat(self.launched.clusters.numbers_of(blocks), self.launched.block)
+        self.cluster_of = self.launched.clusters_of(range(self.launched.lanes))
         self.state = np.zeros(self.launched.lanes, np.uint8)
         self.alive = np.bincount(self.cluster_of)
         self.come = np.zeros_like(self.alive)

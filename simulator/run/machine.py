@@ -111,7 +111,7 @@ class Batch:
         self.warps = Warps(self.block, self.lanes if self.meets else 0)
         self.numbered = NumberedBarriers(self.block, self.barriers["block"].alive)
         has_cluster_barriers = any(step.exit.kind == "cluster" for step in self.program.steps)
-        self.in_clusters = ClusterBarriers(self.launched, self.alive) if has_cluster_barriers else None
+        self.in_clusters = ClusterBarriers(self.launched) if has_cluster_barriers else None
         self.begun = np.zeros(len(self.alive), np.bool_) if self.cluster > 1 else None  # blocks, by number
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
