@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from memory.fabric import (
@@ -22,6 +23,7 @@ from memory.fabric import (
     WrongCall,
     check_cluster_arch,
     check_shared_bytes,
+    check_variable,
     packed,
 )
 from memory.ranks import attributed
@@ -29,6 +31,9 @@ from simulator.memory.heaps import Allocation
 from simulator.memory.space import Space
 from simulator.ptx.ir import Kernel
 from simulator.run.decode import decode
+from simulator.run.nvshmem import check_version
+from simulator.run.residency import Resident
+from simulator.run.variables import variable_of
 
 BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
 """Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
@@ -50,6 +55,7 @@ class World(Protocol):
     def wait(self, rank: int, state: str, note: str) -> tuple[str, ...] | None: ...
     def has_work(self, rank: int) -> bool: ...
     def report_synchronized(self, rank: int) -> None: ...
+    def resident(self, executable: Executable, launch: Launch) -> Resident | None: ...
     def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None: ...
 
 
@@ -187,9 +193,7 @@ class SimulatorFabric:
         name, arch = executable.name, self.traits.arch
         if executable.arch not in (arch, arch.rstrip("a")):
             raise ValueError(f"{name} was compiled for {executable.arch}, this world simulates {arch}")
-        with self._world.turn:  # so that one rank decodes a kernel, and the others find it decoded
-            self._world.check(self._rank)
-            kernel = decode(executable.ptx, executable.entry).kernel
+        kernel = self._kernel(executable)
         _check_cluster(name, arch, kernel, launch)
         if launch.stream is not None:
             raise ValueError(f"{name}: the simulator has no streams: give stream None, not {launch.stream}")
@@ -199,8 +203,30 @@ class SimulatorFabric:
             )
         most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
         check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
+        with self._world.turn:  # so that one rank asks ptxas, and the others find its answer
+            self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]
         self._world.enqueue(self._rank, executable, launch, packed(name, sizes, arguments))
+
+    def _kernel(self, executable: Executable) -> Kernel:
+        with self._world.turn:  # so that one rank decodes a kernel, and the others find it decoded
+            self._world.check(self._rank)
+            kernel = decode(executable.ptx, executable.entry).kernel
+        check_version(executable, kernel)
+        return kernel
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        kernel = self._kernel(executable)
+        sizes = {one.name: one.size_bytes for one in kernel.variables if one.linkage != "extern"}
+        if name not in sizes:
+            known = ", ".join(sizes) or "none"
+            raise ValueError(f"{executable.name} uses no variable {name} (variables), those that it uses: {known}")
+        check_variable(executable.name, name, sizes[name], offset_bytes, content)
+        self.synchronize()
+        with self._world.turn:
+            space = self._world.space
+            variable = variable_of(space, executable, kernel, self._rank, name)
+            space.host_write(variable, offset_bytes, np.frombuffer(content, np.uint8))
 
     def synchronize(self) -> None:
         world = self._world

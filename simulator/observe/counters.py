@@ -1,7 +1,7 @@
 """Counters: the first listener. Accesses and bytes by kind, in total by link, and for each launch by phase.
 
 Phases. A lane waits by looking at what other threads release: by strong loads of global memory (ld with acquire,
-relaxed, volatile or mmio, not multimem) and by acquiring atomics (atom with acquire or acq_rel). Such an access belongs
+relaxed or volatile, not multimem) and by acquiring atomics (atom with acquire or acq_rel). Such an access belongs
 to the phase that it ends: the next phase begins with the lane's next access of another kind, however often it had to
 look. At a barrier (of a warp, a block or a cluster) a lane that has waited begins its next phase, too, and all lanes of
 the unit go on in the latest phase that one of them is in; so the threads that a few others wait for are in step with
@@ -41,7 +41,7 @@ WARP = 32
 
 _READS, _WRITES = ("own_read", "peer_read"), ("own_write", "peer_write")
 _SIGNAL = frozenset({"acquire", "release", "acq_rel"})
-_STRONG = frozenset({"acquire", "relaxed", "volatile", "mmio"})
+_STRONG = frozenset({"acquire", "relaxed", "volatile"})
 _ACQUIRES = frozenset({"acquire", "acq_rel"})
 
 Own = bool | npt.NDArray[np.bool_]

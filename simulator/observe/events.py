@@ -27,7 +27,7 @@ Addresses = npt.NDArray[np.uint64] | Ids
 MULTICAST_TARGET = -1
 """An access's target in place of a rank: all ranks' replicas, through the switch."""
 
-_ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "sc"})
+_ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "sc"})
 _SCOPES = frozenset({"cta", "cluster", "gpu", "gl", "sys"})
 _REDUCTIONS = frozenset(["add", "min", "max", "inc", "dec", "and", "or", "xor"])
 _KINDS = {"reduce": "multimem_reduce", "broadcast": "multimem_store", "red": "multimem_red"}
@@ -104,7 +104,7 @@ class Access(LaneEvent):
         """ "cta", "cluster", "gpu" or "sys"; "" of a weak access, which has none."""
         if self.order == "weak":
             return ""
-        return scope_of(self.instruction, "sys" if self.order in ("volatile", "mmio") else "gpu")
+        return scope_of(self.instruction, "sys" if self.order == "volatile" else "gpu")
 
 
 @dataclass(slots=True, eq=False)

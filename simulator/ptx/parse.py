@@ -56,6 +56,8 @@ def parse_kernel(ptx: str, entry: str) -> Kernel:
     module = scan(ptx)
     if entry not in module.entries:
         raise ValueError(f"no kernel {entry} in this PTX; it has {', '.join(module.entries) or 'none'}")
+    if module.entries[entry].start < 0:
+        raise PtxSyntaxError(f"PTX line {module.entries[entry].line}: kernel {entry} has no body, it is only declared")
     return _Linker(module, module.entries[entry]).kernel()
 
 

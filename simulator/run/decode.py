@@ -526,6 +526,8 @@ class _Decoder:
         function = self.functions.get(target.name) if isinstance(target, Symbol) else None
         if function is None or function.first >= 0:
             raise UnknownInstruction("the simulator can't make this call")
+        if function.name in ("malloc", "free"):
+            raise UnknownInstruction(f"device-side {function.name} is unsupported: give the kernel a buffer for it")
         if function.name not in BUILTINS:
             raise UnknownInstruction(f"{function.name} has no body in this module, and the simulator has none for it")
         return BUILTINS[function.name](instruction, self)

@@ -29,6 +29,7 @@ from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, 
 from simulator.run.groups import compact, merge, split
 from simulator.run.mbarriers import Mbarriers
 from simulator.run.meetings import NumberedBarriers, Warps
+from simulator.run.residency import Places, shared_bytes_of
 from simulator.run.variables import variable_of
 
 SPIN_PATIENCE = 12
@@ -63,7 +64,8 @@ class Batch:
     """One launch, on the ranks in `ranks` (ascending).
 
     arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
-    Blocks and threads are numbered in order of x, then y, then z.
+    Blocks and threads are numbered in order of x, then y, then z. places: those that its blocks have on the ranks'
+    GPUs; None: all blocks are there at once, each on a multiprocessor of its own.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Batch:
         arguments: list[tuple[bytes, ...]],
         multimem: str,
         numbers: list[int],
+        places: Places | None = None,
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry)
@@ -87,6 +90,7 @@ class Batch:
         self.cluster = clusters.size  # blocks
         self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block, clusters)
         self._arguments = arguments
+        self.places = places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
@@ -104,6 +108,8 @@ class Batch:
             weakref.proxy(self), kernel.frame_bytes, self.program.sites, by_address, self.program.parameter_slots
         )
         self.ready: dict[int, list[Group]] = {kernel.first: [range(self.lanes)]}
+        if places is not None:
+            self.ready = {kernel.first: [self._placed(places.begin())]}
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
@@ -136,7 +142,7 @@ class Batch:
             **{f"%nctaid.{axis}": count for axis, count in zip("xyz", self.launch.grid, strict=True)},
             **{f"%ntid.{axis}": count for axis, count in zip("xyz", self.launch.block, strict=True)},
             "%nwarpid": MAX_WARPS,
-            "%nsmid": self.grid,  # every block has a multiprocessor of its own
+            "%nsmid": self.grid if self.places is None else self.places.resident.gpu.multiprocessors,
             "%dynamic_smem_size": self.launch.shared_bytes,
             **_cluster_constants(self.launched.clusters),
         }
@@ -559,15 +565,24 @@ class Batch:
             self._go_on("cluster", self.in_clusters.leave(group))
         if self.copies.under_way:
             self.copies.ended(group)
+        if self.places is not None and not self.places.all_fit:
+            blocks = np.unique(self.blocks_of(group))
+            came = self.places.leave(blocks[self.alive[blocks] == 0])
+            if len(came):
+                self.arrive(self.program.kernel.first, self._placed(came))
+
+    def _placed(self, blocks: Ids) -> Group:
+        """The lanes of blocks that have become resident."""
+        assert self.places is not None
+        lanes = compact((blocks[:, None] * self.block + np.arange(self.block)).ravel())
+        for slot, name in self.program.specials.items():
+            if name == "%smid":
+                self.kept[slot][ids_of(lanes)] = np.repeat(self.places.multiprocessors[blocks], self.block)
+        return lanes
 
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
         return merge(self.ready.pop(index))
-
-
-def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
-    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
-    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
 
 
 def clusters_of(kernel: Kernel, launch: Launch) -> Clusters:

@@ -140,7 +140,8 @@ class Scheduler:
             for index, groups in sorted(batch.ready.items())
             if batch.program.kernel.blocks[index].instructions
         ]
-        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(places[:2]) or 'no thread was ready'}")
+        places = [*(places[:2] or ["no thread was ready"]), *_without_place(batches)[:2]]
+        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(places)}")
 
     def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
         if self.policy == "random":
@@ -217,7 +218,13 @@ def waiting_report(space: Space, batches: list[Batch]) -> str:
             for following, group in barrier.waiting:
                 lines += _at_barrier(batch, barrier, following, group)
         lines += _at_meetings(batch)
+    lines = [*_without_place(batches)[:REPORTED_THREADS], *lines]
     return "\n  ".join(lines + ([f"and {more} more threads that spin likewise"] if more else []))
+
+
+def _without_place(batches: list[Batch]) -> list[str]:
+    """A line for each rank whose GPU has no place for some blocks."""
+    return [line for batch in batches if batch.places is not None for line in batch.places.report(batch.ranks)]
 
 
 def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) -> list[str]:

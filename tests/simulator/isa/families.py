@@ -34,6 +34,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "convert": convert.family,
     "move": move.family,
     "load": memory.family_loads,
+    "device": memory.family_devices,
     "store": memory.family_stores,
     "shared": memory.family_shared,
     "atomic": atomic.family,

@@ -94,12 +94,13 @@ class TestAccesses:
     multimem.st.release.sys.global.u32 [%all+12], %r1;
     multimem.red.relaxed.gpu.global.add.u32 [%all+16], 1;
     setp.eq.u32 %p1, %lane, 5; @%p1 st.global.b16 [%d2+2], %h1;
+    ld.mmio.relaxed.sys.global.b32 %r1, [%d2+4];
     """
 
     def test_what_each_says(self) -> None:
         log, world, regions = logged(self.BODY, world_size=2, grid=2, block=4)
         found = [
-            (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:13]
+            (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:14]
         ]
         assert found == [
             ("load", "weak", "", "global", 8, 16),
@@ -114,6 +115,7 @@ class TestAccesses:
             ("multimem_store", "release", "sys", "multicast", 4, 16),
             ("multimem_red", "relaxed", "gpu", "multicast", 4, 16),
             ("store", "weak", "", "global", 2, 2),
+            ("load", "relaxed", "sys", "global", 4, 16),
         ]
         everybody = [(rank, 0, block, thread) for rank in range(2) for block in range(2) for thread in range(4)]
         own, far, *_, multicast, few = (log.of("access")[number] for number in (0, 1, 10, 11))

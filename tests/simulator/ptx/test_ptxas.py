@@ -240,6 +240,17 @@ def accesses() -> Iterator[str]:
         if (opcode, space) != ("st", ".param"):  # it needs a call
             place = "[kernel_s]" if space == ".param" else "[%d20]"
             yield f"{opcode}{space}{dot}.{kind} " + (f"{held}, {place}" if opcode == "ld" else f"{place}, {held}")
+    orders = (".relaxed", ".weak", ".volatile", ".relaxed.volatile", "")
+    for opcode, order, scope, space in product(
+        ("ld", "st"), orders, (".sys", ".gpu", ""), ("", ".global", ".shared", ".local")
+    ):
+        operands = "%r1, [%d20]" if opcode == "ld" else "[%d20], %r1"
+        yield f"{opcode}.mmio{order}{scope}{space}.b32 {operands}"
+        if "volatile" in order and space == ".local":
+            continue  # PTX ISA 9.1 and later
+        pair = "{%r1, %r2}, [%d20]" if opcode == "ld" else "[%d20], {%r1, %r2}"
+        yield f"{opcode}.mmio{order}{scope}{space}.v2.b32 {pair}"
+        yield f"{opcode}{order}{scope}{space}.b32 {operands}"
     for space in ("global", "shared", "local", "const", "param", "shared::cta", "shared::cluster"):
         yield from (f"cvta.{space}.u64 %d1, %d2", f"cvta.to.{space}.u64 %d1, %d2", f"isspacep.{space} %p1, %d2")
 
