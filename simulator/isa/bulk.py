@@ -1,8 +1,8 @@
 """Bulk copies and reductions between global and shared memory (cp.async.bulk and its relatives), and their fences.
 
 What a copy does after its issue is in simulator/run/copies.py. Waiting for a group ends a basic block: the machine
-keeps the lanes there. The operations and types of reductions are those of the PTX ISA's tables. Additions of f32 flush
-subnormal operands and results to zero with their sign; those of f16 and bf16, which want .noftz for it, keep them.
+keeps the lanes there. The operations and types of reductions are those of the PTX ISA's tables. Additions of floats
+keep subnormals, as an H200 does; of f32 the PTX ISA says that they are flushed.
 """
 
 from __future__ import annotations
@@ -198,17 +198,22 @@ def _aims(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Place
     *(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{form}" for form in _forms(_WITHIN)),
 )
 def _within(instruction: Instruction, bind: Binder) -> Run:
-    """Copy from the own shared memory to a block of the cluster, whose mbarrier counts the bytes; or combine."""
+    """Copy from the own shared memory to a block of the cluster, whose mbarrier counts the bytes; or combine.
+
+    In a launch without clusters it is an illegal instruction, as an H200 showed.
+    """
     _check_direction(instruction, (CLUSTER, "shared::cta"))
     no_hint(instruction)
     target, source, size, counter = instruction.operands
     _check_size(instruction, size)
     to, origin, sizes = shared_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
     keys = barrier_reader(instruction, counter, bind)
-    change = _Change.of(instruction, in_global=False) if "reduce" in instruction.qualifiers else _Change()
+    change = _Change.of(instruction) if "reduce" in instruction.qualifiers else _Change()
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
+        if not batch.launched.clusters.is_explicit:
+            raise LaneFault(0, "a bulk copy within shared memory where the launch has no clusters: a GPU stops there")
         aims, places = places_of(frame, to(frame), CLUSTER), places_of(frame, origin(frame), "shared::cta")
         rows = zip(aims, places, sizes(frame), keys(frame), strict=True)
         for position, (aim, place, size_bytes, key) in enumerate(rows):
@@ -233,11 +238,11 @@ class _Change:
     element: str = field(default="u1")
 
     @classmethod
-    def of(cls, instruction: Instruction, in_global: bool) -> _Change:
+    def of(cls, instruction: Instruction) -> _Change:
         """The change that a reduction names."""
         name = element_type(instruction)
         word = next(one for one in instruction.qualifiers if one in _TO_GLOBAL)
-        return cls(combination(word, name, in_global), DTYPES[name])
+        return cls(combination(word, name, in_global=False), DTYPES[name])
 
 
 def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Binder) -> Any:
@@ -291,7 +296,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
 
 @operation(*(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(_TO_GLOBAL)))
 def _reduce(instruction: Instruction, bind: Binder) -> Run:
-    return _into_global(instruction, bind, _Change.of(instruction, in_global=True), multicast=False)
+    return _into_global(instruction, bind, _Change.of(instruction), multicast=False)
 
 
 @operation(*(f"multimem.cp.async.bulk.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
@@ -303,7 +308,7 @@ def _store_multicast(instruction: Instruction, bind: Binder) -> Run:
 @operation(*(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(_TO_GLOBAL)))
 def _reduce_multicast(instruction: Instruction, bind: Binder) -> Run:
     """A reduction into every replica."""
-    return _multicast(instruction, bind, _Change.of(instruction, in_global=True))
+    return _multicast(instruction, bind, _Change.of(instruction))
 
 
 def _multicast(instruction: Instruction, bind: Binder, change: _Change) -> Run:

@@ -47,6 +47,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "control": control.family,
     "bulk": bulk.family,
     "byte_masks": bulk.family_masks,
+    "within_shared": bulk.family_within,
     "lane_copies": lane_copies.family,
     "mbarriers": mbarriers.family,
     "cluster": cluster.family,
@@ -55,12 +56,17 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "parameter": control.parameters,
 }
 SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
-SHARED |= {"byte_masks": bulk.SHARED, "lane_copies": lane_copies.SHARED, "mbarriers": mbarriers.SHARED}
+SHARED |= {
+    "within_shared": bulk.SHARED,
+    "byte_masks": bulk.SHARED,
+    "lane_copies": lane_copies.SHARED,
+    "mbarriers": mbarriers.SHARED,
+}
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
 TARGETS = {"byte_masks": "sm_100a"}
 """Families of forms that sm_90a does not have."""
 SHARED |= {"cluster": cluster.SHARED}
-CLUSTERS = {"cluster": cluster.CLUSTER}
+CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}
 """Blocks of a cluster, of the families that have any."""
 BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 

@@ -12,12 +12,15 @@ import simulator_vectors_atomic as atomics
 from simulator_bench import SAMPLES, Array, Store, Vector
 
 SHARED = "  .shared .align 16 .b8 bulk_stage[8192];\n  .shared .align 8 .b8 bulk_barriers[1024];\n"
-REGISTERS = ".reg .b32 t, s, m; .reg .b64 g, o; .reg .pred p;"
+REGISTERS = ".reg .b32 t, s, m; .reg .b64 g, o, c; .reg .pred p;"
 ROW_BYTES = 64
 PLACES = (
     "mov.u32 t, %tid.x; mov.u32 s, bulk_stage; mad.lo.u32 s, t, 64, s; mov.u32 m, bulk_barriers; "
     "mad.lo.u32 m, t, 8, m; mad.lo.u64 g, %lane64, 64, %in; mad.lo.u64 o, %lane64, 64, %out; "
 )
+SEEN = "fence.proxy.async; "
+"""Lets bulk copies see what the thread has stored: a GPU needs it, the simulator does not."""
+POLICY = "createpolicy.fractional.L2::evict_first.b64 c, 1.0; "
 WORDS = np.random.default_rng(11).integers(0, 1 << 32, (SAMPLES, ROW_BYTES // 4), np.uint64).astype(np.uint32)
 OFFSETS = np.arange(SAMPLES, dtype=np.int64) * ROW_BYTES
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
@@ -80,16 +83,18 @@ def waits() -> Iterator[Vector]:
     first, second = f"{STORE} [o], [s], 16; ", f"{STORE} [o+16], [s+16], 16; "
     commit, all_done, back = "cp.async.bulk.commit_group; ", "cp.async.bulk.wait_group 0; ", "ld.global.b32 d, [o+12]; "
     texts = {
-        "cp.async.bulk.commit_group": first
+        "cp.async.bulk.commit_group": SEEN
+        + first
         + commit
         + second
         + commit
         + "cp.async.bulk.wait_group 1; "
         + back
         + all_done,
-        "cp.async.bulk.wait_group": first + second + commit + all_done + back,
+        "cp.async.bulk.wait_group": SEEN + first + second + commit + all_done + back,
         # The source may be overwritten once it has been read: what arrives is what it held before.
-        "cp.async.bulk.wait_group.read": first
+        "cp.async.bulk.wait_group.read": SEEN
+        + first
         + second
         + commit
         + "cp.async.bulk.wait_group.read 0; "
@@ -104,20 +109,26 @@ def waits() -> Iterator[Vector]:
 
 
 def reductions() -> Iterator[Vector]:
-    """A target of elements, each changed once: in global memory, where f32 flushes subnormals, and in shared memory."""
+    """A target of elements in global memory, each changed once; subnormals are kept, those of f32 too."""
     for word, kinds in TO_GLOBAL.items():
         for kind in kinds.split():
             noftz = ".noftz" if word == "add" and kind in ("f16", "bf16") else ""
             yield _reduction(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{word}{noftz}.{kind}", word, kind)
-    for word, kinds in WITHIN.items():
-        for kind in kinds.split():
-            yield _within(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{word}.{kind}", word, kind)
 
 
-def elements(word: str, kind: str, in_global: bool) -> tuple[Array, Array, Array]:
+def family_within() -> list[Vector]:
+    """The same in shared memory, in a launch with clusters."""
+    return [
+        _within(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{word}.{kind}", word, kind)
+        for word, kinds in WITHIN.items()
+        for kind in kinds.split()
+    ]
+
+
+def elements(word: str, kind: str) -> tuple[Array, Array, Array]:
     """16 bytes a sample as words: what the target holds, what is given, and what it holds afterwards."""
     first, given, _ = atomics.operands(word, kind)
-    function = atomics.function_of(word, kind, in_global)
+    function = atomics.function_of(word, kind, in_global=False)
     count = 128 // atomics.bits_of(kind)
     columns = [[np.roll(one, 13 * number) for number in range(count)] for one in (first, given)]
     after = [
@@ -133,10 +144,10 @@ def inputs_of(**words: Array) -> tuple[tuple[str, str, Array], ...]:
 
 
 def _reduction(key: str, word: str, kind: str) -> Vector:
-    old, new, after = elements(word, kind, in_global=True)
+    old, new, after = elements(word, kind)
     text = (
         f"{PLACES} add.u64 o, o, {{to}}; st.global.v4.b32 [o], {{f0, f1, f2, f3}}; "
-        f"st.shared.v4.b32 [s], {{a0, a1, a2, a3}}; {key} [o], [s], 16; cp.async.bulk.commit_group; "
+        f"st.shared.v4.b32 [s], {{a0, a1, a2, a3}}; {SEEN}{key} [o], [s], 16; cp.async.bulk.commit_group; "
         "cp.async.bulk.wait_group 0; "
     )
     place = {"to": Store(after.view(np.uint8), OFFSETS, SAMPLES * ROW_BYTES)}
@@ -144,11 +155,11 @@ def _reduction(key: str, word: str, kind: str) -> Vector:
 
 
 def _within(key: str, word: str, kind: str) -> Vector:
-    old, new, after = elements(word, kind, in_global=False)
+    old, new, after = elements(word, kind)
     text = (
         f"{PLACES} mbarrier.init.shared.b64 [m], 1; st.shared.v4.b32 [s], {{f0, f1, f2, f3}}; "
         f"st.shared.v4.b32 [s+16], {{a0, a1, a2, a3}}; mbarrier.arrive.expect_tx.shared.b64 _, [m], 16; "
-        f"{key} [s], [s+16], 16, [m]; {wait_for(0)} ld.shared.v4.b32 {{d0, d1, d2, d3}}, [s]; mbarrier.inval.shared.b64 [m];"
+        f"{SEEN}{key} [s], [s+16], 16, [m]; {wait_for(0)} ld.shared.v4.b32 {{d0, d1, d2, d3}}, [s]; mbarrier.inval.shared.b64 [m];"
     )
     outputs = tuple((f"d{at}", "b32", after[:, at]) for at in range(4))
     return Vector(key, "elements", text, inputs_of(f=old, a=new), outputs, {}, {}, REGISTERS)
@@ -165,7 +176,7 @@ def masks() -> Iterator[Vector]:
     fill = "".join(f"ld.global.b32 t, [g+{{from}}+{4 * at}]; st.shared.b32 [s+{4 * at}], t; " for at in range(8))
     end = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; "
     for name, words, policy in (("drawn", "", ""), ("with_a_hint", ".L2::cache_hint", " g,")):
-        text = f"{begin}{fill}{STORE}{words}.cp_mask [o], [s], 32,{policy} b; {end}"
+        text = f"{begin}{POLICY}{fill}{SEEN}{STORE}{words}.cp_mask [o], [s], 32,{policy} b; {end}"
         place = {"to": Store(rows, OFFSETS, SAMPLES * ROW_BYTES)}
         yield Vector(key, name, text, (("b", "b16", bits),), (), {"from": WORDS}, place, REGISTERS)
 
@@ -174,9 +185,9 @@ def hints() -> Iterator[Vector]:
     """A policy changes nothing, and neither does a prefetch."""
     key, store = LOAD, f"{STORE}.L2::cache_hint"
     text = (
-        f"{PLACES} mbarrier.init.shared::cta.b64 [m], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], 16; "
-        "cp.async.bulk.prefetch.L2.global [g+{from}], 16; cp.async.bulk.prefetch.L2.global.L2::cache_hint [g+{from}], 16, g; "
-        f"{key}.L2::cache_hint [s], [g+{{from}}], 16, [m], g; {wait_for(0)} {store} [o+{{to}}], [s], 16, g; "
+        f"{PLACES}{POLICY} mbarrier.init.shared::cta.b64 [m], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], 16; "
+        "cp.async.bulk.prefetch.L2.global [g+{from}], 16; cp.async.bulk.prefetch.L2.global.L2::cache_hint [g+{from}], 16, c; "
+        f"{key}.L2::cache_hint [s], [g+{{from}}], 16, [m], c; {wait_for(0)} {store} [o+{{to}}], [s], 16, c; "
         "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; mbarrier.inval.shared::cta.b64 [m];"
     )
     rows = WORDS.view(np.uint8)[:, :16].copy()
@@ -185,8 +196,8 @@ def hints() -> Iterator[Vector]:
         yield Vector(named, "hint", text, (), (), {"from": WORDS}, place, REGISTERS)
     key = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
     hinted = _reduction(key, "add", "u32")
-    text = hinted.text.replace(".bulk_group.add", ".bulk_group.L2::cache_hint.add").replace("[s], 16;", "[s], 16, g;")
-    yield Vector(key, "hint", text, hinted.inputs, (), {}, hinted.stores, REGISTERS)
+    text = hinted.text.replace(".bulk_group.add", ".bulk_group.L2::cache_hint.add").replace("[s], 16;", "[s], 16, c;")
+    yield Vector(key, "hint", POLICY + text, hinted.inputs, (), {}, hinted.stores, REGISTERS)
 
 
 def fences() -> Iterator[Vector]:

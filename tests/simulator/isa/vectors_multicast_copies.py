@@ -51,9 +51,9 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
 
 def _reduction(key: str, word: str, kind: str, ranks: int) -> MultimemVector:
     """A replica's cell holds what the next replica's next cell holds, so that all differ."""
-    old, new, _ = elements(word, kind, in_global=True)
+    old, new, _ = elements(word, kind)
     before, given = (np.stack([np.roll(one, 29 * rank, axis=0)[:COUNT] for rank in range(ranks)]) for one in (old, new))
-    function, bits = atomics.function_of(word, kind), atomics.bits_of(kind)
+    function, bits = atomics.function_of(word, kind, in_global=False), atomics.bits_of(kind)
     change = np.ascontiguousarray(_dealt(given)).view(f"u{bits // 8}")
     cells = np.ascontiguousarray(before).view(f"u{bits // 8}")
     after = np.empty_like(cells)

@@ -57,10 +57,12 @@ def logged(
     grid: int = 1,
     block: int = 1,
     registers: str = "",
+    before_body: str = "",
     **options: Any,
 ) -> tuple[Log, SimulatedWorld, list[dict[str, Region]]]:
     """Run the body on all ranks. %mine, %peer: 1 KiB of own memory, and of the next rank's; %all: multicast."""
     ptx = module(body, ["u64 mine", "u64 peer", "u64 all"], registers=registers)
+    ptx = ptx.replace(")\n{", f")\n{before_body}\n{{", 1)
     log, world = Log(), make_world(world_size, **options)
     world.space.events.add(log)
 
@@ -334,7 +336,9 @@ class TestCopies:
         cp.reduce.{where}.add.u32 [%peer+32], [stage], 16; multimem.cp.reduce.{where}.xor.b32 [%all+16], [stage], 16;
         multimem.cp.{where} [%all], [stage], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
         """
-        log, world, regions = logged(body, world_size=2, registers=self.SHARED)
+        log, world, regions = logged(
+            body, world_size=2, registers=self.SHARED, before_body=".reqnctapercluster 1, 1, 1"
+        )
         issued = [one for one in log.of("copy") if one.moment == "issued" and one.ranks.tolist() == [0]]
         far = world.space.base(0) - world.space.base(1) + regions[1]["mine"].address + 32
         everywhere = world.fabric(0).multicast_address(regions[0]["all"])

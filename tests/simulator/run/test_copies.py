@@ -36,12 +36,16 @@ def fill(value: str, count: int = BYTES) -> str:
     return " ".join(f"st.shared.b32 [stage+{at}], {value};" for at in range(0, count, 4))
 
 
-def outcome_of(body: str, schedule: dict[str, Any], *, world_size: int = 1, grid: int = 1, block: int = 1) -> Outcome:
+def outcome_of(
+    body: str, schedule: dict[str, Any], *, world_size: int = 1, grid: int = 1, block: int = 1, clusters: bool = False
+) -> Outcome:
     """Run the body on all ranks. %src: DATA plus the rank; %dst: 4 KiB of 7s; %peer_src, %peer_dst: the next rank's;
     %flag, %peer_flag: zeroed; %all: dst's multicast address; %rank. A rank's result is its dst, when all kernels are
     over."""
     names = ("src", "dst", "flag", "peer_src", "peer_dst", "peer_flag", "all")
     ptx = module(body, [*(f"u64 {name}" for name in names), "u32 rank"], registers=REGISTERS)
+    if clusters:
+        ptx = ptx.replace(")\n{", ")\n.reqnctapercluster 1, 1, 1\n{", 1)
 
     def program(fabric: SimulatorFabric) -> Any:
         own = [
@@ -192,13 +196,19 @@ class TestReductions:
         within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
         use = "ld.shared.b32 %r1, [stage+12]; st.global.b32 [%dst], %r1;"
         begin = f"{INIT} {fill('3', 32)} {expect(16)} {within} [stage], [stage+16], 16, [bar];"
-        assert all(right_under(f"{begin} {wait()} {use}", lambda rank: copied([6])))
-        assert right_under(f"{begin} {use} {wait()}", lambda rank: copied([3]))[0]
+        assert all(right_under(f"{begin} {wait()} {use}", lambda rank: copied([6]), clusters=True))
+        assert right_under(f"{begin} {use} {wait()}", lambda rank: copied([3]), clusters=True)[0]
+
+    def test_a_launch_without_clusters_has_no_copies_within_shared_memory(self) -> None:
+        """As an H200 does, which stops with an illegal instruction."""
+        within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
+        body = f"{INIT} {fill('3', 32)} {expect(16)} {within} [stage], [stage+16], 16, [bar]; {wait()}"
+        assert "within shared memory where the launch has no clusters" in str(outcome_of(body, {}).error())
 
     def test_a_target_that_was_never_written_is_poison(self) -> None:
         within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
         body = f"{INIT} {fill('3', 16)} {expect(16)} {within} [stage+16], [stage], 16, [bar]; {wait()}"
-        assert "shared memory that was never written (poison)" in str(outcome_of(body, {}).error())
+        assert "shared memory that was never written (poison)" in str(outcome_of(body, {}, clusters=True).error())
 
 
 class TestMulticast:

@@ -1,4 +1,4 @@
-"""The vectors of clusters on a GPU: it leaves what they expect, byte for byte."""
+"""The vectors of clusters, of copies and of mbarriers on a GPU: it leaves what they expect, byte for byte."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from memory.fabric import Argument, Launch
 
 
 @pytest.mark.gpu
-def test_a_gpu_leaves_what_the_vectors_expect() -> None:
+@pytest.mark.parametrize("family", ["cluster", "bulk", "within_shared", "lane_copies", "mbarriers"])
+def test_a_gpu_leaves_what_the_vectors_expect(family: str) -> None:
     if not torch.cuda.is_available() or torch.cuda.get_device_capability(0)[0] != 9:
         pytest.skip("there is no GPU of sm_90")
-    bench = bench_of("cluster")
+    bench = bench_of(family)
     given = torch.from_numpy(np.concatenate(bench.blobs)).to("cuda:0")
     out = torch.full((bench.output_bytes,), 0xFF, dtype=torch.uint8, device="cuda:0")
     arguments = [Argument("address", given.data_ptr()), Argument("address", out.data_ptr())]
     driver = CudaDriver(0, 0)
-    launch = Launch(8, 128, cluster=CLUSTERS["cluster"])
+    launch = Launch(8, 128, cluster=CLUSTERS.get(family, 1))
     driver.launch(executable(bench.ptx, "bench"), launch, (*arguments, Argument("u32", 0), Argument("u32", 0)))
     driver.wait(None)
     memory = out.cpu().numpy()
