@@ -120,5 +120,3 @@ class _Graph:
         while steps[0][0] != first:
             steps.insert(0, before[steps[0][0]])
         return steps
-
-

@@ -103,7 +103,9 @@ def fixed(skeleton: Skeleton) -> Fixed:
     program_order = same_thread & (step[:, None] < step) & ~is_async[:, None] & ~is_async
     program_order |= update  # an atomic operation's read comes before its write
     same_location, same_address, is_complete = _overlaps(events)
-    proxies = np.array(["generic" if proxy_fence else one.proxy for one, proxy_fence in zip(events, is_proxy_fence, strict=True)])
+    proxies = np.array(
+        ["generic" if proxy_fence else one.proxy for one, proxy_fence in zip(events, is_proxy_fence, strict=True)]
+    )
     same_proxy = proxies[:, None] == proxies
     is_both_memory = is_memory[:, None] & is_memory
     in_order = program_order | inverse(program_order)
@@ -196,7 +198,10 @@ def _scoped(skeleton: Skeleton) -> Relation:
 
 
 def _same_block(skeleton: Skeleton) -> Relation:
-    blocks = [None if place is None else (place.rank, place.block) for place in (_place(skeleton, one) for one in skeleton.events)]
+    blocks = [
+        None if place is None else (place.rank, place.block)
+        for place in (_place(skeleton, one) for one in skeleton.events)
+    ]
     return np.array([[one is not None and one == other for other in blocks] for one in blocks])
 
 

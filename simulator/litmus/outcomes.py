@@ -170,7 +170,9 @@ def _writers(one: Fixed, slot: Slot) -> list[int]:
     """The writes that a word of a read may come from."""
     cell = one.events[slot[0]].cells[slot[1]]
     own = one.update[slot[0]]
-    return [int(number) for number in np.flatnonzero(one.is_write) if cell in one.events[number].cells and not own[number]]
+    return [
+        int(number) for number in np.flatnonzero(one.is_write) if cell in one.events[number].cells and not own[number]
+    ]
 
 
 def _size(skeleton: Skeleton, one: Fixed) -> float:
@@ -196,7 +198,7 @@ def _executions(skeleton: Skeleton, one: Fixed, budget: _Budget, *, is_pruned: b
             ]
             continue
         budget.spend(len(sources))
-        if is_pruned and 0 < depth:
+        if is_pruned and depth > 0:
             keep = _may_go_on(one, slots, sources, fence_sc)
             sources, fence_sc = sources[keep], fence_sc[keep]
         if not len(sources):
@@ -284,10 +286,8 @@ def _completed(
 ) -> Iterator[_Batch]:
     """Add values and coherence orders to executions whose reads are all chosen."""
     reads_from = _reads_from(one, slots, sources)
-    has_values = ~cyclic(closed(reads_from | one.dependency))
-    sources, fence_sc, reads_from = sources[has_values], fence_sc[has_values], reads_from[has_values]
-    values = _values(skeleton, one, slots, sources)
-    keep = _taken(skeleton, values)
+    values, is_stable = _values(skeleton, one, slots, sources)
+    keep = _taken(skeleton, values) & is_stable
     sources, fence_sc, reads_from, values = sources[keep], fence_sc[keep], reads_from[keep], values[keep]
     if not len(sources):
         return
@@ -329,8 +329,13 @@ def _with_coherence(
 # Values
 
 
-def _values(skeleton: Skeleton, one: Fixed, slots: list[Slot], sources: Numbers) -> NDArray[np.uint64]:
-    """The value that each event reads or writes, in each execution; reads and dependencies have no circle."""
+def _values(
+    skeleton: Skeleton, one: Fixed, slots: list[Slot], sources: Numbers
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """The value that each event reads or writes, in each execution, and whether there is one.
+
+    Where reads and dependencies make a circle (8.10.4), it is one that justifies itself, if there is such a value.
+    """
     values = np.zeros((len(sources), one.size), dtype=np.uint64)
     rows = np.arange(len(sources))
     for _ in range(len(slots) + 2):
@@ -345,9 +350,10 @@ def _values(skeleton: Skeleton, one: Fixed, slots: list[Slot], sources: Numbers)
             source = sources[:, at]
             part = values[rows, source] >> (32 * origin[source]).astype(np.uint64) & np.uint64(0xFFFFFFFF)
             values[:, read] |= part << np.uint64(32 * word)
-        if (before == values).all():
+        is_stable: NDArray[np.bool_] = (before == values).all(axis=1)
+        if is_stable.all():
             break
-    return values
+    return values, is_stable
 
 
 def _evaluated(skeleton: Skeleton, value: Value, values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
@@ -473,6 +479,11 @@ def _row(found: Orders, row: int) -> Orders:
 
 
 def _named(program: Program, one: Fixed, number: int) -> str:
-    """An event as messages name it: its thread and its instruction."""
+    """An event as messages name it: its thread and its instruction, of an atomic operation which half."""
     event = one.events[number]
-    return event.text if event.thread < 0 else f"{program.threads[event.thread].name}: {event.text}"
+    if event.thread < 0:
+        return event.text
+    half = ""
+    if one.update[number].any() or one.update[:, number].any():
+        half = " (its read)" if event.kind == "R" else " (its write)"
+    return f"{program.threads[event.thread].name}: {event.text}{half}"

@@ -132,7 +132,9 @@ def _read_line(reading: _Reading, line: str) -> None:
         quantifier = cast(Literal["exists", "never", "always"], first)
         reading.conditions.append(Condition(quantifier, expression, line))
     elif not reading.threads:
-        raise ValueError(f"'{line}' comes before the first thread, start with 'memory x' and 'thread T0 on rank 0 block 0'")
+        raise ValueError(
+            f"'{line}' comes before the first thread, start with 'memory x' and 'thread T0 on rank 0 block 0'"
+        )
     else:
         reading.threads[-1][2].append(_instruction(line, reading))
 
@@ -229,7 +231,7 @@ def _instruction(line: str, reading: _Reading) -> Instruction:
 
 
 def _operands(text: str) -> list[str]:
-    return [part.strip() for part in re.findall(r"\{[^}]*\}|[^,]+", text) if part.strip()]
+    return [part.strip() for part in re.findall(r"\{[^}]*\}|[^,{]+", text) if part.strip()]
 
 
 def _access(opcode: str, words: list[str], operands: list[str], line: str, *, is_multimem: bool = False) -> Access:
@@ -255,7 +257,11 @@ def _access(opcode: str, words: list[str], operands: list[str], line: str, *, is
     if rest:
         raise ValueError(f"'{line}': unknown qualifier .{rest[0]}")
     if bool(operation) != (opcode in ("atom", "red") or (is_multimem and opcode == "ld")):
-        raise ValueError(f"'{line}': {opcode} needs an operation such as .add" if not operation else f"'{line}': {opcode} has no .{operation}")
+        raise ValueError(
+            f"'{line}': {opcode} needs an operation such as .add"
+            if not operation
+            else f"'{line}': {opcode} has no .{operation}"
+        )
     return _with_operands(opcode, (order, scope, operation), bits, count, operands, line, is_multimem)
 
 

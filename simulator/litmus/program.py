@@ -152,9 +152,7 @@ class Label:
     text: str = ""
 
 
-Instruction = (
-    Access | Fence | ProxyFence | Barrier | BulkCopy | CommitGroup | WaitGroup | Compute | Branch | Label
-)
+Instruction = Access | Fence | ProxyFence | Barrier | BulkCopy | CommitGroup | WaitGroup | Compute | Branch | Label
 
 
 @dataclass(frozen=True, slots=True)

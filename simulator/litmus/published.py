@@ -144,7 +144,9 @@ def _herd(text: str, name: str) -> Program:
     return Program(name, "", Memory(initial, aliases), tuple(threads), (condition,))
 
 
-def _herd_memory(text: str) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]], list[tuple[str, str, int]]]:
+def _herd_memory(
+    text: str,
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]], list[tuple[str, str, int]]]:
     initial: dict[str, tuple[int, ...]] = {}
     aliases: dict[str, tuple[str, ...]] = {}
     registers: list[tuple[str, str, int]] = []
@@ -279,7 +281,7 @@ def _statement(text: str) -> Instruction:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare with the suites of the folders that are given. Returns 0 if the judge agrees with all, known errors aside."""
+    """Compare with the suites of the folders. Returns 0 if the judge agrees with all but KNOWN_ERRORS."""
     if not arguments:
         raise ValueError("no folder, give checkouts of Dat3M and mixedproxy")
     verdicts = [one for folder in arguments for one in verdicts_of(Path(folder))]

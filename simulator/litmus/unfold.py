@@ -218,11 +218,16 @@ def _barrier_names(program: Program) -> tuple[int, ...]:
 
 
 def _joined(
-    program: Program, ways: tuple[Way, ...], met: frozenset[tuple[tuple[int, int], tuple[int, int]]], stuck: dict[int, int]
+    program: Program,
+    ways: tuple[Way, ...],
+    met: frozenset[tuple[tuple[int, int], tuple[int, int]]],
+    stuck: dict[int, int],
 ) -> Skeleton:
     """One skeleton of chosen ways; stuck gives the barrier event after which a thread does not go on."""
     lengths = [stuck.get(way.thread, len(way.events) - 1) + 1 for way in ways]
-    cells = {cell for way, length in zip(ways, lengths, strict=True) for one in way.events[:length] for cell in one.cells}
+    cells = {
+        cell for way, length in zip(ways, lengths, strict=True) for one in way.events[:length] for cell in one.cells
+    }
     cells |= {(name, 0) for name in program.memory.initial}
     start = [
         Event(INITIAL, 0, "W", f"initial {name}" + (f"+{4 * word}" if word else ""), cells=((name, word),),
@@ -411,7 +416,5 @@ def _wait(way: Way, one: WaitGroup, at: int) -> None:
     """Completion of all groups but the last `pending`; a proxy fence follows it by itself (9.7.9.25)."""
     committed = way.groups[:-1]
     done = committed[: max(len(committed) - one.pending, 0)]
-    after = tuple(
-        number for group in done for number in group if way.events[number].kind == "R" or not one.is_read
-    )
+    after = tuple(number for group in done for number in group if way.events[number].kind == "R" or not one.is_read)
     way.add(Event(way.thread, at, "F", one.text, proxy="async", after=after))
