@@ -22,7 +22,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """One way in which threads meet: pairs of events that synchronize, and the event of each thread that waits for ever."""
+    """One way in which threads meet: pairs of events that synchronize, and events of threads that wait for ever."""
 
     met: frozenset[tuple[Arriving, Arriving]]
     blocked: frozenset[Arriving]

@@ -29,19 +29,41 @@ AXIOMS = {
 """The axioms by name, with their sections."""
 
 
+MAXIMUM_EVENTS = 64
+"""A row of a relation fits into one number of 64 bits, which makes compositions fast."""
+
+
 def then(first: Relation, second: Relation) -> Relation:
     """Return the composition: x to z if first has x to y and second has y to z for some y."""
-    return np.matmul(first.astype(np.float32), second.astype(np.float32)) > 0
+    rows = _packed(second)
+    shape = np.broadcast_shapes(first.shape[:-1], rows.shape)
+    result = np.zeros(shape, dtype=np.uint64)
+    for middle in range(first.shape[-1]):
+        result |= np.where(first[..., middle], rows[..., middle, None], np.uint64(0))
+    return _unpacked(result)
 
 
 def closed(relation: Relation) -> Relation:
-    """Return the transitive closure."""
-    result = relation
-    while True:
-        longer = result | then(result, result)
-        if (longer == result).all():
-            return longer
-        result = longer
+    """Return the transitive closure (Warshall's)."""
+    rows = _packed(relation)
+    for middle in range(rows.shape[-1]):
+        reaches = (rows >> np.uint64(middle) & np.uint64(1)).astype(bool)
+        rows |= np.where(reaches, rows[..., middle, None], np.uint64(0))
+    return _unpacked(rows)
+
+
+def _packed(relation: Relation) -> NDArray[np.uint64]:
+    """Each row of a relation as a number whose bit i is column i."""
+    size = relation.shape[-1]
+    padded = np.zeros((*relation.shape[:-1], MAXIMUM_EVENTS), dtype=bool)
+    padded[..., :size] = relation
+    packed = np.packbits(padded, axis=-1, bitorder="little").view("<u8")[..., 0]
+    return np.ascontiguousarray(packed, dtype=np.uint64)
+
+
+def _unpacked(rows: NDArray[np.uint64]) -> Relation:
+    octets = np.ascontiguousarray(rows[..., None], dtype="<u8").view(np.uint8)
+    return np.unpackbits(octets, axis=-1, bitorder="little")[..., : rows.shape[-1]].astype(bool)
 
 
 def inverse(relation: Relation) -> Relation:
@@ -90,8 +112,10 @@ class Fixed:
 
 
 def fixed(skeleton: Skeleton) -> Fixed:
-    """Return the relations of a skeleton that hold in all its executions."""
+    """Return the relations of a skeleton that hold in all its executions. ValueError if it has too many events."""
     events = skeleton.events
+    if len(events) > MAXIMUM_EVENTS:
+        raise ValueError(f"{len(events)} operations, initial writes included, are more than {MAXIMUM_EVENTS}")
     thread = np.array([one.thread for one in events])
     step = np.array([one.step for one in events])
     kind = np.array([one.kind for one in events])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -26,11 +27,14 @@ from simulator.litmus.model import (
 from simulator.litmus.program import Condition, Program, Seen, compared, holds, seen_by
 from simulator.litmus.unfold import Loaded, Number, Skeleton, Value, skeletons
 
-MAXIMUM_EXECUTIONS = 400_000
+MAXIMUM_EXECUTIONS = 100_000
 """The number of executions, whole or begun, that a program may have: some seconds."""
 
 MAXIMUM_EXPLAINED = 30_000
 """The number of executions up to which those that the model forbids are looked at, too."""
+
+_TRIES = 6
+"""Number of executions of a forbidden state to look for its shortest contradiction in."""
 
 _BATCH = 1024
 """Number of executions to treat at once, for memory's sake."""
@@ -148,10 +152,8 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Executions of one skeleton: for each, the write that each word of each read returns, and three orders."""
+    """Executions of one skeleton: for each its orders, and the value of each event."""
 
-    sources: Numbers
-    fence_sc: Relation
     orders: Orders
     coherence: Relation
     from_reads: Relation
@@ -188,7 +190,7 @@ def _size(skeleton: Skeleton, one: Fixed) -> float:
 def _executions(skeleton: Skeleton, one: Fixed, budget: _Budget, *, is_pruned: bool) -> Iterator[_Batch]:
     """Yield the executions of a skeleton in batches. Pruned, these are only such that no axiom forbids."""
     slots = _slots(one)
-    fences = _oriented(np.zeros((1, one.size, one.size), dtype=bool), np.triu(one.sc_fences, 1)[None], budget)
+    fences, _ = _oriented(np.zeros((1, one.size, one.size), dtype=bool), np.triu(one.sc_fences, 1)[None], budget)
     waiting = [(0, np.full((len(fences), len(slots)), -1, dtype=np.int64), fences)]
     while waiting:
         depth, sources, fence_sc = waiting.pop()
@@ -249,29 +251,34 @@ def _from_reads(one: Fixed, slots: list[Slot], sources: Numbers, coherence: Rela
     return relation
 
 
-def _oriented(start: Relation, pairs: Relation, budget: _Budget) -> Relation:
-    """All transitive orders that have the start and relate each pair in one direction or the other."""
-    whole: list[Relation] = []
-    waiting = [(start, np.broadcast_to(pairs, start.shape))]
+def _oriented(start: Relation, pairs: Relation, budget: _Budget) -> tuple[Relation, Numbers]:
+    """All transitive orders that have a start and relate each pair in one direction or the other.
+
+    Starts and pairs are arrays [execution, from, to]; the second result is which execution an order is for.
+    """
+    whole: list[tuple[Relation, Numbers]] = []
+    waiting = [(start, np.arange(len(start)))]
     while waiting:
-        relation, wanted = waiting.pop()
+        relation, origin = waiting.pop()
+        if len(relation) > _BATCH:
+            waiting += [(relation[at : at + _BATCH], origin[at : at + _BATCH]) for at in range(0, len(origin), _BATCH)]
+            continue
         relation = closed(relation)
         keep = ~cyclic(relation)
-        relation, wanted = relation[keep], wanted[keep]
+        relation, origin = relation[keep], origin[keep]
         budget.spend(len(relation))
-        left = wanted & ~relation & ~np.swapaxes(relation, -1, -2)
-        flat = left.reshape(len(left), -1)
+        flat = (pairs[origin] & ~relation & ~np.swapaxes(relation, -1, -2)).reshape(len(origin), -1)
         is_whole = ~flat.any(axis=1)
-        whole.append(relation[is_whole])
-        rows = np.flatnonzero(~is_whole)
-        if not len(rows):
+        whole.append((relation[is_whole], origin[is_whole]))
+        relation, origin, flat = relation[~is_whole], origin[~is_whole], flat[~is_whole]
+        if not len(origin):
             continue
-        first, second = np.unravel_index(flat[rows].argmax(axis=1), relation.shape[1:])
+        first, second = np.unravel_index(flat.argmax(axis=1), relation.shape[1:])
         for a, b in ((first, second), (second, first)):
-            longer = relation[rows].copy()
-            longer[np.arange(len(rows)), a, b] = True
-            waiting.append((longer, wanted[rows]))
-    return np.concatenate(whole)
+            longer = relation.copy()
+            longer[np.arange(len(origin)), a, b] = True
+            waiting.append((longer, origin))
+    return np.concatenate([one for one, _ in whole]), np.concatenate([one for _, one in whole])
 
 
 def _completed(
@@ -294,36 +301,15 @@ def _completed(
     found = orders(one, reads_from, fence_sc)
     writes = one.is_write[:, None] & one.is_write & one.same_location & ~np.eye(one.size, dtype=bool)
     related = (one.morally_strong | found.causality | np.swapaxes(found.causality, -1, -2)) & writes
-    for row in range(len(sources)):
-        start = _forced(one, found.causality[row : row + 1] if is_pruned else None)
-        start = np.broadcast_to(start, (1, one.size, one.size))
-        coherence = _oriented(start, related[row : row + 1] & ~one.is_initial & ~one.is_initial[:, None], budget)
-        if len(coherence):
-            yield _with_coherence(one, slots, row, (sources, fence_sc, found, values), coherence)
-
-
-def _with_coherence(
-    one: Fixed,
-    slots: list[Slot],
-    row: int,
-    chosen: tuple[Numbers, Relation, Orders, NDArray[np.uint64]],
-    coherence: Relation,
-) -> _Batch:
-    """The executions that have the reads of one row, and each of the coherence orders."""
-    sources, fence_sc, found, values = chosen
-    times = len(coherence)
-    repeated = Orders(
-        *(np.repeat(getattr(found, name)[row : row + 1], times, axis=0) for name in Orders.__dataclass_fields__)
-    )
-    these = np.repeat(sources[row : row + 1], times, axis=0)
-    return _Batch(
-        these,
-        np.repeat(fence_sc[row : row + 1], times, axis=0),
-        repeated,
-        coherence,
-        _from_reads(one, slots, these, coherence),
-        np.repeat(values[row : row + 1], times, axis=0),
-    )
+    start = _forced(one, found.causality if is_pruned else None)
+    start = np.broadcast_to(start, related.shape)
+    related = related & ~one.is_initial & ~one.is_initial[:, None]
+    coherence, rows = _oriented(start, related, budget)
+    for at in range(0, len(rows), _BATCH):
+        chosen, here = rows[at : at + _BATCH], coherence[at : at + _BATCH]
+        these = Orders(*(getattr(found, name)[chosen] for name in Orders.__dataclass_fields__))
+        from_reads = _from_reads(one, slots, sources[chosen], here)
+        yield _Batch(these, here, from_reads, values[chosen])
 
 
 # Values
@@ -402,6 +388,7 @@ class _Tally:
     seen: tuple[Seen, ...]
     allowed: dict[State, bool] = field(default_factory=dict)
     forbidden: dict[State, Violation] = field(default_factory=dict)
+    tries: dict[State, int] = field(default_factory=dict)
     executions: int = 0
     mixed_race: tuple[str, str] | None = None
 
@@ -418,14 +405,14 @@ class _Tally:
         wrong = violated(one, batch.orders, batch.from_reads, batch.coherence)
         marks = np.array([wrong[name].any(axis=(-2, -1)) for name in AXIOMS])
         racing = races(one, batch.orders)
+        states = self._states(skeleton, one, batch)
         for row in range(len(batch.values)):
             broken = [name for name, is_broken in zip(AXIOMS, marks[:, row], strict=True) if is_broken]
-            states = self._states(skeleton, one, batch, row)
             if not broken:
                 self.executions += 1
-                self._allow(states, one, racing[row])
+                self._allow(states[row], one, racing[row])
                 continue
-            for state in states:
+            for state in states[row]:
                 if state not in self.allowed:
                     self._forbid(state, one, batch, row, broken)
 
@@ -439,39 +426,42 @@ class _Tally:
                 self.mixed_race = tuple(_named(self.program, one, int(number)) for number in mixed[0])  # type: ignore[assignment]
 
     def _forbid(self, state: State, one: Fixed, batch: _Batch, row: int, broken: list[str]) -> None:
-        """Keep the reason why a state is forbidden: of all its executions the one with the shortest."""
+        """Keep why a state is forbidden: of its executions, one that contradicts few axioms, in few steps."""
         known = self.forbidden.get(state)
-        if known is not None and len(known.steps) <= 2 and len(known.axioms) == 1:
+        self.tries[state] = self.tries.get(state, 0) + 1
+        if known is not None and (len(broken) > len(known.axioms) or self.tries[state] > _TRIES):
             return
         names = [_named(self.program, one, number) for number in range(one.size)]
         found = violation(one, _row(batch.orders, row), batch.from_reads[row], batch.coherence[row], broken, names)
         if known is None or (len(found.axioms), len(found.steps)) < (len(known.axioms), len(known.steps)):
             self.forbidden[state] = found
 
-    def _states(self, skeleton: Skeleton, one: Fixed, batch: _Batch, row: int) -> list[State]:
-        """The final states of an execution: several if racing writes are last at a location, in no order."""
-        columns: list[list[int | None]] = []
+    def _states(self, skeleton: Skeleton, one: Fixed, batch: _Batch) -> list[list[State]]:
+        """The final states of each execution: several if racing writes are last at a location, in no order."""
+        columns: list[list[tuple[int | None, ...]]] = []
         for seen in self.seen:
             value = skeleton.registers.get((seen.thread, seen.name), Number(0))
             if not seen.thread:
-                columns.append(self._last(seen, one, batch, row))
+                columns.append(self._last(seen, one, batch))
             elif value is None:
-                columns.append([None])
+                columns.append([(None,)] * len(batch.values))
             else:
-                columns.append([int(_evaluated(skeleton, value, batch.values[row : row + 1], 64)[0])])
-        states: list[tuple[int | None, ...]] = [()]
-        for column in columns:
-            states = [(*state, value) for state in states for value in column]
-        return [(state, skeleton.blocked) for state in states]
+                columns.append([(number,) for number in _evaluated(skeleton, value, batch.values, 64).tolist()])
+        return [
+            [(values, skeleton.blocked) for values in itertools.product(*choices)]
+            for choices in (zip(*columns, strict=True) if columns else [()] * len(batch.values))
+        ]
 
-    def _last(self, seen: Seen, one: Fixed, batch: _Batch, row: int) -> list[int | None]:
-        """The values of a word that no write follows in coherence order."""
+    def _last(self, seen: Seen, one: Fixed, batch: _Batch) -> list[tuple[int | None, ...]]:
+        """The values of a word, in each execution, that no write follows in coherence order."""
         cell = (seen.name, seen.word)
-        writes = [number for number in np.flatnonzero(one.is_write) if cell in one.events[number].cells]
-        last = [number for number in writes if not batch.coherence[row, number, writes].any()]
-        shifts = {number: 32 * one.events[number].cells.index(cell) for number in last}
-        found = {int(batch.values[row, number]) >> shifts[number] & 0xFFFFFFFF for number in last}
-        return [*sorted(found)] or [self.program.memory.initial[seen.name][seen.word]]
+        writes = np.array([number for number in np.flatnonzero(one.is_write) if cell in one.events[number].cells], int)
+        if not len(writes):
+            return [(self.program.memory.initial[seen.name][seen.word],)] * len(batch.values)
+        is_last = ~batch.coherence[:, writes[:, None], writes].any(axis=2)
+        shifts = np.array([32 * one.events[number].cells.index(cell) for number in writes], dtype=np.uint64)
+        words = batch.values[:, writes] >> shifts & np.uint64(0xFFFFFFFF)
+        return [tuple(sorted(set(row[last].tolist()))) for row, last in zip(words, is_last, strict=True)]
 
 
 def _row(found: Orders, row: int) -> Orders:
