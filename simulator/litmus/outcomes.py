@@ -27,7 +27,7 @@ from simulator.litmus.model import (
 from simulator.litmus.program import Condition, Program, Seen, compared, holds, seen_by
 from simulator.litmus.unfold import Loaded, Number, Skeleton, Value, skeletons
 
-MAXIMUM_EXECUTIONS = 100_000
+MAXIMUM_EXECUTIONS = 200_000
 """The number of executions, whole or begun, that a program may have: some seconds."""
 
 MAXIMUM_EXPLAINED = 30_000
@@ -103,10 +103,10 @@ def judged(program: Program, *, is_explained: bool = True) -> Judgement:
 
     is_explained asks for the forbidden outcomes, with reasons. Raises ValueError if it has too many executions.
     """
-    tally = _Tally(program, _seen(program))
     budget = _Budget(program.name, MAXIMUM_EXECUTIONS)
     plans = [(skeleton, fixed(skeleton)) for skeleton in skeletons(program)]
-    explained = is_explained and sum(_size(skeleton, one) for skeleton, one in plans) <= MAXIMUM_EXPLAINED
+    explained = is_explained and sum(_size(one) for _, one in plans) <= MAXIMUM_EXPLAINED
+    tally = _Tally(program, _seen(program), explained)
     for skeleton, one in plans:
         for batch in _executions(skeleton, one, budget, is_pruned=not explained):
             tally.add(skeleton, one, batch)
@@ -177,7 +177,7 @@ def _writers(one: Fixed, slot: Slot) -> list[int]:
     ]
 
 
-def _size(skeleton: Skeleton, one: Fixed) -> float:
+def _size(one: Fixed) -> float:
     """An upper bound of the number of executions, without regard to any axiom."""
     size = 1.0
     for slot in _slots(one):
@@ -386,6 +386,7 @@ class _Tally:
 
     program: Program
     seen: tuple[Seen, ...]
+    is_explained: bool
     allowed: dict[State, bool] = field(default_factory=dict)
     forbidden: dict[State, Violation] = field(default_factory=dict)
     tries: dict[State, int] = field(default_factory=dict)
@@ -413,7 +414,7 @@ class _Tally:
                 self._allow(states[row], one, racing[row])
                 continue
             for state in states[row]:
-                if state not in self.allowed:
+                if self.is_explained and state not in self.allowed:
                     self._forbid(state, one, batch, row, broken)
 
     def _allow(self, states: list[State], one: Fixed, racing: Relation) -> None:
