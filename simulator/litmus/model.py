@@ -73,7 +73,7 @@ def inverse(relation: Relation) -> Relation:
 
 def cyclic(relation: Relation) -> NDArray[np.bool_]:
     """Return, for each execution, whether something precedes itself."""
-    return np.diagonal(relation, axis1=-2, axis2=-1).any(axis=-1)
+    return np.asarray(np.diagonal(relation, axis1=-2, axis2=-1).any(axis=-1))
 
 
 def _diagonal(chosen: NDArray[np.bool_]) -> Relation:

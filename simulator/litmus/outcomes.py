@@ -165,7 +165,9 @@ Slot = tuple[int, int]
 
 
 def _slots(one: Fixed) -> list[Slot]:
-    return [(number, at) for number in np.flatnonzero(one.is_read) for at in range(len(one.events[number].cells))]
+    return [
+        (number, at) for number in np.flatnonzero(one.is_read).tolist() for at in range(len(one.events[number].cells))
+    ]
 
 
 def _writers(one: Fixed, slot: Slot) -> list[int]:
@@ -228,7 +230,8 @@ def _may_go_on(one: Fixed, slots: list[Slot], sources: Numbers, fence_sc: Relati
     coherence = _forced(one, found.causality)
     from_reads = _from_reads(one, slots, sources, coherence)
     wrong = violated(one, found, from_reads, coherence)
-    return ~np.any([relation.any(axis=(-2, -1)) for relation in wrong.values()], axis=0) & ~cyclic(coherence)
+    is_wrong = np.any([relation.any(axis=(-2, -1)) for relation in wrong.values()], axis=0)
+    return np.asarray(~is_wrong & ~cyclic(coherence))
 
 
 def _forced(one: Fixed, causality: Relation | None) -> Relation:
@@ -459,7 +462,7 @@ class _Tally:
         writes = np.array([number for number in np.flatnonzero(one.is_write) if cell in one.events[number].cells], int)
         if not len(writes):
             return [(self.program.memory.initial[seen.name][seen.word],)] * len(batch.values)
-        is_last = ~batch.coherence[:, writes[:, None], writes].any(axis=2)
+        is_last = np.asarray(~batch.coherence[:, writes[:, None], writes].any(axis=2))
         shifts = np.array([32 * one.events[number].cells.index(cell) for number in writes], dtype=np.uint64)
         words = batch.values[:, writes] >> shifts & np.uint64(0xFFFFFFFF)
         return [tuple(sorted(set(row[last].tolist()))) for row, last in zip(words, is_last, strict=True)]
