@@ -241,10 +241,10 @@ def _access(opcode: str, words: list[str], operands: list[str], line: str, *, is
     if order in ("volatile", "mmio"):
         order, scope = _volatile(opcode, order, rest, line)
     else:
-        order = order or ORDERS[opcode][0]
         scope = _taken(rest, SCOPES)
-        if is_multimem and opcode == "red" and order == "weak":
-            raise ValueError(f"'{line}': multimem.red is not weak, write .relaxed or .release")
+        if is_multimem and opcode == "red" and (order == "") != (scope == ""):
+            raise ValueError(f"'{line}': multimem.red has both an order and a scope, or neither")
+        order = order or ORDERS[opcode][0]
         if order not in ORDERS[opcode]:
             raise ValueError(f"'{line}': {opcode} has no .{order}, it has {_listed(ORDERS[opcode])}")
         if (order == "weak") != (scope == "") and opcode in ("ld", "st"):
@@ -267,8 +267,10 @@ def _access(opcode: str, words: list[str], operands: list[str], line: str, *, is
 
 def _volatile(opcode: str, order: str, rest: list[str], line: str) -> tuple[str, str]:
     """Order and scope of .volatile and .mmio: relaxed for the whole system (8.4.1, 8.4.2)."""
-    if opcode not in ("ld", "st"):
+    if opcode not in ("ld", "st") or line.startswith("multimem"):
         raise ValueError(f"'{line}': only ld and st have .{order}")
+    if order == "mmio" and {"v2", "v4"} & set(rest):
+        raise ValueError(f"'{line}': .mmio has no vectors")
     if order == "mmio" and (_taken(rest, ("relaxed",)), _taken(rest, ("sys",))) != ("relaxed", "sys"):
         raise ValueError(f"'{line}': write .mmio.relaxed.sys, the only form")
     return "relaxed", "sys"
