@@ -262,9 +262,14 @@ def _sc_fences(events: tuple[Event, ...], morally_strong: Relation) -> Relation:
 def _proxy_fence_of(
     events: tuple[Event, ...], is_memory: NDArray[np.bool_], is_proxy_fence: NDArray[np.bool_]
 ) -> Relation:
-    """From a proxy fence to accesses of its proxy; the model of ISCA 2022 wants both in one block."""
+    """From a proxy fence to accesses of its proxy; the model of ISCA 2022 wants both in one block.
+
+    The implicit fence of a wait for bulk copies is one for these copies.
+    """
     proxies = np.array([one.proxy for one in events])
-    return np.asarray(is_proxy_fence[:, None] & is_memory & (proxies[:, None] == proxies))
+    waits = np.array([one.is_wait for one in events])
+    explicit = (is_proxy_fence & ~waits)[:, None] & is_memory & (proxies[:, None] == proxies)
+    return np.asarray(explicit | (waits[:, None] & inverse(_issued(events)) & is_memory))
 
 
 # Orders of executions

@@ -80,7 +80,8 @@ class Event:
 
     kind is R, W, F (fence) or B (barrier). step is its instruction's number in the thread: events of one instruction
     have no order among them (8.2.4), except that an atomic operation's read comes before its write. proxy is that of
-    the access, or the one that a proxy fence is for. cells is what it accesses, name the address that it does so by.
+    the access, or the one that a proxy fence is for. after holds events that an asynchronous access, or a wait for such
+    ones (is_wait), comes after without being in program order. cells is what it accesses, name the address of that access.
     """
 
     thread: int
@@ -97,6 +98,7 @@ class Event:
     partner: int = -1
     is_red: bool = False
     is_async: bool = False
+    is_wait: bool = False
     after: tuple[int, ...] = ()
 
     @property
@@ -182,6 +184,11 @@ def skeletons(program: Program) -> Iterator[Skeleton]:
     """Yield all skeletons of a program. Loops end in their first turn: README.md says why that loses nothing."""
     names = _barrier_names(program)
     ways = [list(_ways(number, thread, program.memory, names)) for number, thread in enumerate(program.threads)]
+    for thread, found in zip(program.threads, ways, strict=True):
+        if not found:
+            raise ValueError(
+                f"{program.name}: thread {thread.name} has no way to its end, let its loop end with a branch"
+            )
     for chosen in itertools.product(*ways):
         for meeting in meetings(_arrivals(program, chosen)):
             yield _joined(program, chosen, meeting.met, dict(meeting.blocked))
@@ -413,8 +420,8 @@ def _copy(way: Way, one: BulkCopy, at: int, memory: Memory) -> None:
 
 
 def _wait(way: Way, one: WaitGroup, at: int) -> None:
-    """Completion of all groups but the last `pending`; a proxy fence follows it by itself (9.7.9.25)."""
+    """Completion of all groups but the last `pending`; an implicit proxy fence follows, for these copies alone."""
     committed = way.groups[:-1]
     done = committed[: max(len(committed) - one.pending, 0)]
     after = tuple(number for group in done for number in group if way.events[number].kind == "R" or not one.is_read)
-    way.add(Event(way.thread, at, "F", one.text, proxy="async", after=after))
+    way.add(Event(way.thread, at, "F", one.text, proxy="async", is_wait=True, after=after))

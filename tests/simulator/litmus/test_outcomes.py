@@ -113,6 +113,12 @@ def test_a_program_with_too_many_executions_is_refused(monkeypatch: pytest.Monke
         judged(program(3, threads=3))
 
 
+def test_a_loop_without_an_end_is_refused() -> None:
+    text = "memory x\nthread T0 on rank 0 block 0\nagain:\nld.weak r0, [x]\nbra again\nexists x == 0"
+    with pytest.raises(ValueError, match="test: thread T0 has no way to its end, let its loop end with a branch"):
+        judged_text(text)
+
+
 def test_a_thread_that_waits_for_ever_has_no_value_behind_the_barrier() -> None:
     found = judged_text(
         "memory x\nthread T0 on rank 0 block 0\nbar.sync 0, 3\nld.weak r0, [x]\n"

@@ -13,6 +13,7 @@ import simulator.litmus
 import simulator.litmus.outcomes as outcomes
 from simulator.litmus.outcomes import Judgement, judged
 from simulator.litmus.parse import read
+from tests.simulator.litmus.generated import program
 
 FOLDER = Path(simulator.litmus.__file__).parent / "programs"
 PATHS = {path.stem: path for path in sorted(FOLDER.glob("*.litmus"))}
@@ -93,6 +94,20 @@ def test_without_the_axiom_a_verdict_is_wrong(axiom: str, monkeypatch: pytest.Mo
     for name in CLAIMED_BY_AXIOM[axiom]:
         found = judged(read(PATHS[name]))
         assert not all(found.holds(one) for one in found.program.conditions), name
+
+
+@pytest.mark.parametrize("axiom", ["Fence-SC", "SC-per-Location"])
+def test_the_other_axioms_are_part_of_these(axiom: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README.md says that they forbid no state by themselves."""
+    programs = [read(PATHS[name]) for name in (*FORBIDDEN, "corr_relaxed", "corw_other", "r_fence_sc", "rwc_fence_sc")]
+    programs += [program(seed) for seed in range(30)]
+    expected = [states(judged(one, is_explained=False)) for one in programs]
+    monkeypatch.setattr(outcomes, "violated", without(axiom))
+    assert [states(judged(one, is_explained=False)) for one in programs] == expected
+
+
+def states(found: Judgement) -> set[tuple[int | None, ...]]:
+    return {one.values for one in found.allowed}
 
 
 def test_steps_of_a_contradiction_lead_around(judgements: dict[str, Judgement]) -> None:
