@@ -81,7 +81,7 @@ class Event:
     kind is R, W, F (fence) or B (barrier). step is its instruction's number in the thread: events of one instruction
     have no order among them (8.2.4), except that an atomic operation's read comes before its write. proxy is that of
     the access, or the one that a proxy fence is for. after holds events that an asynchronous access, or a wait for such
-    ones (is_wait), comes after without being in program order. cells is what it accesses, name the address of that access.
+    ones (is_wait), comes after without being in program order. cells is what it accesses, name the address that it has.
     """
 
     thread: int
