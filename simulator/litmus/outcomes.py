@@ -33,6 +33,9 @@ MAXIMUM_EXECUTIONS = 200_000
 MAXIMUM_EXPLAINED = 30_000
 """The number of executions up to which those that the model forbids are looked at, too."""
 
+_STEPS = 2
+"""Executions that are begun count, too: how many of these there may be for each that is looked at to explain."""
+
 _TRIES = 6
 """Number of executions of a forbidden state to look for its shortest contradiction in."""
 
@@ -103,15 +106,24 @@ def judged(program: Program, *, is_explained: bool = True) -> Judgement:
 
     is_explained asks for the forbidden outcomes, with reasons. Raises ValueError if it has too many executions.
     """
-    budget = _Budget(program.name, MAXIMUM_EXECUTIONS)
     plans = [(skeleton, fixed(skeleton)) for skeleton in skeletons(program)]
-    explained = is_explained and sum(_size(one) for _, one in plans) <= MAXIMUM_EXPLAINED
-    tally = _Tally(program, _seen(program), explained)
+    if is_explained and sum(_size(one) for _, one in plans) <= MAXIMUM_EXPLAINED:
+        try:
+            return _judgement(program, plans, _Budget(program.name, _STEPS * MAXIMUM_EXPLAINED), is_explained=True)
+        except TooManyExecutions:  # some axioms leave more coherence orders than the bound knows of
+            pass
+    return _judgement(program, plans, _Budget(program.name, MAXIMUM_EXECUTIONS), is_explained=False)
+
+
+def _judgement(
+    program: Program, plans: list[tuple[Skeleton, Fixed]], budget: _Budget, *, is_explained: bool
+) -> Judgement:
+    tally = _Tally(program, _seen(program), is_explained)
     for skeleton, one in plans:
-        for batch in _executions(skeleton, one, budget, is_pruned=not explained):
+        for batch in _executions(skeleton, one, budget, is_pruned=not is_explained):
             tally.add(skeleton, one, batch)
     outcomes = sorted(tally.outcomes(), key=_by_value)
-    return Judgement(program, tally.seen, tuple(outcomes), tally.executions, explained, tally.mixed_race)
+    return Judgement(program, tally.seen, tuple(outcomes), tally.executions, is_explained, tally.mixed_race)
 
 
 def _by_value(one: Outcome) -> tuple[object, ...]:
@@ -130,6 +142,10 @@ def _seen(program: Program) -> tuple[Seen, ...]:
     return tuple(dict.fromkeys([*seen, *sorted(named - set(seen))]))
 
 
+class TooManyExecutions(ValueError):
+    """A program has more executions than the judge looks at."""
+
+
 @dataclass(slots=True)
 class _Budget:
     """How many executions are left to look at."""
@@ -138,10 +154,10 @@ class _Budget:
     left: int
 
     def spend(self, number: int) -> None:
-        """Count executions. Raises ValueError if there are too many."""
+        """Count executions. Raises TooManyExecutions, a ValueError, if none is left."""
         self.left -= number
         if self.left < 0:
-            raise ValueError(
+            raise TooManyExecutions(
                 f"{self.name}: more than {MAXIMUM_EXECUTIONS:,} executions, make the program smaller: "
                 "fewer reads and writes of one location"
             )

@@ -107,10 +107,20 @@ def test_a_race_is_told(order: str, has_race: bool) -> None:
     assert [one.has_race for one in found.allowed] == [has_race] * 2
 
 
+def test_a_program_with_too_many_executions_to_explain_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = with_memory(program(3))
+    expected = states(judged(one))
+    monkeypatch.setattr(outcomes, "_STEPS", 0)
+    found = judged(one)
+    assert not found.is_explained
+    assert all(outcome.is_allowed for outcome in found.outcomes)
+    assert states(found) == expected
+
+
 def test_a_program_with_too_many_executions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "MAXIMUM_EXECUTIONS", 10)
     with pytest.raises(ValueError, match="3: more than 10 executions, make the program smaller"):
-        judged(program(3, threads=3))
+        judged(program(3, threads=3), is_explained=False)
 
 
 def test_a_loop_without_an_end_is_refused() -> None:
