@@ -27,7 +27,7 @@ from simulator.litmus.model import (
 from simulator.litmus.program import Condition, Program, Seen, compared, holds, seen_by
 from simulator.litmus.unfold import Loaded, Number, Skeleton, Value, skeletons
 
-MAXIMUM_EXECUTIONS = 200_000
+MAXIMUM_EXECUTIONS = 100_000
 """The number of executions, whole or begun, that a program may have: some seconds."""
 
 MAXIMUM_EXPLAINED = 30_000
