@@ -1,4 +1,5 @@
-"""The all_reduce examples of CuTe DSL, from a checkout of NVIDIA/cutlass: their kernels, unmodified.
+"""The all_reduce examples of CuTe DSL, from a checkout of NVIDIA/cutlass or FlashInfer's wheel: their kernels, as
+they are.
 
 A file's kernels are compiled from fake tensors and launched on a world's ranks. Its host code (torch.distributed,
 NVSHMEM) is not run: while the file is imported, the libraries that only the host code uses are stand-ins.
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from memory.fabric import Executable
+from tests.foreign.environment import ENVIRONMENT
 
 FOLDER = Path("examples/python/CuTeDSL/cute/blackwell/kernel/distributed")
 ARCH = "sm_100a"
@@ -30,18 +32,25 @@ def stand_ins() -> Iterator[None]:
     """Let the examples import what their host code uses: cuda.core, nvshmem4py and NVSHMEM's host library."""
     import cuda.pathfinder
 
-    core, nvshmem, nvshmem_core = (ModuleType(name) for name in ("cuda.core", "nvshmem", "nvshmem.core"))
-    core.Device = nvshmem.core = nvshmem_core  # type: ignore[attr-defined]
+    names = ("cuda.core", "cuda.core.experimental", "nvshmem", "nvshmem.core")
+    core, experimental, nvshmem, nvshmem_core = made = [ModuleType(name) for name in names]
+    core.Device = experimental.Device = nvshmem.core = nvshmem_core  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
-        for module in (core, nvshmem, nvshmem_core):
+        for module in made:
             patch.setitem(sys.modules, module.__name__, module)
         patch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda name: None)
         yield
 
 
-def example(checkout: Path, name: str) -> Any:
-    """Import a file of the folder."""
-    path = checkout / FOLDER / f"{name}.py"
+def in_the_wheel() -> Path:
+    """The folder of FlashInfer's wheel that has an older state of the same files."""
+    found = (ENVIRONMENT / "lib").glob("python*/site-packages/flashinfer/data/cutlass")
+    return next(found, ENVIRONMENT) / "examples" / "python" / "CuTeDSL" / "distributed"
+
+
+def example(folder: Path, name: str) -> Any:
+    """Import a file of a folder."""
+    path = folder / f"{name}.py"
     specification = importlib.util.spec_from_file_location(f"cutlass_example_{name}", path)
     assert specification is not None
     assert specification.loader is not None
