@@ -42,14 +42,31 @@ def carry_out(place: str, program: str, arguments: Sequence[str] | None = None, 
     """
     try:
         return _invoked(place, program, list(sys.argv[1:] if arguments is None else arguments), tools)
-    except ValueError as error:
-        complain(str(error))
-        return WRONG_REQUEST
-    except KeyboardInterrupt as interrupt:
-        from runner.interrupt import exit_code_of
+    except (KeyboardInterrupt, Exception) as error:
+        if interrupt := _interrupt_behind(error):
+            from runner.interrupt import exit_code_of
 
-        say("symlab: interrupted")
-        return exit_code_of(interrupt)
+            say("symlab: interrupted")
+            return exit_code_of(interrupt)
+        if isinstance(error, ValueError):
+            complain(str(error))
+            return WRONG_REQUEST
+        raise
+
+
+def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interrupt in whose wake an error came: libraries that are cut off while they are imported raise errors
+    of their own on the way out."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if isinstance(one, KeyboardInterrupt):
+            return one
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            left += [one.__cause__, one.__context__]
+    return None
 
 
 def _invoked(place: str, program: str, arguments: list[str], tools: Any) -> int:

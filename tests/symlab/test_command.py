@@ -155,6 +155,13 @@ def test_the_modules_name_themselves(
     assert capsys.readouterr().err.endswith(f"(see {program} --help)\n")
 
 
+def in_the_wake_of(interrupt: KeyboardInterrupt, error: Exception) -> Exception:
+    """What a library raises that was cut off by an interrupt, and stumbles on its way out."""
+    error.__context__ = RuntimeError("cleaning up")
+    error.__context__.__context__ = interrupt
+    return error
+
+
 def raising(error: BaseException) -> click.Command:
     def body() -> None:
         raise error
@@ -167,6 +174,8 @@ def raising(error: BaseException) -> click.Command:
     [
         (ValueError("two\nlines"), 2, "symlab: error: two lines\n"),
         (KeyboardInterrupt(), 130, "symlab: interrupted\n"),
+        (in_the_wake_of(KeyboardInterrupt(), AttributeError("_flags")), 130, "symlab: interrupted\n"),
+        (in_the_wake_of(KeyboardInterrupt(), ValueError("half")), 130, "symlab: interrupted\n"),
     ],
 )
 def test_errors_of_a_command(
