@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from kernels.sources import ROOT
 from reports.audit.worker import ask
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, Status
@@ -391,9 +395,8 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
     assert not list(tmp_path.glob("**/ran"))
 
 
-def test_changed_files_are_not_run(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
     assert run() == 0
-    capsys.readouterr()
     file = tmp_path / "conf" / "exp" / "add_peers.py"
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")
     answer, _ = ask(read(["records"]))
@@ -401,8 +404,18 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path, capsys: pytest.Capt
     assert answer["sources"]["changed"] == ["custom/add_peers"]
     ((_, why),) = answer["inputs"]["not_comparable"]
     assert "is not made of the files that ran" in why
-    assert main(["replay", "records", "--records", "new"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    command = [
+        sys.executable,
+        "-m",
+        "runner",
+        "replay",
+        "records",
+        "--records",
+        "new",
+    ]  # this process has read the file
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
     assert "is not made of the files that ran" in line
     assert "give --changed-code" in line
     assert not (tmp_path / "ran").exists()
