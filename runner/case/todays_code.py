@@ -35,9 +35,8 @@ def sources(
     code allows that.
     """
     from kernels.catalogue import NAMES
-    from kernels.compile import source_digest
     from runner.case.allowed_code import allowed_code
-    from runner.case.bringing import is_other_code, recorded_place, recorded_spec, refuse_recorded
+    from runner.case.bringing import recorded_place
 
     code = code or allowed_code(folder=folder)
     found: dict[str, list[Any]] = {
@@ -48,7 +47,6 @@ def sources(
         if record.kernel is not None:
             recorded.setdefault(record.kernel.name, []).append(record)
     for name, members in sorted(recorded.items()):
-        kernels = [one.kernel for one in members if one.kernel is not None]
         if name not in NAMES and not recorded_place(members[0]):
             found["gone"].append(name)
             continue
@@ -56,29 +54,42 @@ def sources(
             outcome, what = _custom(members, folder, code)
             found[outcome].append([name, what] if what else name)
             continue
-        try:
-            refuse_recorded(members[0], folder, code)
-            is_brought = bool(recorded_place(members[0]))
-            if is_brought and not code.changed and is_other_code(members[0], members[0].case.algorithm, folder):
-                found["changed"].append(name)
-                continue
-            spec = recorded_spec(members[0], folder)
-        except MALFORMED as error:
-            found["not_comparable"].append([name, first_line(error)])
-            continue
-        if {one.source_digest for one in kernels} == {f"sha256:{source_digest(spec)}"}:
-            found["same"].append(name)
-        elif any(one.code_digest is None for one in kernels):
-            found["older"].append(name)
-        else:
-            say(f"compiling {name}, to compare its code")
-            try:
-                is_same = _have_todays_code(spec, members, cache_dir)
-            except (RuntimeError, *MALFORMED) as error:
-                found["not_comparable"].append([name, first_line(error)])
-            else:
-                found["same_code" if is_same else "changed"].append(name)
+        outcome, what = _collective(name, members, cache_dir, say, folder, code)
+        found[outcome].append([name, what] if what else name)
     return found
+
+
+def _collective(
+    name: str,
+    records: Sequence[Record],
+    cache_dir: Path,
+    say: Callable[[str], None],
+    folder: Path | None,
+    code: AllowedCode,
+) -> tuple[str, str]:
+    """How a kernel of the catalogue, or a brought one, compares with today's, and the reason where it can't be."""
+    from kernels.compile import source_digest
+    from runner.case.bringing import is_other_code, recorded_place, recorded_spec, refuse_recorded
+
+    first = records[0]
+    kernels = [one.kernel for one in records if one.kernel is not None]
+    try:
+        refuse_recorded(first, folder, code)
+        if recorded_place(first) and not code.changed and is_other_code(first, first.case.algorithm, folder):
+            return "changed", ""
+        spec = recorded_spec(first, folder)
+    except MALFORMED as error:
+        return "not_comparable", first_line(error)
+    if {one.source_digest for one in kernels} == {f"sha256:{source_digest(spec)}"}:
+        return "same", ""
+    if any(one.code_digest is None for one in kernels):
+        return "older", ""
+    say(f"compiling {name}, to compare its code")
+    try:
+        is_same = _have_todays_code(spec, records, cache_dir)
+    except (RuntimeError, *MALFORMED) as error:
+        return "not_comparable", first_line(error)
+    return ("same_code" if is_same else "changed"), ""
 
 
 def _custom(records: Sequence[Record], folder: Path | None, code: AllowedCode) -> tuple[str, str]:
