@@ -21,8 +21,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -93,6 +93,30 @@ def function_at(text: str, folder: Path | None = None) -> BroughtFunction:
     if files and sources.is_foreign(files):
         _check_current(place, files, before)
     return BroughtFunction(replace(place, digest=sources.digest_of(files)), value, files)
+
+
+def module_files(module: str) -> tuple[Path, ...]:
+    """Return the resolved files that importing a module runs: of each package on the way, and last its own.
+
+    Nothing is imported. Raises ValueError, in one line, for a module that is not here, or that is no Python file.
+    """
+    found: list[Path] = []
+    parts = module.split(".")
+    folders: list[str] | None = None
+    for number in range(1, len(parts) + 1):
+        name = ".".join(parts[:number])
+        try:
+            spec = find_spec(name) if folders is None else PathFinder.find_spec(name, folders)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None:
+            raise ValueError(f"{module}: there is no module {name}")
+        if spec.has_location and spec.origin and spec.origin.endswith(".py"):
+            found.append(Path(spec.origin).resolve())
+        elif spec.has_location or spec.submodule_search_locations is None or number == len(parts):
+            raise ValueError(f"{module}: the module {name} has no Python file of its own")
+        folders = list(spec.submodule_search_locations or ())
+    return tuple(found)
 
 
 def _place(text: str, folder: Path | None, what: str) -> Place:

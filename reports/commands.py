@@ -203,16 +203,29 @@ def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     show_default=True,
     help="Maximum size of cases whose inputs are made again; 0 for none.",
 )
+@click.option(
+    "--code",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder whose files may be run for records, too; repeatable.",
+)
 @_output("Write the result, too: a .html (the report with the audit), .md or .json.")
 def audit(
-    records: tuple[str, ...], uri: str | None, band: str, form: str, inputs_up_to: str, output: Path | None
+    records: tuple[str, ...],
+    uri: str | None,
+    band: str,
+    form: str,
+    inputs_up_to: str,
+    code: tuple[Path, ...],
+    output: Path | None,
 ) -> int:
     """Check records against twenty items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty items. Two of them, BEFORE
     and AFTER, are compared.
     """
-    return audited(AuditOptions(records, uri, parse_band(band), form, size_of(inputs_up_to), output))
+    return audited(AuditOptions(records, uri, parse_band(band), form, size_of(inputs_up_to), output, code))
 
 
 @reports.command("published", epilog=EXIT_CODES)

@@ -1,8 +1,9 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin}, and writes JSON,
-one document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
+{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
+records were read, "code": folders whose files may run beside the usual ones}, with absolute paths. It writes JSON, one
+document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
 "sources": .., "secrets": ..}, see the functions of these names.
 """
 
@@ -25,6 +26,7 @@ from omegaconf import OmegaConf
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
+from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
@@ -60,14 +62,16 @@ def main() -> int:
             print(json.dumps({"progress": text}), flush=True)
 
     folder = Path(asked.get("folder", "."))
+    places, named = (tuple(map(Path, asked.get(key, ()))) for key in ("places", "code"))
+    code = allowed_code(places, named, folder)
     records = [decoded(Record, document, "record") for document in asked["records"]]
     jobs = jobs_of(records)
     recomposed, found = configurations(jobs, say)
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
-        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say, folder),
-        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder),
+        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say, folder, code),
+        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
         "secrets": secrets(records),
     }
     print(json.dumps(answer), flush=True)
@@ -303,7 +307,13 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     return [case.id for case in cases_of(resolved(request, fabric))]
 
 
-def inputs(records: Sequence[Record], up_to_bytes: int, say: Say, folder: Path | None = None) -> dict[str, Any]:
+def inputs(
+    records: Sequence[Record],
+    up_to_bytes: int,
+    say: Say,
+    folder: Path | None = None,
+    code: AllowedCode | None = None,
+) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
     {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
@@ -324,7 +334,7 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say, folder: Path |
             if record.case.size_bytes > up_to_bytes:
                 found["too_large"] += 1
                 continue
-            again = _input_digests(record, folder)
+            again = _input_digests(record, folder, code)
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
         except MALFORMED as error:
@@ -337,13 +347,13 @@ def inputs(records: Sequence[Record], up_to_bytes: int, say: Say, folder: Path |
     return found
 
 
-def _input_digests(record: Record, folder: Path | None) -> list[str]:
+def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:
     """The digests of what all ranks of a case put in."""
     if record.case.op == CUSTOM:
         from runner.custom.description import recorded_job
         from runner.custom.judge import digest_of as digest_of_contents
 
-        return [digest_of_contents(contents) for contents in recorded_job(record, folder).inputs]
+        return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
     from kernels.catalogue import collective
     from runner.case.inputs import digest_of, make_input
     from runner.case.recorded import case_of

@@ -136,6 +136,14 @@ def run(ctx: click.Context, /, **options: Any) -> int:
 _refuse_flags(run)
 
 
+_takes_code = click.option(
+    "--code",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder whose files may be run for records, too; repeatable.",
+)
+
 REPLAY_EPILOG = """\
 Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
 verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side, else it is INSIDE or OUTSIDE the band.
@@ -205,6 +213,8 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
     help="Where the MLflow run is, if RECORDS is the id of one.",
 )
 @click.option("--track", "track_uri", default="", metavar="URI", help="Log the new runs to MLflow there.")
+@_takes_code
+@click.option("--changed-code", is_flag=True, help="Run brought files that are not those that ran, too.")
 @click.pass_context
 def replay(ctx: click.Context, /, **options: Any) -> int:
     """Run recorded cases again and compare the results.
@@ -235,8 +245,9 @@ or failed; 2 the request is wrong, or the folder can't be resumed; 130 Ctrl-C, w
     help="Where the command's run of MLflow is, if its configuration no longer says; none sends nothing.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say only errors, warnings and the last lines.")
+@_takes_code
 @click.pass_context
-def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool) -> int:
+def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool, code: tuple[Path, ...]) -> int:
     """Run what an interrupted, killed or failed command left undone.
 
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
@@ -245,4 +256,4 @@ def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool) -> int:
     from runner.command.resume import resume as resumed
     from runner.command.start import led
 
-    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet)))
+    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code)))

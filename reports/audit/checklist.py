@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -135,15 +135,17 @@ def check(
     source: str = "",
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
+    code: Sequence[Path] = (),
 ) -> Audit:
     """Check one set of records against the twenty items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
-    replaces the worker, for tests. Raises ValueError for a place that can't be read.
+    replaces the worker, for tests. code: see worker.ask. Raises ValueError for a place that can't be read.
     """
     say("making configurations, cases and inputs again")
-    again, problem = (ask or worker.ask)(records, up_to_bytes, say)
+    ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code)
+    again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)

@@ -74,7 +74,8 @@ class AuditOptions:
     """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
     band: the share within which changes of times do not matter. form: one of FORMATS. inputs_up_to_bytes: the maximum
-    size of cases whose inputs are made again. output: a file for the result, too.
+    size of cases whose inputs are made again. output: a file for the result, too. code: folders whose files may be run
+    for records, beside those of the project and of the working folder.
     """
 
     records: tuple[str, ...]
@@ -83,6 +84,7 @@ class AuditOptions:
     form: str = "text"
     inputs_up_to_bytes: int = 1 << 20
     output: Path | None = None
+    code: tuple[Path, ...] = ()
 
 
 def run(options: AuditOptions) -> int:
@@ -110,7 +112,9 @@ def run(options: AuditOptions) -> int:
         place = options.records[0]
         source = f"MLflow's {place}" if options.uri is not None else ""
         places = () if source else (place,)
-        result = check(sides[0], places, up_to_bytes=options.inputs_up_to_bytes, source=source, say=progress)
+        result = check(
+            sides[0], places, up_to_bytes=options.inputs_up_to_bytes, source=source, say=progress, code=options.code
+        )
     progress.end()
     if options.output is not None:
         _write(result, [record for side in sides for record in side], options.output)

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from reports.record.codec import encoded
@@ -35,13 +36,19 @@ def ask(
     say: Callable[[str], None] = lambda text: None,
     command: Sequence[str] = (),
     patience_s: float = PATIENCE_S,
+    places: Sequence[Path] = (),
+    code: Sequence[Path] = (),
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the worker's answer and "", or None and the reason, which the caller must report.
 
-    command: what to run in place of the worker.
+    command: what to run in place of the worker. places: where the records were read: files there are not run for them.
+    code: folders whose files may be run for records, beside those of the project and of the working folder.
     """
     documents = [encoded(replace(record, timing=None, counters={})) for record in records]
-    question = json.dumps({"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()})
+    asked_for: dict[str, Any] = {"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
+    asked_for |= {"places": [os.path.abspath(one) for one in places]}
+    asked_for |= {"code": [os.path.abspath(one.expanduser()) for one in code]}
+    question = json.dumps(asked_for)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
         asked.write(question)
         asked.seek(0)

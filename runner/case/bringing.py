@@ -3,24 +3,26 @@
 A relative path begins at the working folder, or, where there is no such file, at the project's root, so that
 experiments of conf/ find the files beside them (runner/request/experiment_files.py). Where records are read, the file
 is taken from this machine by the place that they name, and its digest says whether it is the one that ran: text that
-records keep is evidence, and never run.
+records keep is evidence, and never run. Places of records lead only to files that may run (allowed_code.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernels.baselines import names_for
-from kernels.brought import function_at, spec_at
+from kernels.brought import spec_at
 from kernels.catalogue import NAMES, find
-from kernels.sources import ROOT, Source, digest_of, is_foreign, read, sources_of
+from kernels.sources import ROOT, Source, digest_of, is_foreign, name_of, read, sources_of
 from kernels.spec import KernelSpec
 from reports.record.record import Record
+from runner.case.allowed_code import AllowedCode, files_of, has_recorded_files, start_of
 from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError
 
@@ -58,12 +60,6 @@ def found_at(place: str, folder: Path | None = None) -> Brought:
     if where.suffix != ".py" and len(where.parts) < 2:
         return Brought(place, spec_at(place))
     return Brought(place, spec_at(f"{where}:{name}", start_of(where, folder)))
-
-
-def start_of(path: Path, folder: Path | None = None) -> Path:
-    """Return the folder that a path of a brought file begins at. folder: see found_at."""
-    start = folder or Path.cwd()
-    return ROOT if not (start / path).is_file() and (ROOT / path).is_file() else start
 
 
 def with_names(request: Request, folder: Path | None = None) -> tuple[Request, tuple[Brought, ...]]:
@@ -108,57 +104,103 @@ def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
         )
 
 
-def custom_places(section: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the places that a section `custom` names: of its kernel, its reference, and functions that fill."""
+def custom_places(section: Mapping[str, Any]) -> dict[str, str]:
+    """Return the places that a section `custom` names, by role: its kernel, its reference, functions that fill."""
+    named = {"kernel": section.get("kernel"), "reference": section.get("reference")}
     buffers = section.get("buffers")
-    fills = [one.get("fill") for one in buffers.values() if isinstance(one, Mapping)] if buffers else []
-    named = [section.get("kernel"), section.get("reference"), *fills]
-    return tuple(one for one in named if isinstance(one, str) and is_place(one))
+    for name, one in buffers.items() if isinstance(buffers, Mapping) else ():
+        named[f"fill of {name}"] = one.get("fill") if isinstance(one, Mapping) else None
+    return {role: one for role, one in named.items() if isinstance(one, str) and is_place(one)}
 
 
-def sources_at(places: Sequence[str], folder: Path | None = None) -> tuple[Source, ...]:
-    """Return all files that places are made of and that are not the project's kernels, each once, by name.
-
-    folder: as found_at takes it. Raises ValueError, in one line, for a place that is not here.
-    """
-    files: list[str] = []
-    texts: dict[Path, Source] = {}
-    for place in places:
-        where = Path(place.rpartition(":")[0]).expanduser()
-        if where.suffix not in (".py", ".ptx") and len(where.parts) < 2:
-            files += function_at(place).files
-            continue
-        path = (start_of(where, folder) / where).resolve()
-        if not path.is_file():
-            raise ValueError(f"{place}: there is no file {path}")
-        if path.suffix == ".ptx":
-            texts[path] = read(path)
-        else:
-            files.append(str(path))
-    found = [one for one in sources_of(tuple(dict.fromkeys(files))) if is_foreign([str(one.path)])]
-    return tuple(sorted([*found, *texts.values()], key=lambda source: (source.name, source.content)))
+def custom_sources(section: Mapping[str, Any], folder: Path | None = None) -> tuple[Source, ...]:
+    """Return all files that a section `custom` names, those that they import, and that are not the project's kernels,
+    each once, by name. folder: as found_at takes it. Raises ValueError, in one line, for a place that is not here."""
+    found = {
+        one.path: one
+        for role, place in custom_places(section).items()
+        for one in _sources_at(files_of(place, folder, role == "kernel")[-1])
+    }
+    return tuple(sorted(found.values(), key=lambda source: (source.name, source.content)))
 
 
-def digest_of_sources(sources: Sequence[Source]) -> str:
-    """Return "sha256:<hex>" of names and contents, as kernels.sources.digest_of makes it."""
+def custom_digest(section: Mapping[str, Any], folder: Path | None = None) -> str:
+    """Return "sha256:<hex>" of what each role of a section `custom` is made of: its place, and names and contents of
+    files. Names are paths from the project's root, else from the file that the place names."""
     digest = hashlib.sha256()
-    for source in sources:
-        digest.update(f"{source.name}\0{len(source.content)}\0".encode())
-        digest.update(source.content)
+    for role, place in sorted(custom_places(section).items()):
+        file = files_of(place, folder, role == "kernel")[-1]
+        where, _, name = place.rpartition(":")
+        path = Path(where).expanduser()
+        said = name_of(file) if path.is_absolute() else os.path.normpath(path)
+        digest.update(f"{role}\0{said}\0{name}\0".encode())
+        for source in _sources_at(file):
+            is_ours = source.path.is_relative_to(ROOT)
+            called = source.name if is_ours else Path(os.path.relpath(source.path, file.parent)).as_posix()
+            digest.update(f"{called}\0{len(source.content)}\0".encode())
+            digest.update(source.content)
     return f"sha256:{digest.hexdigest()}"
 
 
+def _sources_at(file: Path) -> tuple[Source, ...]:
+    """A file, and of a Python file all that it imports, without the project's kernels."""
+    if file.suffix != ".py":
+        return (read(file),)
+    return tuple(one for one in sources_of((str(file),)) if is_foreign([str(one.path)]))
+
+
 def recorded_digest_here(record: Record, folder: Path | None = None) -> str:
-    """Return the digest that a record's brought kernel, or custom job, has here.
+    """Return the digest that a record's brought kernel, or custom job, has here. A brought kernel is loaded for it.
 
     folder: as found_at takes it. Raises ValueError, in one line, for what is not here.
     """
     if record.case.op != CUSTOM:
         return found_at(recorded_place(record), folder).digest
+    return custom_digest(_section(record), folder)
+
+
+def _section(record: Record) -> Mapping[str, Any]:
     section = (record.request.configuration or {}).get("custom")
     if not isinstance(section, Mapping):
         raise ValueError("the record holds no section custom")
-    return digest_of_sources(sources_at(custom_places(section), folder))
+    return section
+
+
+def refuse_recorded(record: Record, folder: Path | None, code: AllowedCode) -> None:
+    """Raise ValueError, in one line, for a record that names a file that is not here or may not run. Nothing is
+    imported. folder: as found_at takes it."""
+    if record.case.op == CUSTOM:
+        _refuse(custom_places(_section(record)), folder, code)
+    elif place := recorded_place(record):
+        _refuse({"algorithm": place}, folder, code)
+
+
+def refuse_requested(request: Request, folder: Path | None, code: AllowedCode) -> None:
+    """Raise RequestError for a request, rebuilt from records, that names a file that is not here or may not run."""
+    names = () if isinstance(request.algorithms, str) else request.algorithms
+    places = {name: name for name in names if is_place(name)}
+    try:
+        _refuse(places, folder, code)
+        _refuse(custom_places(request.custom or {}), folder, code)
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+
+
+def _refuse(places: Mapping[str, str], folder: Path | None, code: AllowedCode) -> None:
+    for role, place in places.items():
+        if reason := code.refuses(files_of(place, folder, role == "kernel")):
+            raise ValueError(f"{place}: {reason}")
+
+
+def is_other_code(record: Record, algorithm: str, folder: Path | None = None) -> bool:
+    """Return whether a brought kernel of a record's job leads to files other than the recorded. Nothing is imported.
+
+    ValueError for what is not here.
+    """
+    entry = _entry(record, algorithm)
+    if record.case.op == CUSTOM:
+        return custom_digest(_section(record), folder) != entry.get("digest")
+    return not has_recorded_files(recorded_place(record, algorithm), folder, entry)
 
 
 def recorded_spec(record: Record, folder: Path | None = None) -> KernelSpec:
@@ -183,13 +225,17 @@ def recorded_place(record: Record, algorithm: str = "") -> str:
 def differs_here(record: Record, folder: Path | None = None) -> str:
     """Return the remark on a brought kernel whose files are not those that the record names; "" otherwise.
 
-    folder: as found_at takes it.
+    folder: as found_at takes it. Only files that the record names are loaded for it, and refuse_recorded comes first.
     """
-    place, recorded = recorded_place(record), str(_entry(record, record.case.algorithm).get("digest") or "")
+    algorithm = record.case.algorithm
+    place, recorded = recorded_place(record), str(_entry(record, algorithm).get("digest") or "")
     if not place:
         return ""
     try:
-        here = recorded_digest_here(record, folder)
+        if record.case.op != CUSTOM and is_other_code(record, algorithm, folder):
+            here = f"sha256:{digest_of((str(files_of(place, folder)[-1]),))}"
+        else:
+            here = recorded_digest_here(record, folder)
     except ValueError:
         return ""  # it can't run at all: the message of the run says so
     if here == recorded:

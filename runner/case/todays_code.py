@@ -12,25 +12,33 @@ from runner.request_error import first_line
 
 if TYPE_CHECKING:
     from kernels.spec import KernelSpec
+    from runner.case.allowed_code import AllowedCode
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, ZeroDivisionError)
 """What a record that holds something strange may raise: it is named, and the others are looked at."""
 
 
 def sources(
-    records: Iterable[Record], cache_dir: Path, say: Callable[[str], None], folder: Path | None = None
+    records: Iterable[Record],
+    cache_dir: Path,
+    say: Callable[[str], None],
+    folder: Path | None = None,
+    code: AllowedCode | None = None,
 ) -> dict[str, list[Any]]:
     """Return the recorded kernels' names by how their sources and their code compare with today's.
 
     "same": the sources are today's. Where they are not, what the recorded cases compile to here decides: "same_code",
     or "changed". "older": the records have no code digests to compare. "gone": not in the catalogue any more.
     "not_comparable": [[name, reason], ..], for what can't be compiled here, and for a brought kernel whose file is not
-    here. folder is where relative paths of brought kernels begin; None: the working folder.
+    here, or may not run. folder is where relative paths of brought kernels begin; None: the working folder. code says
+    what may run; None: what may by default. Brought files other than the recorded are "changed", and are not run unless
+    code allows that.
     """
     from kernels.catalogue import NAMES
-    from kernels.compile import source_digest
-    from runner.case.bringing import recorded_place, recorded_spec
+    from runner.case.allowed_code import allowed_code
+    from runner.case.bringing import recorded_place
 
+    code = code or allowed_code(folder=folder)
     found: dict[str, list[Any]] = {
         "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
     }  # fmt: skip
@@ -39,39 +47,57 @@ def sources(
         if record.kernel is not None:
             recorded.setdefault(record.kernel.name, []).append(record)
     for name, members in sorted(recorded.items()):
-        kernels = [one.kernel for one in members if one.kernel is not None]
         if name not in NAMES and not recorded_place(members[0]):
             found["gone"].append(name)
             continue
         if members[0].case.op == CUSTOM:
-            outcome, what = _custom(members, folder)
+            outcome, what = _custom(members, folder, code)
             found[outcome].append([name, what] if what else name)
             continue
-        try:
-            spec = recorded_spec(members[0], folder)
-        except MALFORMED as error:
-            found["not_comparable"].append([name, first_line(error)])
-            continue
-        if {one.source_digest for one in kernels} == {f"sha256:{source_digest(spec)}"}:
-            found["same"].append(name)
-        elif any(one.code_digest is None for one in kernels):
-            found["older"].append(name)
-        else:
-            say(f"compiling {name}, to compare its code")
-            try:
-                is_same = _have_todays_code(spec, members, cache_dir)
-            except (RuntimeError, *MALFORMED) as error:
-                found["not_comparable"].append([name, first_line(error)])
-            else:
-                found["same_code" if is_same else "changed"].append(name)
+        outcome, what = _collective(name, members, cache_dir, say, folder, code)
+        found[outcome].append([name, what] if what else name)
     return found
 
 
-def _custom(records: Sequence[Record], folder: Path | None) -> tuple[str, str]:
+def _collective(
+    name: str,
+    records: Sequence[Record],
+    cache_dir: Path,
+    say: Callable[[str], None],
+    folder: Path | None,
+    code: AllowedCode,
+) -> tuple[str, str]:
+    """How a kernel of the catalogue, or a brought one, compares with today's, and the reason where it can't be."""
+    from kernels.compile import source_digest
+    from runner.case.bringing import is_other_code, recorded_place, recorded_spec, refuse_recorded
+
+    first = records[0]
+    kernels = [one.kernel for one in records if one.kernel is not None]
+    try:
+        refuse_recorded(first, folder, code)
+        if recorded_place(first) and not code.changed and is_other_code(first, first.case.algorithm, folder):
+            return "changed", ""
+        spec = recorded_spec(first, folder)
+    except MALFORMED as error:
+        return "not_comparable", first_line(error)
+    if {one.source_digest for one in kernels} == {f"sha256:{source_digest(spec)}"}:
+        return "same", ""
+    if any(one.code_digest is None for one in kernels):
+        return "older", ""
+    say(f"compiling {name}, to compare its code")
+    try:
+        is_same = _have_todays_code(spec, records, cache_dir)
+    except (RuntimeError, *MALFORMED) as error:
+        return "not_comparable", first_line(error)
+    return ("same_code" if is_same else "changed"), ""
+
+
+def _custom(records: Sequence[Record], folder: Path | None, code: AllowedCode) -> tuple[str, str]:
     """How the files of a custom job compare with today's, and the reason where they can't be compared."""
-    from runner.case.bringing import recorded_digest_here
+    from runner.case.bringing import recorded_digest_here, refuse_recorded
 
     try:
+        refuse_recorded(records[0], folder, code)
         here = recorded_digest_here(records[0], folder)
     except MALFORMED as error:
         return "not_comparable", first_line(error)

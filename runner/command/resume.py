@@ -26,6 +26,8 @@ from reports.record.record import Record, RecordedEnvironment, Status, load
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
+from runner.case.allowed_code import AllowedCode, allowed_code
+from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary
 from runner.command.earlier import Earlier
 from runner.command.plan import Command, PreparedJob, prepare
@@ -60,13 +62,19 @@ MIRROR_PATIENCE_S = 60.0
 
 
 def resume(
-    folder: Path, uri: str = "", tools: Tools | None = None, leader: Leader | None = None, is_quiet: bool = False
+    folder: Path,
+    uri: str = "",
+    tools: Tools | None = None,
+    leader: Leader | None = None,
+    is_quiet: bool = False,
+    code: Sequence[Path] = (),
 ) -> int:
     """Do what the command of a records folder left undone. Gives the exit code, which is of the whole command.
 
     uri is where the command's run of MLflow is, if that is not where its configuration says: needed for a server whose
     password is not kept, and for a relative path if the folder was moved; "none" sends nothing. leader is that of a
     launcher's world, if this process leads one. is_quiet: only errors, warnings and the last lines are said.
+    code: folders whose files the command's configuration may name, beside those of the project and the working folder.
     RequestError, in one line, for what can't be resumed.
     """
     if uri and uri != UNTRACKED:
@@ -87,7 +95,8 @@ def resume(
             "copy it to a folder that this user can write to"
         ) from None
     with lock:
-        return _resumed(folder, uri, tools or Tools(), leader, is_quiet)
+        allowed = allowed_code([folder], code, changed=True)
+        return _resumed(folder, uri, tools or Tools(), leader, is_quiet, allowed)
 
 
 def _check_folder(folder: Path) -> None:
@@ -101,17 +110,17 @@ def _check_folder(folder: Path) -> None:
     raise RequestError(f"{folder}: no {COMMAND_JSON} here (RECORDS), {right}")
 
 
-def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_quiet: bool) -> int:
+def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_quiet: bool, code: AllowedCode) -> int:
     """The same in a locked folder."""
     left = _left_in(folder)
     if _is_whole(folder, left):
         return _nothing_left(folder, left, uri)
-    command = _rebuilt(folder, left, uri, leader)
+    command = _rebuilt(folder, left, uri, leader, code)
     if uri != UNTRACKED:
         _wait_for_mirror(folder)
     environment = _environment(tools)
     cache_dir = command.jobs[0].request.cache_dir
-    changed = _changed(left, folder, RecordedEnvironment.read(environment), cache_dir, is_quiet)
+    changed = _changed(left, folder, RecordedEnvironment.read(environment), cache_dir, is_quiet, code)
     document = left.document.resuming(
         Resumption(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -281,7 +290,7 @@ def _is_untimed(record: Record) -> bool:
     return on_gpus and record.verified and record.timing is None and is_timed
 
 
-def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Command:
+def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None, code: AllowedCode) -> Command:
     """The command with the cases that are left. RequestError if they can't be the same as they were."""
     undone = set(left.undone)
     asked = [job for job in left.document.jobs if any((job.number, case) in undone for case in job.cases)]
@@ -289,6 +298,8 @@ def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None) -> Comm
     # Without a case that is left, the command still has to be brought to its end.
     configurations = _Configurations()
     composed = [_composed(folder, job, base, uri, configurations) for job in asked or left.document.jobs[:1]]
+    for one in composed:
+        refuse_requested(one.request, base, code)
     try:
         all_jobs = len(left.document.jobs)
         command = prepare((), composed, leader.outer if leader else None, jobs_of_command=all_jobs, folder=base)
@@ -416,21 +427,25 @@ def _working_folder(folder: Path, document: CommandDocument) -> Path | None:
     return next(named, None)
 
 
-def _changed(left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool) -> list[str]:
+def _changed(
+    left: _Left, folder: Path, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool, code: AllowedCode
+) -> list[str]:
     """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
     if not left.kept:
         return []
     records = [one.record for one in left.kept]
     before = max(records, key=lambda record: record.started).environment
     base = _working_folder(folder, left.document)
-    return code_changes(before, now) + _changed_kernels(records, cache_dir, base, is_quiet)
+    return code_changes(before, now) + _changed_kernels(records, cache_dir, base, is_quiet, code)
 
 
-def _changed_kernels(records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool) -> list[str]:
+def _changed_kernels(
+    records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool, code: AllowedCode
+) -> list[str]:
     """Which of the kernels that ran are not the same any more, by their code's digests. base: see prepare's folder."""
     from runner.case.todays_code import sources
 
-    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base)
+    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base, code)
     lines = [f"kernel {name}: its code changed" for name in found["changed"]]
     lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
     lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]

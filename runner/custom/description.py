@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kernels.brought import BroughtFunction, function_at
@@ -20,7 +21,8 @@ from kernels.refusal import Refusal
 from kernels.sources import Source, read
 from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.fabric import Executable, Launch, Traits
-from runner.case.bringing import custom_places, differs_here, digest_of_sources, sources_at, start_of
+from runner.case.allowed_code import AllowedCode, allowed_code, start_of
+from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
 from runner.custom.functions import FunctionCall, function_call, launched
 from runner.custom.nouns import (
     BUFFER_KINDS,
@@ -114,13 +116,15 @@ class CustomJob:
     """A custom kernel that was found possible: its nouns, its kernel, its case, its files, and what must come out.
 
     inputs and expected are by rank; expected is None if there is no reference. moved_bytes are those that a launch
-    moves over a rank's links, as they are declared; 0 if they are not.
+    moves over a rank's links, as they are declared; 0 if they are not. digest is "sha256:<hex>" of its places and of
+    names and contents of all files that they are made of.
     """
 
     spec: CustomSpec
     kernel: CustomKernel
     case: Case
     sources: tuple[Source, ...]
+    digest: str
     inputs: tuple[Contents, ...]
     expected: tuple[Contents, ...] | None
     moved_bytes: int = 0
@@ -128,11 +132,6 @@ class CustomJob:
     @property
     def place(self) -> str:
         return self.kernel.place
-
-    @property
-    def digest(self) -> str:
-        """ "sha256:<hex>" of the names and contents of all files that it is made of."""
-        return digest_of_sources(self.sources)
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -169,7 +168,7 @@ def custom_job(
 
     _check_keys(section, KEYS, "custom")
     kernel = _kernel(section, folder)
-    reference = _function(section.get("reference"), "custom.reference", folder)
+    reference = _plain_function(section.get("reference"), "custom.reference", folder)
     if reference is None and is_checked:
         raise RequestError(
             "there is no reference to check outputs by (custom.reference), give file.py:NAME of a function, or "
@@ -196,10 +195,10 @@ def custom_job(
         raise
     except ValueError as error:
         raise RequestError(f"{error} (custom)") from error
-    sources = sources_at(custom_places(section), folder)
+    sources, digest = custom_sources(section, folder), custom_digest(section, folder)
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
-    return CustomJob(spec, kernel, case, sources, inputs, expected, moved_bytes)
+    return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes)
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -211,11 +210,13 @@ def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> C
     return _case(_name(str(section["kernel"]).rpartition(":")[2]), buffers, world_size, seed)
 
 
-def recorded_job(record: Record, folder: Path | None = None) -> CustomJob:
+def recorded_job(record: Record, folder: Path | None = None, code: AllowedCode | None = None) -> CustomJob:
     """Return the job of a record, unchecked, from the files of this machine. folder: where relative paths begin.
 
-    Raises ValueError, in one line, for what is not here, and for files that are not those that ran.
+    code: what may run; None: what may by default. Raises ValueError, in one line and before any file runs, for what is
+    not here, for files that may not run, and for files that are not those that ran.
     """
+    refuse_recorded(record, folder, code or allowed_code(folder=folder))
     if problem := differs_here(record, folder):
         raise ValueError(problem)
     section = (record.request.configuration or {})["custom"]
@@ -246,7 +247,13 @@ def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
     if not where.endswith(".ptx"):
         function = _function(text, "custom.kernel", folder)
         assert function is not None
-        if getattr(function.call, "_decorator_kind", "jit") != "jit":
+        kind = _decorator_kind(function.call)
+        if not kind:
+            raise RequestError(
+                f"{text} is of type {type(function.call).__name__}, and no @cute.jit function of CuTe DSL "
+                "(custom.kernel), give one, or file.ptx:ENTRY"
+            )
+        if kind != "jit":
             raise RequestError(
                 f"{text} is a kernel of CuTe DSL without a launch (custom.kernel), give the @cute.jit function that "
                 "launches it"
@@ -293,6 +300,27 @@ def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | 
         raise RequestError(f"{error} ({key})") from error
 
 
+def _decorator_kind(value: object) -> str:
+    """What CuTe DSL made of a function, or of an object's __call__: "jit", "kernel"; "" for any other."""
+    named = getattr(value, "_decorator_kind", None) or getattr(type(value).__call__, "_decorator_kind", None)
+    return named if isinstance(named, str) else ""
+
+
+def _plain_function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:
+    """A function that is written in the file that its place names, as _function gives it: this calls what a record
+    names, and a file can import anything."""
+    found = _function(text, key, folder)
+    if found is None:
+        return None
+    call = found.call
+    if isinstance(call, FunctionType) and str(Path(call.__code__.co_filename).resolve()) in found.files:
+        return found
+    raise RequestError(
+        f"{text} is of type {type(call).__name__} and not a function that its file defines ({key}), define it there "
+        "with def, without a decorator"
+    )
+
+
 def _buffers(given: object, folder: Path | None) -> tuple[BufferSpec, ...]:
     if not isinstance(given, Mapping) or not given:
         raise RequestError("no buffers (custom.buffers), give {name: {dtype: float32, shape: [1024], fill: normal}}")
@@ -321,7 +349,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 
 def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
     if isinstance(given, str) and ":" in given:
-        function = _function(given, key, folder)
+        function = _plain_function(given, key, folder)
         assert function is not None
         return function.call
     if given in tuple(Fill):

@@ -18,7 +18,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.record import FabricInfo, Record
 from reports.table.compare import accumulator, is_baseline
-from runner.case.bringing import differs_here, recorded_digest_here, recorded_place, recorded_spec
+from runner.case.allowed_code import AllowedCode, allowed_code
+from runner.case.bringing import (
+    differs_here,
+    is_other_code,
+    recorded_digest_here,
+    recorded_place,
+    recorded_spec,
+    refuse_recorded,
+    refuse_requested,
+)
 from runner.command.plan import Command, PreparedJob, prepare
 from runner.request.compose import ComposedJob
 from runner.request.configured import merged, plain_configuration
@@ -41,13 +50,15 @@ _NOT_OF_THE_JOB = ("records", "track", "cache_dir")
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """The choices of a replay: where records and MLflow are, the fabric ("auto": the recorded one, or the simulator
-    where that is unavailable), the largest size in the simulator. machine returns what this machine offers."""
+    where that is unavailable), the largest size in the simulator. machine returns what this machine offers. code: the
+    files that records may name (None: the usual ones), and whether they may have changed."""
 
     records: str = "records"
     track_uri: str = ""
     fabric: str = "auto"
     up_to_bytes: int = SIMULATED_UP_TO_BYTES
     machine: Callable[[], HostOffer] = look
+    code: AllowedCode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ def rebuilt(records: Sequence[Record], wishes: Wishes) -> Rebuilt:
         fabric, remark = _fabric_of(members, wishes)
         remarks |= {remark: None} if remark else {}
         wanted, impossible = _possible(members, fabric, wishes)
-        remarks |= {text: None for record in wanted if (text := differs_here(record))}
+        remarks |= {text: None for record in wanted if (text := _other_code(record, wishes))}
         left_out += impossible
         if not wanted:
             continue
@@ -99,6 +110,14 @@ def rebuilt(records: Sequence[Record], wishes: Wishes) -> Rebuilt:
     command = Command((), tuple(jobs), tuple(lines))
     again = tuple(record for record in records if (_job_of(record), record.id) in compared)
     return Rebuilt(command, again, tuple(left_out), tuple(remarks))
+
+
+def _other_code(record: Record, wishes: Wishes) -> str:
+    """The remark on files that are not the recorded ones; "" otherwise. RequestError where that is not wished."""
+    text = differs_here(record)
+    if text and not (wishes.code and wishes.code.changed):
+        raise RequestError(f"{text} (RECORDS), give --changed-code to run it as it is here")
+    return text
 
 
 def _by_job(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -163,6 +182,7 @@ def _possible(
     """The records whose cases can be run on the fabric; and why the others can't."""
     from kernels.catalogue import NAMES
 
+    code = wishes.code or allowed_code()
     simulated = fabric["name"] != "nvshmem"
     wanted, impossible = [], []
     for record in members:
@@ -178,7 +198,12 @@ def _possible(
             reason = ""
         if not reason and recorded_place(record):
             try:
+                refuse_recorded(record, None, code)
+                if not code.changed and is_other_code(record, record.case.algorithm):
+                    _other_code(record, wishes)
                 recorded_digest_here(record) if record.case.op == CUSTOM else recorded_spec(record)
+            except RequestError:
+                raise
             except ValueError as error:
                 reason = f"its kernel is not here: {first_line(error)}"
         if reason:
@@ -222,6 +247,14 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         configuration=plain_configuration(config),
         request=validate(config),
     )
+    code = wishes.code or allowed_code()
+    refuse_requested(job.request, None, code)
+    for name in beside if on_gpus and not code.changed else ():
+        if recorded_place(first, name) and is_other_code(first, name):
+            place = recorded_place(first, name)
+            raise RequestError(
+                f"{place} is not the file that ran (RECORDS), give --changed-code to run it as it is here"
+            )
     return prepare((), [job], machine=wishes.machine)
 
 

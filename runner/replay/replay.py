@@ -34,7 +34,8 @@ class Wanted:
     what: a file, a folder or a bundle of records, or the id of an MLflow run at mlflow_uri. launches: new worlds. band:
     the share within which two speeds are the same. fabric: "auto" is the recorded one. up_to_bytes: the largest size
     of GPUs' records that the simulator runs. records: the folder for new ones. track_uri: where the new runs are
-    logged; "" to log nothing.
+    logged; "" to log nothing. code: folders whose files records may name, beside the usual ones. changed_code: whether
+    files may run that are not those that ran.
     """
 
     what: str
@@ -45,6 +46,8 @@ class Wanted:
     records: Path
     mlflow_uri: str
     track_uri: str
+    code: tuple[Path, ...] = ()
+    changed_code: bool = False
 
 
 class _Quiet(Console):
@@ -64,13 +67,16 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
     RequestError for a wrong request.
     """
     before = _records(wanted.what, wanted.mlflow_uri)
+    from runner.case.allowed_code import allowed_code
     from runner.replay.rebuild import Wishes, rebuilt
 
+    places = [Path(wanted.what)] if Path(wanted.what).exists() else []
     wishes = Wishes(
         records=str(wanted.records),
         track_uri=wanted.track_uri,
         fabric=wanted.fabric,
         up_to_bytes=wanted.up_to_bytes,
+        code=allowed_code(places, wanted.code, changed=wanted.changed_code),
     )
     again = rebuilt(before, wishes)
     return _Replay(wanted, before, again, tools).run()

@@ -24,7 +24,7 @@ STEADY = (10.0, 10.01, 10.02, 9.99)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with sets of records; the worker is one that finds nothing."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(worker, "ask", lambda *_: (answer(), ""))
+    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (answer(), ""))
     bundle.write(worlds(STEADY), tmp_path / "before.jsonl.xz")
     bundle.write(worlds(STEADY, first=4), tmp_path / "same.jsonl.xz")
     bundle.write(worlds(tuple(1.1 * us for us in STEADY), first=4), tmp_path / "slow.jsonl.xz")

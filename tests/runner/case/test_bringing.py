@@ -159,9 +159,46 @@ def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.
         document["request"]["brought"]["ring"]["digest"] = f"sha256:{'0' * 64}"
 
     rewrite(ring_json(again), older)
-    assert main(["replay", "records", "--records", "new"]) == 0
     said = "send_recv/ring: my/ring.py:SPEC is not the file that ran (recorded sha256:000000000000.., here sha256:"
+    line = error_of(["replay", "records", "--records", "new"], capsys)
+    assert said in line
+    assert "give --changed-code" in line
+    assert not (again / "new").exists()
+    assert main(["replay", "records", "--records", "new", "--changed-code"]) == 0
     assert said in capsys.readouterr().out
+
+
+def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = again / "my" / "ring.py"
+    file.write_text(f"open({str(again / 'ran')!r}, 'w')\n{file.read_text()}")
+    assert "is not the file that ran" in error_of(["replay", "records", "--records", "new"], capsys)
+    answer, _ = ask(read(["records"]))
+    assert answer is not None
+    assert answer["sources"]["changed"] == ["send_recv/ring"]
+    assert not (again / "ran").exists()
+
+
+def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder of a stranger, with code beside its records: only who names it has it run."""
+    stranger = again / "stranger"
+    stranger.mkdir()
+    for name in ("my", "records"):
+        (again / name).rename(stranger / name)
+
+    def there(document: Any) -> None:
+        document["request"]["brought"]["ring"]["place"] = "stranger/my/ring.py:SPEC"
+
+    rewrite(ring_json(stranger), there)
+    records, places = read(["stranger/records"]), [Path("stranger/records")]
+    answer, _ = ask(records, places=places)
+    assert answer is not None
+    ((name, why),) = answer["sources"]["not_comparable"]
+    assert (name, "name its folder with --code" in why) == ("send_recv/ring", True)
+    main(["replay", "stranger/records", "--records", "new"])
+    assert "name its folder with --code" in capsys.readouterr().out
+    answer, _ = ask(records, places=places, code=[Path("stranger")])
+    assert answer is not None
+    assert answer["sources"]["same"] == ["send_recv/pull", "send_recv/ring"]
 
 
 def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:

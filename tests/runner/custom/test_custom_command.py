@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,18 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from kernels.sources import ROOT
 from reports.audit.worker import ask
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, Status
 from reports.record.seal import broken
 from runner.__main__ import main
+from runner.case.allowed_code import allowed_code
+from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
+from runner.replay.rebuild import Wishes, rebuilt
+from runner.request_error import RequestError
+from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
 Run = Callable[..., int]
@@ -268,6 +277,15 @@ MISUSE: list[tuple[dict[str, Any], str]] = [
     ({"tolerance": {"absolute": -1}}, r"tolerance.absolute is -1"),
     ({"reference": None}, r"there is no reference to check outputs by \(custom.reference\), give .* or check=false"),
     ({"reference": "add_peers.py:expcted"}, r"there is no expcted in it: did you mean expected\? \(custom.reference\)"),
+    (
+        {"kernel": "posix:kill"},
+        r"posix:kill is of type builtin_function_or_method, and no @cute.jit function of CuTe DSL \(custom.kernel\)",
+    ),
+    (
+        {"kernel": "add_peers.py:expected"},
+        r"add_peers.py:expected is of type function, and no @cute.jit function of CuTe DSL \(custom.kernel\)",
+    ),
+    ({"reference": "operator:add"}, r"operator:add is .* not a function that its file defines \(custom.reference\)"),
     ({"reference": "add_peers.py:raises"}, r"the reference raises KeyError: 'input' \(custom\)"),
     (
         {"reference": "add_peers.py:short"},
@@ -332,6 +350,114 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert "there is no file" in found["not_comparable"][0][1]
     assert main(["replay", "records", "--records", "none"]) == 2
     assert "its kernel is not here" in capsys.readouterr().err
+
+
+POISONED = "open('ran', 'w')\n"
+
+
+def poisoned(record: Record, place: str) -> Record:
+    """The record with another place that fills its input, and the digest that the job then has here."""
+    configuration = json.loads(json.dumps(record.request.configuration))
+    configuration["custom"]["buffers"]["input"]["fill"] = place
+    try:
+        digest = custom_digest(configuration["custom"])
+    except ValueError:
+        digest = f"sha256:{'0' * 64}"
+    brought = {name: {**entry, "digest": digest} for name, entry in (record.request.brought or {}).items()}
+    return with_request(record, configuration=configuration, brought=brought)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("posix:getpid", "the module posix has no Python file of its own"),
+        ("json.tool:main", "name its folder with --code"),
+        ("evil/fill.py:fill", "name its folder with --code"),
+        ("own/fill.py:fill", "is of type builtin_function_or_method and not a function that its file defines"),
+    ],
+)
+def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place: str, words: str) -> None:
+    """The digest is right: it is the record's own claim."""
+    assert run() == 0
+    texts = {"evil": f"{POISONED}def fill(rank, world_size): ...\n", "own": "from os import getpid as fill\n"}
+    for folder, text in texts.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fill.py").write_text(text)
+    changed = poisoned(record_in(tmp_path / "records"), place)
+    answer, problem = ask([changed], places=[tmp_path / "evil"])
+    assert problem == ""
+    assert answer is not None
+    assert answer["inputs"]["made"] == 0
+    ((case, why),) = answer["inputs"]["not_comparable"]
+    assert (case, words in why) == (changed.id, True), why
+    with pytest.raises(RequestError, match=re.escape(words)):
+        rebuilt([changed], Wishes(records="new", code=allowed_code([tmp_path / "evil"])))
+    assert not list(tmp_path.glob("**/ran"))
+
+
+def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
+    assert run() == 0
+    file = tmp_path / "conf" / "exp" / "add_peers.py"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")
+    answer, _ = ask(read(["records"]))
+    assert answer is not None
+    assert answer["sources"]["changed"] == ["custom/add_peers"]
+    ((_, why),) = answer["inputs"]["not_comparable"]
+    assert "is not made of the files that ran" in why
+    command = [
+        sys.executable,
+        "-m",
+        "runner",
+        "replay",
+        "records",
+        "--records",
+        "new",
+    ]  # this process has read the file
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "is not made of the files that ran" in line
+    assert "give --changed-code" in line
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_resumed_command_runs_no_file_that_came_with_its_records(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-m", "world_size=1,2") == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    next(folder.glob("*n2*.json")).unlink()
+    document = json.loads((folder / "command.json").read_text())
+    (folder / "command.json").write_text(json.dumps({**document, "end": None}))
+    (folder / "manifest.sha256").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["resume", str(folder)]) == 2
+    assert "name its folder with --code" in capsys.readouterr().err
+    assert main(["resume", str(folder), "--code", str(tmp_path / "conf")]) == 0
+
+
+def test_a_digest_is_of_roles(tmp_path: Path) -> None:
+    """The same files with their contents exchanged are another job, also deeper down."""
+    texts = {"a/f.py": "import torch\n", "b/f.py": "import math\n"}
+    section = {"kernel": "k.ptx:k", "reference": "b/f.py:f", "buffers": {"x": {"fill": "a/f.py:f"}}}
+
+    def digest(name: str, **changes: str) -> str:
+        folder = tmp_path / name
+        changed = {f"{key.replace('__', '/')}.py": one for key, one in changes.items()}
+        for path, text in {**texts, "k.ptx": "", **changed}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        return custom_digest(section, folder)
+
+    first = digest("one")
+    assert digest("same") == first
+    assert digest("exchanged", a__f=texts["b/f.py"], b__f=texts["a/f.py"]) != first
+    imports = "from .p import g\nfrom .q import g as h\n"
+    before = digest("deep", a__f=imports, a__p__g="G = 1\n", a__q__g="G = 2\n")
+    assert digest("deeper", a__f=imports, a__p__g="G = 2\n", a__q__g="G = 1\n") != before
+    assert {"kernel", "reference", "fill of x"} == set(custom_places(section))
 
 
 def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
