@@ -181,7 +181,7 @@ class SimulatorFabric:
     def inspect(self, region: Region) -> torch.Tensor:
         return self.read(region, 0, region.size_bytes)
 
-    def never_written(self, region: Region) -> torch.Tensor | None:
+    def never_written(self, region: Region) -> torch.Tensor:
         found = self._allocation(region)
         self.synchronize()
         return torch.from_numpy(self._world.space.written[found.start : found.end] == 0)

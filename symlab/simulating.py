@@ -87,10 +87,9 @@ def simulate(
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
     memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
-    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
-    has both for each seed. Elements that were never written have bytes of 0xFF there (-1 of integers, NaN of floats);
-    `unwritten[name][rank]` is their number. Raises WorldFailure for a fault or a deadlock, with seed, rank, block,
-    thread, ptx_line and source as attributes and in the message; ValueError for what can't be launched.
+    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
+    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
+    WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
     >>> ptx = '''
