@@ -109,6 +109,9 @@ class CountingFabric:
     def inspect(self, region: Region) -> torch.Tensor:
         return self.read(region, 0, region.size_bytes)
 
+    def never_written(self, region: Region) -> torch.Tensor | None:
+        return None
+
     def launch(self, *arguments: Any, **named: Any) -> NoReturn:
         raise ValueError("a counting fabric holds no memory and runs no kernel: run the program in a world")
 

@@ -415,6 +415,11 @@ class Fabric(Protocol):
         """
         ...
 
+    def never_written(self, region: Region) -> torch.Tensor | None:
+        """Which of the rank's own bytes (flat bool) hold poison still: neither a launch nor the host has written them,
+        after all launches so far. None: the fabric can't tell, as a GPU can't."""
+        ...
+
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Queue a kernel, with one argument for each of its parameters. Returns at once.
 

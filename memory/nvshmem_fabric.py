@@ -349,6 +349,9 @@ class NvshmemFabric:
         self.synchronize()
         return self.view(region)
 
+    def never_written(self, region: Region) -> torch.Tensor | None:
+        return None
+
     def _inside(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
         held = self._found(region)
         if offset_bytes < 0 or offset_bytes + size_bytes > region.size_bytes:

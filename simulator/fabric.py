@@ -181,6 +181,11 @@ class SimulatorFabric:
     def inspect(self, region: Region) -> torch.Tensor:
         return self.read(region, 0, region.size_bytes)
 
+    def never_written(self, region: Region) -> torch.Tensor:
+        found = self._allocation(region)
+        self.synchronize()
+        return torch.from_numpy(self._world.space.written[found.start : found.end] == 0)
+
     def _inside(self, region: Region, offset_bytes: int, size_bytes: int) -> Allocation:
         found = self._allocation(region)
         if offset_bytes < 0 or offset_bytes + size_bytes > region.size_bytes:

@@ -55,6 +55,18 @@ class VariableValue:
     value: BroughtArgument
 
 
+def of_rank(key: str, given: Any, rank: int) -> Any:
+    """Return what is given for a rank: as it is, or what a function returns. ValueError naming one that raises."""
+    if not callable(given):
+        return given
+    try:
+        return given(rank)
+    except Exception as error:
+        name = getattr(given, "__name__", type(given).__name__)
+        text = " ".join(str(error).split()) or "no message"
+        raise ValueError(f"{name} raises {type(error).__name__} for rank {rank}: {text} ({key})") from error
+
+
 def argument_of(place: str, value: Any) -> BroughtArgument:
     """Return the argument that a value stands for, ValueError if none. place: "argument 3" or "variable table", for
     messages."""
@@ -111,7 +123,7 @@ def variable_values(
     given: Variables | Callable[[int], Variables], ranks: int, specs: Mapping[str, BufferSpec]
 ) -> tuple[tuple[VariableValue, ...], ...]:
     """Return what is written into variables of the module, by rank. ValueError for what can't be."""
-    by_rank = [given(rank) if callable(given) else given for rank in range(ranks)]
+    by_rank = [of_rank("variables", given, rank) for rank in range(ranks)]
     found = tuple(tuple(one for name in each for one in _variable(name, each[name])) for each in map(_named, by_rank))
     for each in found:
         for one in each:

@@ -34,6 +34,7 @@ from symlab.arguments import (
     check_buffers,
     check_of_ptx,
     layout,
+    of_rank,
     size_bytes_of,
     type_of,
     variable_values,
@@ -98,7 +99,9 @@ def brought_launch(
     if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     specs, contents = _buffers(buffers, ranks, local)
-    given = [arguments(rank) if callable(arguments) else arguments for rank in range(ranks)]
+    given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
+    if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
+        raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
     parsed = tuple(tuple(argument_of(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
@@ -185,6 +188,9 @@ def _buffers(
     given: Mapping[str, Any], ranks: int, local: Sequence[str]
 ) -> tuple[tuple[BufferSpec, ...], dict[str, tuple[torch.Tensor | None, ...]]]:
     """The buffers, and what they hold on each rank."""
+    for name in given:
+        if not isinstance(name, str):
+            raise ValueError(f"a buffer is called {name!r} (buffers), give a name in letters, digits and underscores")
     unknown = [name for name in local if name not in given]
     if unknown:
         raise ValueError(f"there is no buffer {unknown[0]!r} (local), the buffers are {', '.join(given) or 'none'}")
@@ -226,6 +232,8 @@ def _of_tensor(name: str, value: Any) -> _Content:
             f"buffer {name} is of type {type(value).__name__} (buffers), give a tensor, an array, a list of them by "
             "rank, or (shape, dtype) or (shape, dtype, fill)"
         )
+    if value.layout is not torch.strided:
+        raise ValueError(f"buffer {name} is sparse, {value.layout} (buffers), give a dense tensor")
     value = value.detach().cpu().contiguous()
     return tuple(value.shape) or (1,), _dtype_name(name, value.dtype), value
 
@@ -353,8 +361,17 @@ class _Memory:
         return made
 
 
-def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
-    """Launch once on this rank, together with all others; returns host copies of its buffers afterwards."""
+@dataclass(frozen=True, slots=True)
+class OnRank:
+    """What a rank's buffers hold after a launch, as host copies, and how many of their elements were never written, in
+    part or whole ({} if the fabric can't tell)."""
+
+    outputs: dict[str, torch.Tensor]
+    unwritten: dict[str, int]
+
+
+def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
+    """Launch once on this rank, together with all others."""
     import torch
 
     work = adapted(brought, fabric.traits)
@@ -388,7 +405,17 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
         fabric.launch(work.executable, launch, arguments)
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
-        return {name: tensor.read().clone() for name, tensor in memory.tensors.items()}
+        unwritten = {name: _unwritten(fabric, tensor) for name, tensor in memory.tensors.items()}
+        return OnRank(
+            {name: tensor.read().clone() for name, tensor in memory.tensors.items()},
+            {name: count for name, count in unwritten.items() if count is not None},
+        )
+
+
+def _unwritten(fabric: Fabric, tensor: SymmetricTensor) -> int | None:
+    """The number of a tensor's elements with bytes that were never written, None if the fabric can't tell."""
+    found = fabric.never_written(tensor.region)
+    return None if found is None else int(found[: tensor.size_bytes].view(tensor.numel, -1).any(dim=1).sum())
 
 
 def _packed(argument: Argument) -> bytes:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a kernel did under all seeds: `runs` has a Launched for each, in order, with seed, outputs and counts."""
+    """What a kernel did under all seeds: `runs` has a Launched for each, in order, with seed, outputs, unwritten and
+    counts."""
 
     runs: tuple[Launched, ...]
 
@@ -36,6 +37,15 @@ class Simulation:
                             f"element {at} between seeds {first.seed} and {other.seed}, look at .runs"
                         )
         return first.outputs
+
+    @property
+    def unwritten(self) -> dict[str, list[int]]:
+        """How many elements of a buffer were never written, by name and rank: the largest number of all seeds. Their
+        bytes are 0xFF in outputs."""
+        return {
+            name: [max(counts) for counts in zip(*(run.unwritten[name] for run in self.runs), strict=True)]
+            for name in self.runs[0].unwritten
+        }
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -77,9 +87,9 @@ def simulate(
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
     memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
-    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
-    has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
-    source as attributes and in the message; ValueError for what can't be launched.
+    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
+    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
+    WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
     >>> ptx = '''
@@ -117,7 +127,7 @@ def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: di
 
 
 def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds) if isinstance(seeds, Sequence) else []
+    numbers = list(range(seeds)) if type(seeds) is int else list(seeds) if isinstance(seeds, Sequence) else []
     if not numbers or not all(type(one) is int and one >= 0 for one in numbers):
         raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them, each 0 or more")
     return numbers[:1] if schedule == Schedule.fair else numbers

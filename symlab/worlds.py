@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -54,11 +54,16 @@ _ARGUMENTS = {
 @dataclass(frozen=True, slots=True)
 class Launched:
     """What a launch on all ranks gave: outputs[name][rank] is what a buffer holds afterwards, as a host tensor; counts
-    is what the simulator counted ({} on GPUs); seed is that of the schedule, None if it has none."""
+    is what the simulator counted ({} on GPUs); seed is that of the schedule, None if it has none.
+
+    unwritten[name][rank] is the number of elements of a buffer that were never written, neither by its content nor by
+    the kernel: their bytes are 0xFF in outputs, -1 of integers and NaN of floats. {} on GPUs, which can't tell.
+    """
 
     outputs: dict[str, list[torch.Tensor]]
     counts: dict[str, Any]
     seed: int | None = None
+    unwritten: dict[str, list[int]] = field(default_factory=dict)
 
 
 class World:
@@ -187,8 +192,9 @@ class World:
                 if isinstance(failure.__cause__, ValueError):  # what a fabric refuses, such as too large a buffer
                     raise ValueError(failure.message) from failure
                 raise
-            outputs = {one.name: [by_name[one.name] for by_name in found] for one in work.buffers}
-            return Launched(outputs, world.counters(), seed)
+            outputs = {one.name: [rank.outputs[one.name] for rank in found] for one in work.buffers}
+            unwritten = {name: [rank.unwritten[name] for rank in found] for name in found[0].unwritten}
+            return Launched(outputs, world.counters(), seed, unwritten)
 
     def _arch(self) -> str:
         """The architecture of its GPUs, which only the ranks know."""

@@ -232,6 +232,9 @@ class DictionaryFabric:
     def inspect(self, region: Region) -> torch.Tensor:
         return self.read(region, 0, region.size_bytes)
 
+    def never_written(self, region: Region) -> torch.Tensor | None:
+        return None
+
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         self.queue.append((self.world.kernels[executable.entry], tuple(one.value for one in arguments)))
 

@@ -114,7 +114,8 @@ class Check:
     measured against the exact sum before it is rounded.
 
     ranks_equal and launches_equal are observations; they are faults only where the algorithm promises equality.
-    guard_faults has one sentence for every guard zone that was written to.
+    guard_faults has one sentence for every guard zone that was written to, and for every compared buffer of a custom
+    kernel with elements that were never written.
 
     Relative errors, the largest and the root mean square, are shares of the root mean square of R, over the elements
     where all is finite; None for integers and where nothing is reduced. results says how many different results the

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 POISON = 0xFF
 """What fresh memory reads as; outputs are filled with it again before later launches."""
 
-GUARD_PATTERN = 0xA5
-"""What guards hold in later launches: a kernel that writes poison there is seen, too."""
+FIRST_GUARD_PATTERN, GUARD_PATTERN = 0x5A, 0xA5
+"""What guards hold in the first launch, where the fabric can't tell what was written, and in later ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,25 @@ class Buffer:
 
         self.write(fabric, torch.full((self.size_bytes,), byte, dtype=torch.uint8, device=device))
 
-    def fill_guards(self, fabric: Fabric, device: torch.device) -> None:
-        """Set what lies before and after it to the guards' pattern."""
+    def fill_guards(self, fabric: Fabric, device: torch.device, launch: int) -> None:
+        """Make what lies before and after it ready for a launch. The pattern of launch 1 stays in all later ones.
+
+        Before the first launch a fabric that can tell what was written keeps its poison there, which no read escapes.
+        """
+        if launch > 1 or (launch == 0 and fabric.never_written(self.tensor.region) is not None):
+            return
         end = self.offset_bytes + self.size_bytes
         for start, size_bytes in ((0, self.offset_bytes), (end, self.tensor.size_bytes - end)):
-            Buffer(self.name, self.tensor, start, size_bytes).fill(fabric, GUARD_PATTERN, device)
+            Buffer(self.name, self.tensor, start, size_bytes).fill(fabric, _guard_pattern(launch), device)
 
     def inspect(self, fabric: Fabric) -> torch.Tensor:
         """Its bytes (flat uint8) after all launches so far, to be looked at: see Fabric.inspect."""
         return fabric.inspect(self.tensor.region)[self.offset_bytes :][: self.size_bytes]
+
+    def never_written(self, fabric: Fabric) -> torch.Tensor | None:
+        """Which of its bytes hold poison still, None if the fabric can't tell: see Fabric.never_written."""
+        found = fabric.never_written(self.tensor.region)
+        return None if found is None else found[self.offset_bytes :][: self.size_bytes]
 
 
 def guarded(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int, offset_bytes: int = 0) -> Buffer:
@@ -106,13 +116,21 @@ def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch
 
 def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int) -> list[str]:
     """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words."""
+    untouched = None if launch else fabric.never_written(buffer.tensor.region)
     content = fabric.inspect(buffer.tensor.region)
+    faults: list[str] = []
     start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes
-    byte = GUARD_PATTERN if launch else POISON
-    return [
-        *changes(f"{where}'s guard before the buffer", content[:start], byte, -start, launch),
-        *changes(f"{where}'s guard after the buffer", content[end:], byte, buffer.size_bytes, launch),
-    ]
+    for place, part, first_byte in (("before", slice(start), -start), ("after", slice(end, None), buffer.size_bytes)):
+        what = f"{where}'s guard {place} the buffer"
+        if untouched is None:
+            faults += changes(what, content[part], _guard_pattern(launch), first_byte, launch)
+        else:
+            faults += _stores(what, content[part], untouched[part], first_byte, launch)
+    return faults
+
+
+def _guard_pattern(launch: int) -> int:
+    return GUARD_PATTERN if launch else FIRST_GUARD_PATTERN
 
 
 def changed_pieces(
@@ -121,10 +139,14 @@ def changed_pieces(
     """A line for each piece of a payload that is not the input, or the poison, that it was before a launch."""
     import torch
 
+    untouched = None if launch else payload.never_written(fabric)
     content, given = payload.inspect(fabric), data.view(torch.uint8)
     faults: list[str] = []
     for piece in pieces:
         found = content[piece.start : piece.end]
+        if piece.input_start is None and untouched is not None:
+            faults += _stores(where, found, untouched[piece.start : piece.end], piece.start, launch)
+            continue
         expected = POISON if piece.input_start is None else given[piece.input_start :][: found.numel()]
         faults += changes(where, found, expected, piece.start, launch)
     return faults
@@ -149,4 +171,15 @@ def changes(
         yield (
             f"{what} changed at byte {first_byte + index} in launch {launch}: "
             f"{int(found[index]):#04x}, was {int(expected[index]):#04x} ({len(wrong)} bytes changed)"
+        )
+
+
+def _stores(what: str, found: torch.Tensor, untouched: torch.Tensor, first_byte: int, launch: int) -> Iterator[str]:
+    """As changes, of bytes that nothing was to be stored to, whatever was."""
+    if not bool(untouched.all()):
+        wrong = (~untouched).nonzero().flatten()
+        index = int(wrong[0])
+        yield (
+            f"{what} changed at byte {first_byte + index} in launch {launch}: "
+            f"{int(found[index]):#04x}, was never written ({len(wrong)} bytes changed)"
         )

@@ -165,17 +165,16 @@ def forget(fabric: Fabric, _: object) -> None:
 def _prepare(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> None:
     """Fill the input, and make all else unlike any result.
 
-    The first launch has the fresh memory's poison around all buffers, in the output and, in place, beside the input: a
-    fabric that knows poison reports a kernel that reads it. Later launches have 0xFF written there, and the pattern
-    around the buffers.
+    The first launch has the fresh memory's poison in the output and, in place, beside the input, and around all buffers
+    where the fabric knows poison: it reports a kernel that reads it. Later launches have 0xFF written there, and a
+    pattern around the buffers.
     """
+    for buffer in (*binding.payloads, *binding.workspaces):
+        buffer.fill_guards(fabric, data.device, launch)
     if launch == 0:
         binding.input.write(fabric, data)
-        return
-    fill(fabric, binding.payloads, binding.input, data)
-    if launch == 1:
-        for buffer in (*binding.payloads, *binding.workspaces):
-            buffer.fill_guards(fabric, data.device)
+    else:
+        fill(fabric, binding.payloads, binding.input, data)
 
 
 def _faults(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> list[str]:

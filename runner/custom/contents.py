@@ -37,7 +37,7 @@ def content_of(buffer: BufferSpec, rank: int, world_size: int, seed: int) -> tor
                 f"the fill of buffer {buffer.name} raises {type(error).__name__} for rank {rank}: {text}"
             ) from error
         check_content(f"the fill of buffer {buffer.name} for rank {rank}", buffer, made)
-        return made.contiguous()
+        return _own(made)
     dtype = DTYPES[buffer.dtype]
     if buffer.fill is Fill.poison:
         return torch.full((buffer.size_bytes,), 0xFF, dtype=torch.uint8).view(dtype).view(buffer.shape)
@@ -61,6 +61,8 @@ def check_content(what: str, buffer: BufferSpec, found: object) -> None:
         raise ValueError(f"{what} is a {type(found).__name__}, {right}")
     if found.dtype != DTYPES[buffer.dtype] or tuple(found.shape) != buffer.shape:
         raise ValueError(f"{what} is {found.dtype}, shape {list(found.shape)}, {right}")
+    if found.layout is not torch.strided:
+        raise ValueError(f"{what} is sparse ({found.layout}), give a dense tensor")
     if found.device.type != "cpu":
         raise ValueError(f"{what} is on {found.device}, give a tensor of the host")
 
@@ -97,7 +99,12 @@ def expected_of(spec: CustomSpec, inputs: Sequence[Contents]) -> tuple[Contents,
             check_content(f"the reference's {name} of rank {rank}", by_name[name], tensor)
     if not any(found):
         raise ValueError("the reference gives no buffer of any rank, so nothing would be compared")
-    return tuple({name: one.contiguous() for name, one in (contents or {}).items()} for contents in found)
+    return tuple({name: _own(one) for name, one in (contents or {}).items()} for contents in found)
+
+
+def _own(made: torch.Tensor) -> torch.Tensor:
+    """A copy: a function may write to what it made once more, for the next rank."""
+    return made.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _wide(buffer: BufferSpec) -> torch.dtype:

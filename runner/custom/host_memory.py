@@ -42,7 +42,7 @@ from runner.case.host_memory import (
     gibibytes,
 )
 from runner.custom.nouns import CustomSpec, Fill
-from runner.custom.program import allocate_custom
+from runner.custom.program import LEAST_LAUNCHES, allocate_custom
 from runner.request.schema import HostMemory
 from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
@@ -116,7 +116,9 @@ def custom_host_bytes(
     on_its_way = largest.size_bytes + (largest.numel * WIDE_BYTES if is_drawn else largest.size_bytes)
     held = ranks * 2 * filled
     if asked.check:
-        held += ranks * (total + filled) + asked.launches * ranks * total + _comparing_bytes(spec, ranks)
+        launches = asked.launches if fabric.simulated else max(asked.launches, LEAST_LAUNCHES)
+        held += ranks * (total + filled) + launches * ranks * total + _comparing_bytes(spec, ranks)
+        held += ranks * total  # which bytes were never written
     simulated = 0
     if fabric.simulated:
         heap_bytes = custom_heap_bytes(spec, ranks, is_simulated=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +70,11 @@ def judged(
         bound=spec.tolerance.formula if limits else "",
         bound_value=max(one.bound_value or 0.0 for one in limits) if limits else None,
         bound_used=max(shares) if shares else None,
-        guard_faults=tuple(f"rank {one.rank}: {fault}" for one in outcomes for fault in one.guard_faults),
+        guard_faults=tuple(
+            f"rank {one.rank}: {fault}"
+            for one in outcomes
+            for fault in (*one.guard_faults, *_unwritten(one, expected[one.rank]))
+        ),
         input_digests=tuple(digest_of(contents) for contents in inputs),
         output_digests=digests,
     )
@@ -104,6 +108,14 @@ def _findings(spec: CustomSpec, expected: Contents, outcome: CustomOutcome) -> l
         for name, reference in references.items()
         for output in (outputs[name].reshape(-1),)
     ]
+
+
+def _unwritten(outcome: CustomOutcome, expected: Contents) -> Iterator[str]:
+    """A line for each compared buffer with elements that no launch wrote, whatever the reference says of them."""
+    for name, elements in outcome.unwritten.items():
+        if name in expected:
+            where = elements.nonzero().flatten()
+            yield f"{len(where)} of {elements.numel()} elements of {name} were never written, first index {where[0]}"
 
 
 def _reference(expected: torch.Tensor, dtype: str, tolerance: Tolerance) -> Reference:

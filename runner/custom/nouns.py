@@ -26,7 +26,8 @@ class Fill(StrEnum):
     """What a buffer holds before every checked launch."""
 
     poison = "poison"
-    """Nothing: a read of it is a fault in the simulator, and gives bytes of 0xFF on GPUs."""
+    """Nothing: a read of it is a fault in the simulator, and gives bytes of 0xFF or 0x5A on GPUs. Elements of a
+    compared buffer that the kernel never writes are wrong, whatever the reference says."""
     zeros = "zeros"
     rank = "rank"
     """The rank's number in every element."""

@@ -6,7 +6,7 @@ too, but no other rank gets their addresses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,10 +15,16 @@ from memory.fabric import Argument, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
-from runner.case.buffers import Buffer, changed_guards, guarded
+from runner.case.buffers import POISON, Buffer, changed_guards, guarded
 from runner.custom.contents import content_of
 from runner.custom.functions import FunctionLaunch, Input
 from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
+
+POISONS = (POISON, 0x5A)
+"""What poisoned buffers hold before launches, in turns: NaN for a kernel that reads it, then a number."""
+
+LEAST_LAUNCHES = len(POISONS)
+"""Checked launches where a fabric can't tell what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,13 @@ class CustomPlan:
 @dataclass(frozen=True, slots=True)
 class CustomOutcome:
     """What one rank brings home: its buffers after each launch, as host tensors, and a line for each guard that a
-    launch wrote to."""
+    launch wrote to. unwritten: of a buffer that had poison, which elements (flat bool) the launches did not write, if
+    there are any."""
 
     rank: int
     outputs: tuple[Contents, ...]
     guard_faults: tuple[str, ...]
+    unwritten: Contents = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +84,21 @@ def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int, pref
 
 
 def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
-    """Run a plan's launches on this rank. Raises HeapFull if its memory does not fit, and what the fabric raises."""
+    """Run a plan's launches on this rank. Raises HeapFull if its memory does not fit, and what the fabric raises.
+
+    A fabric that can't tell what was written needs two launches with different poison for that, if anything is
+    compared.
+    """
     spec = plan.spec
     outputs: list[Contents] = []
     faults: list[str] = []
+    unwritten: dict[str, torch.Tensor] = {}
+    poisoned = [one for one in spec.buffers if one.name in plan.brings and _is_poisoned(one, plan)]
     with SymmetricPool(fabric) as pool:
         memory = allocate_custom(pool, spec, fabric.world_size)
         launch, arguments = bound_launch(fabric, plan.spec, plan.compiled, memory)
-        for index in range(plan.launches):
+        tells = all(memory.buffers[one.name].never_written(fabric) is not None for one in poisoned)
+        for index in range(plan.launches if tells else max(plan.launches, LEAST_LAUNCHES)):
             for buffer in spec.buffers:
                 _prepare(fabric, memory.buffers[buffer.name], buffer, plan, index)
             fabric.synchronize()
@@ -100,8 +115,15 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
             )
             for name, placed in memory.buffers.items():
                 faults += changed_guards(fabric, placed, name, index)
+            for one in poisoned if tells and not index else ():
+                found = memory.buffers[one.name].never_written(fabric)
+                assert found is not None
+                unwritten[one.name] = found.view(one.numel, -1).any(dim=1)
             fabric.barrier()  # all have looked before anything is filled again
-    return CustomOutcome(fabric.rank, tuple(outputs), tuple(faults))
+    if not tells:
+        unwritten = {one.name: _kept_poison([by_name[one.name] for by_name in outputs]) for one in poisoned}
+    unwritten = {name: elements for name, elements in unwritten.items() if bool(elements.any())}
+    return CustomOutcome(fabric.rank, tuple(outputs), tuple(faults), unwritten)
 
 
 def bound_launch(
@@ -138,16 +160,29 @@ def _address(one: Input, memory: CustomMemory) -> int:
 
 
 def _prepare(fabric: Fabric, placed: Buffer, buffer: BufferSpec, plan: CustomPlan, launch: int) -> None:
-    """Fill a buffer before a launch; from the second on also its guards, whose fresh memory was the first's."""
-    if launch == 1:
-        placed.fill_guards(fabric, device_of(fabric))
+    """Fill a buffer and its guards before a launch. Poison is another byte in every second launch, so that what was
+    never written differs, and is not what the reference says in both."""
+    placed.fill_guards(fabric, device_of(fabric), launch)
     if buffer.name in plan.given:
         content = plan.given[buffer.name][fabric.rank]
-    elif buffer.fill is Fill.poison and not launch:
-        return  # fresh memory: a fabric that knows poison reports a kernel that reads it
+    elif buffer.fill is Fill.poison:
+        if launch:  # before, fresh memory: a fabric that knows poison reports a kernel that reads it
+            placed.fill(fabric, POISONS[launch % 2], device_of(fabric))
+        return
     else:
         content = content_of(buffer, fabric.rank, fabric.world_size, plan.seed)
     placed.write(fabric, content.reshape(-1).view(torch.uint8).to(device_of(fabric)))
+
+
+def _is_poisoned(buffer: BufferSpec, plan: CustomPlan) -> bool:
+    return buffer.fill is Fill.poison and buffer.name not in plan.given
+
+
+def _kept_poison(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Which elements of a buffer hold after each launch the poison that they held before it."""
+    rows = [one.reshape(-1).view(torch.uint8).view(one.numel(), -1) for one in outputs]
+    kept = [(row == POISONS[launch % 2]).all(dim=1) for launch, row in enumerate(rows)]
+    return torch.stack(kept).all(dim=0)
 
 
 def _content(fabric: Fabric, placed: Buffer, buffer: BufferSpec) -> torch.Tensor:

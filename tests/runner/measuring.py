@@ -58,6 +58,10 @@ class RecordingFabric:
         view: torch.Tensor = self.fabric.view(region)
         return view
 
+    def never_written(self, region: Any) -> torch.Tensor | None:
+        """As a GPU, it can't tell."""
+        return None
+
     def queue_barrier(self) -> None:
         self.log.append("queue_barrier")
 

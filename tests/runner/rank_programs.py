@@ -100,6 +100,9 @@ class FileFabric:
     def inspect(self, region: Region) -> torch.Tensor:
         return self.view(region)
 
+    def never_written(self, region: Region) -> torch.Tensor | None:
+        return None
+
     def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
         self.view(region)[offset_bytes : offset_bytes + data.numel()] = data
 

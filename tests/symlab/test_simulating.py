@@ -14,6 +14,7 @@ import symlab
 from memory.fabric import Argument, Executable, Launch, Place, Traits
 from symlab.launching import Shape, adapted, brought_launch, run_on_rank
 from symlab.simulating import Simulation
+from symlab.worlds import Launched
 from tests.symlab.dsl_kernels import scaled, twice
 
 HERE = Path(__file__).parent
@@ -98,6 +99,21 @@ def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
 def test_memory_that_was_never_written_reads_as_all_bits() -> None:
     done = scale(buffers={"data": torch.ones(32), "other": (3, torch.int32)})
     assert done.outputs["other"][1].tolist() == [-1] * 3
+    assert done.unwritten == {"data": [0, 0], "other": [3, 3]}
+
+
+def test_elements_that_only_some_seeds_write_count_as_unwritten() -> None:
+    first, second = ({"data": [3, 0]}, {"data": [1, 2]})
+    done = Simulation(tuple(Launched({}, {}, seed, counts) for seed, counts in enumerate((first, second))))
+    assert done.unwritten == {"data": [3, 2]}
+
+
+def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten() -> None:
+    done = symlab.simulate(
+        echo(8), grid=1, block=1, ranks=2, buffers={"out": (5, "int32")}, arguments=["out", ("bytes", b"\xff" * 8)]
+    )
+    assert done.outputs["out"][1].tolist() == [-1] * 5
+    assert done.unwritten == {"out": [3, 3]}
 
 
 def test_a_compiled_kernel_of_a_case_brings_its_grid_and_block() -> None:
@@ -155,6 +171,7 @@ def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype: s
         ((32, torch.int32, "normal"), "fill 'normal' is for floats"),
         ((32, torch.float32, lambda rank, ranks: torch.ones(3)), "the fill of buffer data for rank 0"),
         ((32, torch.uint8, 300), "can't be filled with 300"),
+        (torch.ones(32).to_sparse(), "buffer data is sparse, torch.sparse_coo \\(buffers\\), give a dense tensor"),
     ],
 )
 def test_a_buffer_that_is_not_possible_is_named(data: Any, message: str) -> None:
@@ -229,6 +246,8 @@ def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
         (["data", ("f32", 1.0), ("u32", -1)], "give 0 to 2\\^32 - 1"),
         ([("peer", "data", 2), ("f32", 1.0), ("u32", 1)], "there is no rank 2"),
         (lambda rank: ["data", ("f32", 1.0), ("u32" if rank else "s32", 1)], "the ranks' arguments differ"),
+        (lambda rank: {}["boo"], "^<lambda> raises KeyError for rank 0: 'boo' \\(arguments\\)$"),
+        (lambda rank: None, "a rank's arguments are of type NoneType \\(arguments\\), give a list"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> None:
@@ -250,6 +269,9 @@ def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> No
         ({"kernel": ""}, "the kernel is empty text"),
         ({"seeds": 0}, "seeds is 0 \\(seeds\\), give their number"),
         ({"seeds": "3"}, "seeds is '3'"),
+        ({"seeds": True}, "seeds is True \\(seeds\\), give their number"),
+        ({"variables": lambda rank: 1 // 0}, "<lambda> raises ZeroDivisionError for rank 0: .* \\(variables\\)"),
+        ({"buffers": {1: torch.ones(32)}}, "a buffer is called 1 \\(buffers\\), give a name"),
         ({"seeds": [-1]}, "seeds is \\[-1\\] \\(seeds\\), give their number, 1 or more, or a list"),
         ({"deadline_s": -1}, "leaves no time"),
         ({"buffers": [torch.ones(32)]}, "the buffers are of type list"),
@@ -390,7 +412,7 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
         local=["data"],
     )
     outcomes = on_ranks(world, lambda fabric: run_on_rank(fabric, work))
-    assert [one["data"].tolist() for one in outcomes] == [[4.0, 4.0]] * 2
+    assert [one.outputs["data"].tolist() for one in outcomes] == [[4.0, 4.0]] * 2
     assert len(seen) == 2
 
 

@@ -112,3 +112,22 @@ def test_a_reference_can_not_change_the_inputs() -> None:
     before = inputs[0]["input"].clone()
     assert expected_of(one, inputs)[1] == {}
     assert torch.equal(inputs[0]["input"], before)
+
+
+def test_a_fill_and_a_reference_may_use_one_tensor_again() -> None:
+    scratch, result = torch.zeros(2, 3), torch.zeros(4, dtype=torch.int32)
+
+    def fill(rank: int, world_size: int) -> torch.Tensor:
+        return scratch.fill_(rank)
+
+    one = spec(lambda inputs: [{"output": result} for _ in inputs], fill)
+    inputs = inputs_of(one, 3, 0)
+    assert [float(contents["input"][1, 2]) for contents in inputs] == [0.0, 1.0, 2.0], "each rank's own"
+    expected = expected_of(one, inputs)
+    result.fill_(7)
+    assert [int(contents["output"].sum()) for contents in expected] == [0, 0, 0]
+
+
+def test_a_sparse_tensor_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"for rank 0 is sparse \(torch.sparse_coo\), give a dense tensor"):
+        inputs_of(spec(fill=lambda rank, world_size: torch.zeros(2, 3).to_sparse()), 2, 0)

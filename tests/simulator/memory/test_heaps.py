@@ -9,6 +9,9 @@ import pytest
 import torch
 from simulator_harness import executable, get, make_world, module, put, run, start
 
+from memory.pool import SymmetricPool
+from runner.case.buffers import changed_guards, changed_pieces, guarded
+from runner.case.layout import Piece
 from simulator.fabric import SimulatorFabric
 
 LOAD = "  .loc 1 42 7\n  ld.global.b32 %r1, [%base];"
@@ -92,3 +95,50 @@ def test_a_heap_filled_to_its_last_byte(heap_bytes: int) -> None:
         )
         assert "load of 4 bytes at" in text
         assert "outside every live tensor" in text or "no address of this world" in text
+
+
+def test_what_was_never_written_is_known_to_the_byte() -> None:
+    """Stores of poison's own bits count as writes, and so do a peer's and the host's."""
+    ptx = module(
+        "mov.b32 %r1, -1; st.global.b32 [%own+4], %r1; st.global.b8 [%own+9], %r1; st.global.b16 [%peer+12], %r1;",
+        ["u64 own", "u64 peer"],
+    )
+
+    def program(fabric: SimulatorFabric) -> list[int]:
+        own = fabric.allocate(20, 256, "own")
+        fabric.write(own, 18, torch.full((2,), 0xFF, dtype=torch.uint8))
+        fabric.barrier()
+        start(fabric, executable(ptx), 1, 1, [own.address, fabric.peer_address(own, 1 - fabric.rank)])
+        fabric.synchronize()
+        fabric.barrier()
+        assert bool((fabric.inspect(own) == 0xFF).all())
+        found: list[int] = fabric.never_written(own).nonzero().flatten().tolist()
+        fabric.barrier()
+        return found
+
+    assert run(make_world(2), program).results == [[0, 1, 2, 3, 8, 10, 11, 14, 15, 16, 17]] * 2
+
+
+def test_poison_stored_beside_a_payload_or_its_kept_piece_is_seen_in_the_first_launch() -> None:
+    """A byte in the guard behind the buffer, and one in the piece that is to be kept."""
+    ptx = module("mov.b32 %r1, -1; st.global.b8 [%own+15], %r1; st.global.b8 [%own+16], %r1;", ["u64 own"])
+
+    def program(fabric: SimulatorFabric) -> list[str]:
+        with SymmetricPool(fabric) as pool:
+            buffer = guarded(pool, "mine", 16, 256)
+            start(fabric, executable(ptx), 1, 1, [buffer.address])
+            fabric.synchronize()
+            data = torch.zeros(8, dtype=torch.uint8)
+            kept = changed_pieces(fabric, buffer, [Piece(8, 16, None)], data, "mine", 0)
+            return kept + changed_guards(fabric, buffer, "mine", 0)
+
+    assert (
+        run(make_world(2), program).results
+        == [
+            [
+                "mine changed at byte 15 in launch 0: 0xff, was never written (1 bytes changed)",
+                "mine's guard after the buffer changed at byte 16 in launch 0: 0xff, was never written (1 bytes changed)",
+            ]
+        ]
+        * 2
+    )
