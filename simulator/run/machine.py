@@ -603,7 +603,7 @@ class Batch:
         if self.meets:
             for ready in self.warps.leave(group):
                 self._together(ready)
-            self._release_numbered(self.numbered.leave())
+            self._release_numbered(self.numbered.leave(group))
         if self.in_clusters is not None:
             self._go_on("cluster", self.in_clusters.leave(group))
         if self.copies.under_way:

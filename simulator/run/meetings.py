@@ -130,13 +130,15 @@ class Numbered:
     """One numbered barrier of one block, that threads have come to.
 
     expected: threads that it needs. is_all: nothing but barriers of all threads so far, which need no thread that has
-    returned. come: how often each place of each warp has come.
+    returned. whole: the first and the last thread of each run of whole warps that has come, as long as nothing but
+    whole warps came; apart: after that, how often each place of each warp has come.
     """
 
     expected: int
-    come: npt.NDArray[np.int64]
     key: str
     is_all: bool = True
+    whole: list[tuple[int, int]] = field(default_factory=list)
+    apart: npt.NDArray[np.int64] | None = None
     waiting: list[tuple[Exit, Ids]] = field(default_factory=list)
 
 
@@ -172,15 +174,15 @@ class NumberedBarriers:
         for key in np.unique(keys).tolist():
             mine = np.flatnonzero(keys == key)
             one = self._opened(divmod(key, BARRIERS), way_out, mine, counts)
-            one.come.reshape(-1)[lanes[mine] % self.warps.block] += 1
+            self._count(key // BARRIERS, one, lanes[mine] % self.warps.block)
             if waits:
                 one.waiting.append((way_out, lanes[mine]))
-            needed = self._needed(key // BARRIERS, one)
-            come = WARP * int(self._counted(key // BARRIERS, one).sum())
+            come, needed = self._standing(key // BARRIERS, one)
             if come > needed:
                 text = f"{come} threads came to barrier {key % BARRIERS}, which is for {needed}"
                 raise LaneFault(int(mine[0]), text)
-            released += self._complete(divmod(key, BARRIERS))
+            if come == needed:
+                released.append(self._release(divmod(key, BARRIERS)))
         return released
 
     def _opened(self, key: tuple[int, int], way_out: Exit, mine: Ids, counts: Ids) -> Numbered:
@@ -189,8 +191,7 @@ class NumberedBarriers:
         wanted = np.where(counts[mine] == 0, every, counts[mine])
         one = self.open.get(key)
         if one is None:
-            places = np.zeros((every // WARP, WARP), np.int64)
-            one = self.open[key] = Numbered(int(wanted[0]), places, way_out.key)
+            one = self.open[key] = Numbered(int(wanted[0]), way_out.key)
         different = wanted != one.expected
         if different.any():
             lane = int(mine[np.argmax(different)])
@@ -202,6 +203,37 @@ class NumberedBarriers:
         one.is_all = one.is_all and not counts[mine].any()
         return one
 
+    def _count(self, block: int, one: Numbered, threads: Ids) -> None:
+        """Threads of a block come, ascending. Whole warps of a block of which no thread has returned are quick."""
+        first, last = int(threads[0]), int(threads[-1])
+        is_whole = last - first + 1 == len(threads) and first % WARP == 0
+        is_whole = is_whole and ((last + 1) % WARP == 0 or last + 1 == self.warps.block)
+        if one.apart is None and is_whole and self._is_full(block):
+            one.whole.append((first, last))
+        else:
+            self._places(one).reshape(-1)[threads] += 1
+
+    def _is_full(self, block: int) -> bool:
+        return int(self.alive[block]) == self.warps.block
+
+    def _places(self, one: Numbered) -> npt.NDArray[np.int64]:
+        """How often each place of each warp has come; counted so from now on."""
+        if one.apart is None:
+            one.apart = np.zeros((-(-self.warps.block // WARP), WARP), np.int64)
+            for first, last in one.whole:
+                one.apart.reshape(-1)[first : last + 1] += 1
+        return one.apart
+
+    def _standing(self, block: int, one: Numbered) -> tuple[int, int]:
+        """How many threads have come, by warps, and how many the barrier needs."""
+        if one.apart is None and self._is_full(block):
+            return sum(-(-(last + 1 - first) // WARP) * WARP for first, last in one.whole), one.expected
+        come = WARP * int(self._counted(block, one).sum())
+        if not one.is_all:
+            return come, one.expected
+        asked = self._alive_places(block) | (self._places(one) > 0)
+        return come, WARP * int(np.count_nonzero(asked.any(axis=1)))
+
     def _alive_places(self, block: int) -> npt.NDArray[np.bool_]:
         """For each warp of a block and each place in it, whether a thread is there that has not returned."""
         warps = -(-self.warps.block // WARP)
@@ -210,42 +242,47 @@ class NumberedBarriers:
         return found
 
     def _counted(self, block: int, one: Numbered) -> Ids:
-        """How often each warp has come: as often as each of its threads that have not returned."""
-        asked = self._alive_places(block)
-        asked |= ~asked.any(axis=1, keepdims=True) & (one.come > 0)
+        """How often each warp has come: as often as each of its threads that have not returned.
+
+        If all of them have returned, those count that came before.
+        """
+        places, asked = self._places(one), self._alive_places(block)
+        asked |= ~asked.any(axis=1, keepdims=True) & (places > 0)
         most = np.iinfo(np.int64).max
-        least = np.where(asked, one.come, most).min(axis=1)
+        least = np.where(asked, places, most).min(axis=1)
         found: Ids = np.where(least == most, 0, least)
         return found
 
-    def _needed(self, block: int, one: Numbered) -> int:
-        if not one.is_all:
-            return one.expected
-        return WARP * int(np.count_nonzero((self._alive_places(block) | (one.come > 0)).any(axis=1)))
-
-    def leave(self) -> list[list[tuple[Exit, Ids]]]:
-        """Some threads returned: barriers may be complete without them."""
-        return [done for key in list(self.open) for done in self._complete(key)]
-
-    def _complete(self, key: tuple[int, int]) -> list[list[tuple[Exit, Ids]]]:
-        """Who goes on from a barrier, if it is complete. Threads that came again wait for the next time."""
-        one = self.open[key]
-        counted = self._counted(key[0], one)
-        if WARP * int(counted.sum()) < self._needed(key[0], one):
+    def leave(self, group: Group) -> list[list[tuple[Exit, Ids]]]:
+        """Threads returned: barriers of their blocks may be complete without them."""
+        if not self.open:
             return []
-        one.come = np.maximum(one.come - counted[:, None], 0)
-        again = one.come.reshape(-1) > 0
-        if not again.any():
-            del self.open[key]
-            return [one.waiting]
-        stays = [(way_out, lanes, again[lanes % self.warps.block]) for way_out, lanes in one.waiting]
-        one.waiting = [(way_out, lanes[late]) for way_out, lanes, late in stays if late.any()]
-        return [[(way_out, lanes[~late]) for way_out, lanes, late in stays if not late.all()]]
+        blocks = set(np.unique(ids_of(group) // self.warps.block).tolist())
+        released = []
+        for key in [one for one in self.open if one[0] in blocks]:
+            come, needed = self._standing(key[0], self.open[key])
+            if come >= needed:
+                released.append(self._release(key))
+        return released
+
+    def _release(self, key: tuple[int, int]) -> list[tuple[Exit, Ids]]:
+        """Who goes on from a complete barrier. Threads that came again wait for the next time."""
+        one = self.open[key]
+        if one.apart is not None:
+            one.apart = np.maximum(one.apart - self._counted(key[0], one)[:, None], 0)
+            again = one.apart.reshape(-1) > 0
+            if again.any():
+                one.whole = []
+                stays = [(way_out, lanes, again[lanes % self.warps.block]) for way_out, lanes in one.waiting]
+                one.waiting = [(way_out, lanes[late]) for way_out, lanes, late in stays if late.any()]
+                return [(way_out, lanes[~late]) for way_out, lanes, late in stays if not late.all()]
+        del self.open[key]
+        return one.waiting
 
     def progress(self, key: tuple[int, int]) -> tuple[int, int]:
         """For a deadlock's report: how many threads have come to a barrier, and how many it needs."""
         one = self.open[key]
-        threads = (one.come > 0).sum(axis=1)
+        threads = (self._places(one) > 0).sum(axis=1)
         if one.is_all:
             return int(threads.sum()), int(self.alive[key[0]])
         counted = self._counted(key[0], one)
