@@ -348,21 +348,25 @@ def test_an_incomplete_numbered_barrier_is_named_with_its_threads() -> None:
 
 
 SPLIT = """
-  .shared .align 4 .b8 box[8]; mov.u32 %r9, box;
+  .shared .align 4 .b8 box[12]; mov.u32 %r9, box;
+  setp.eq.u32 %p6, %r0, 0; @%p6 st.shared.u32 [%r9+8], 0; bar.sync 3;
   setp.ge.u32 %p3, %r0, 32; @%p3 bra READ;
   setp.lt.u32 %p4, %r0, 16; @%p4 bra EARLY; mov.u32 %r4, 40;
   LATE: sub.u32 %r4, %r4, 1; setp.ne.u32 %p5, %r4, 0; @%p5 bra LATE; setp.eq.u32 %p6, %r0, 16;
 """
 """Lanes 0 to 15 of warp 0 go ahead to EARLY, lanes 16 to 31 come late, warp 1 goes to READ."""
+FLAG = "WAIT: ld.volatile.shared.u32 %r6, [%r9+8]; setp.eq.u32 %p5, %r6, 0; @%p5 bra WAIT;"
+"""Wait until warp 1 has set the flag."""
 
 
 @schedules
 def test_half_a_warp_that_arrives_twice_is_not_a_warp(options: dict[str, Any]) -> None:
     body = f"""{SPLIT}
-      @%p6 st.shared.u32 [%r9], 5; barrier.arrive 1, 64; @%p6 st.shared.u32 [%r9+4], 6; barrier.arrive 1, 64;
+      @%p6 st.shared.u32 [%r9], 5; barrier.arrive 1, 64; {FLAG} @%p6 st.shared.u32 [%r9+4], 6; barrier.arrive 1, 64;
       mov.u32 %r2, 7; bra.uni END;
       EARLY: barrier.arrive 1, 64; barrier.arrive 1, 64; mov.u32 %r2, 7; bra.uni END;
-      READ: barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; barrier.sync 1, 64; ld.shared.u32 %r5, [%r9+4];
+      READ: barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; st.volatile.shared.u32 [%r9+8], 1;
+      barrier.sync 1, 64; ld.shared.u32 %r5, [%r9+4];
       mad.lo.u32 %r2, %r2, 10, %r5;
       END:
     """
@@ -372,9 +376,10 @@ def test_half_a_warp_that_arrives_twice_is_not_a_warp(options: dict[str, Any]) -
 @schedules
 def test_half_a_warp_that_came_again_waits_for_the_next_time(options: dict[str, Any]) -> None:
     body = f"""{SPLIT}
-      barrier.arrive 1, 64; barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
+      barrier.arrive 1, 64; {FLAG} barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
       EARLY: barrier.arrive 1, 64; barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
-      READ: barrier.sync 1, 64; setp.eq.u32 %p6, %r0, 32; @%p6 st.shared.u32 [%r9], 5; barrier.arrive 1, 64; mov.u32 %r2, 7;
+      READ: barrier.sync 1, 64; setp.eq.u32 %p6, %r0, 32; @%p6 st.shared.u32 [%r9], 5;
+      st.volatile.shared.u32 [%r9+8], 1; barrier.arrive 1, 64; mov.u32 %r2, 7;
       END:
     """
     assert stored(body, **options) == ([5] * 32 + [7] * 32) * 2
