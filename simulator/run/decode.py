@@ -34,6 +34,7 @@ from simulator.ptx.ir import (
     Immediate,
     Instruction,
     Kernel,
+    Negated,
     Operand,
     Prototype,
     Register,
@@ -42,6 +43,7 @@ from simulator.ptx.ir import (
 )
 from simulator.ptx.parse import entries_of, parse_kernel
 from simulator.run.calls import CallSite, Place, address_of
+from simulator.run.together import Common, common_of, meeting_key, results_in_order, sources_in_order
 
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
@@ -69,6 +71,10 @@ class Exit:
     barrier whose number is in slot, count_slot of them (-1: all), and run together if there is something to run; who
     only arrives goes on at once (waits). "cluster": threads arrive at the barrier of their cluster, or wait there
     (waits). reads and writes: the slots that run uses.
+
+    Lanes meet at all places of the same key, with the same mask or barrier. If they came from more than one place,
+    common runs in place of run; sources: slots of what lanes bring, and whether it is negated; results: slots where
+    the results go, -1 where nothing takes them.
     """
 
     kind: str
@@ -86,6 +92,10 @@ class Exit:
     writes: tuple[int, ...] = ()
     count_slot: int = -1
     waits: bool = True
+    key: str = ""
+    sources: tuple[tuple[int, bool], ...] = ()
+    results: tuple[int, ...] = ()
+    common: Common | None = None
 
     @property
     def ways(self) -> list[int]:
@@ -167,6 +177,7 @@ class _Decoder:
         self.sites: list[CallSite] = []
         self.owners = _owners(kernel)
         self.plain_barriers = _has_plain_barriers(kernel)
+        self.plain_warps = _has_plain_warp_barriers(kernel)
         self.unsupported: list[Unsupported] = list(kernel.unsupported)
         self.failed: set[Instruction] = set()
         self.bad_ends: dict[Instruction, str] = {}
@@ -441,7 +452,7 @@ class _Decoder:
         mask = end.operands[-1]
         if end.opcode == "bar":
             assert len(end.operands) == 1
-            if isinstance(mask, Immediate) and mask.bits & 0xFFFFFFFF == 0xFFFFFFFF:
+            if self.plain_warps and isinstance(mask, Immediate) and mask.bits & 0xFFFFFFFF == 0xFFFFFFFF:
                 return Exit("barrier", following, unit="warp")
         slot = self.read(mask, "u4")
         return replace(self._together(end), kind="collective", taken=following, slot=slot, unit="")
@@ -465,12 +476,25 @@ class _Decoder:
     def _together(self, end: Instruction) -> Exit:
         """What lanes run when all have come; a barrier of a warp runs nothing."""
         if end.opcode == "bar" and "warp" in end.qualifiers:
-            return Exit("", instruction=end)
+            return Exit("", instruction=end, key=meeting_key(end))
         run = find(end).build(end, self)
         targets = {self._register(name) for name in targets_of(end)}
         plain = replace(end, guard=None)
         reads = {self._register(name) for name in (*sources_of(plain), *targets_of(end)) if name not in _UNIFORM}
-        return Exit("", run=run, reads=tuple(sorted(reads)), writes=tuple(sorted(targets)))
+        common = common_of(end)
+        places = [one.register if isinstance(one, Negated) else one for one in sources_in_order(end)]
+        negated = [isinstance(one, Negated) for one in sources_in_order(end)]
+        slots = [self.read(one, kind) for one, kind in zip(places, common.kinds, strict=True)]
+        return Exit(
+            "",
+            run=run,
+            reads=tuple(sorted(reads)),
+            writes=tuple(sorted(targets)),
+            key=meeting_key(end),
+            sources=tuple(zip(slots, negated, strict=True)),
+            results=tuple(-1 if one == Register("_") else self.write(one) for one in results_in_order(end)),
+            common=common,
+        )
 
     # Calls
 
@@ -605,6 +629,17 @@ def _has_plain_barriers(kernel: Kernel) -> bool:
         for block in kernel.blocks
         for one in block.instructions
         if one.opcode in ("bar", "barrier") and "warp" not in one.qualifiers and not one.is_cluster_barrier
+    )
+
+
+def _has_plain_warp_barriers(kernel: Kernel) -> bool:
+    """Whether no barrier of a warp has its mask in a register: one of all lanes then never meets one with a mask."""
+    return not any(
+        isinstance(operand, Register)
+        for block in kernel.blocks
+        for one in block.instructions
+        if one.opcode == "bar" and "warp" in one.qualifiers
+        for operand in one.operands
     )
 
 

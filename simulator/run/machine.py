@@ -117,7 +117,7 @@ class Batch:
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
         self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.warps = Warps(self.block, self.lanes if self.meets else 0)
-        self.numbered = NumberedBarriers(self.block, self.barriers["block"].alive)
+        self.numbered = NumberedBarriers(self.warps, self.barriers["block"].alive)
         has_cluster_barriers = any(step.exit.kind == "cluster" for step in self.program.steps)
         self.in_clusters = ClusterBarriers(self.launched) if has_cluster_barriers else None
         self.begun = np.zeros(len(self.alive), np.bool_) if self.cluster > 1 else None  # blocks, by number
@@ -313,24 +313,29 @@ class Batch:
         is_barrier = end.opcode == "bar"
         if is_barrier:
             self._tell_arrived(group, end, "warp")
-        key = "bar.warp.sync" if is_barrier else f"{end.line}: {end.text}"
         try:
-            ready = self.warps.arrive(key, way_out, group, self._values(way_out.slot, lanes))
+            ready = self.warps.arrive(way_out, group, self._values(way_out.slot, lanes))
         except LaneFault as fault:
             raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
         self._together(ready)
 
     def _together(self, ready: list[tuple[Exit, Ids]]) -> None:
-        """Run what lanes do together, and send them on."""
+        """Run what lanes do together, all of them by one instruction, and send them on."""
         barrier = [lanes for way_out, lanes in ready if way_out.run is None]
         if barrier:
             self._tell_completed(merge([compact(lanes) for lanes in barrier]), "warp")
+        self._run_meeting(ready)
         for way_out, lanes in ready:
-            if way_out.run is not None:
-                self._run_meeting(way_out, lanes)
             self.arrive(way_out.taken, compact(lanes))
 
-    def _run_meeting(self, way_out: Exit, lanes: Ids) -> None:
+    def _run_meeting(self, ready: list[tuple[Exit, Ids]]) -> None:
+        """Run what lanes or threads do together, if it is more than to wait."""
+        if not ready or ready[0][0].run is None:
+            return
+        if len(ready) > 1:
+            self._run_common(ready)
+            return
+        ((way_out, lanes),) = ready
         assert way_out.run is not None
         regs: list[Any] = [None] * self.program.slots
         for slot, values in self.constants:
@@ -340,6 +345,34 @@ class Batch:
         way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
         for slot in way_out.writes:
             self.kept[slot][lanes] = regs[slot]
+
+    def _run_common(self, ready: list[tuple[Exit, Ids]]) -> None:
+        """The same of lanes that came from several places, each with registers of its own."""
+        common = ready[0][0].common
+        assert common is not None
+        lanes = np.concatenate([some for _, some in ready])
+        order = np.argsort(lanes, kind="stable")
+        regs: list[Any] = []
+        for number, kind in enumerate(common.kinds):
+            parts = [self._operand(*way_out.sources[number], some) for way_out, some in ready]
+            regs.append(np.concatenate(parts).astype(kind, copy=False)[order])
+        regs += [np.zeros(len(lanes), kind) for kind in common.results]
+        common.run(LaneFrame(regs, len(lanes), self._view(compact(lanes[order])), self))
+        back = np.empty_like(order)
+        back[order] = np.arange(len(lanes))
+        start = 0
+        for way_out, some in ready:
+            mine = back[start : start + len(some)]
+            start += len(some)
+            for slot, values in zip(way_out.results, regs[len(common.kinds) :], strict=False):
+                if slot >= 0:
+                    self.kept[slot][some] = values[mine]
+
+    def _operand(self, slot: int, is_negated: bool, lanes: Ids) -> Lanes:
+        """What lanes bring to a meeting: a register's or a literal's values."""
+        found = self.kept[slot][lanes] if slot in self.kept else dict(self.constants)[slot]
+        values: Lanes = np.broadcast_to(found, len(lanes))
+        return ~values if is_negated else values
 
     def _come(self, way_out: Exit, group: Group) -> None:
         """Threads come to a numbered barrier of their block."""
@@ -365,9 +398,7 @@ class Batch:
                 continue
             whole = ids_of(merge([lanes for _, lanes in waiting]))
             self._tell_completed(compact(whole), "block")
-            way_out = waiting[0][0]
-            if way_out.run is not None:
-                self._run_meeting(way_out, whole)
+            self._run_meeting(_by_way(waiting))
             for one, lanes in waiting:
                 following.setdefault(one.taken, []).append(lanes)
         for index, parts in following.items():
@@ -570,8 +601,9 @@ class Batch:
         for unit, barrier in self.barriers.items():
             self._go_on(unit, barrier.leave(group))
         if self.meets:
-            self._together(self.warps.leave(group))
-            self._release_numbered(self.numbered.leave())
+            for ready in self.warps.leave(group):
+                self._together(ready)
+            self._release_numbered(self.numbered.leave(group))
         if self.in_clusters is not None:
             self._go_on("cluster", self.in_clusters.leave(group))
         if self.copies.under_way:
@@ -594,6 +626,15 @@ class Batch:
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
         return merge(self.ready.pop(index))
+
+
+def _by_way(waiting: list[tuple[Exit, Ids]]) -> list[tuple[Exit, Ids]]:
+    """The same lanes with all of a way out together, ascending."""
+    ways = {id(way_out): way_out for way_out, _ in waiting}
+    found = []
+    for key, way_out in ways.items():
+        found.append((way_out, ids_of(merge([lanes for one, lanes in waiting if id(one) == key]))))
+    return found
 
 
 def clusters_of(kernel: Kernel, launch: Launch) -> Clusters:

@@ -250,8 +250,8 @@ def _at_meetings(batch: Batch) -> list[str]:
         lines.append(f"{who} and {len(lanes) - 1} others wait for lanes {places} at {where}")
     for (block, number), one in sorted(batch.numbered.open.items())[:REPORTED_THREADS]:
         rank, index, _ = batch.place(block * batch.block)
-        needed = one.expected or int(batch.alive[block])
-        text = f"rank {rank}, {batch.block_name(index)}: {one.come} of {needed} threads have come to barrier {number}"
+        come, needed = batch.numbered.progress((block, number))
+        text = f"rank {rank}, {batch.block_name(index)}: {come} of {needed} threads have come to barrier {number}"
         ends = {way_out.instruction.where() for way_out, _ in one.waiting if way_out.instruction}
         lines.append(f"{text}; they wait at {' and at '.join(sorted(ends)[:2]) or 'no place'}")
     return lines + _at_clusters(batch)

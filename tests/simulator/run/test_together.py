@@ -1,0 +1,391 @@
+"""Instructions that lanes of a warp, or threads of a block, carry out together from several branches.
+
+PTX asks for the same qualifiers and the same mask, not for the same place. The oracle is Python over the lanes of a
+warp; each branch has registers of its own, and the registers of the other branches hold something else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+
+from memory.fabric import Deadlock, DeviceFault
+from simulator.fabric import SimulatorFabric
+
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
+schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(4))])
+STORE = "\nmad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
+WORD = 0xFFFFFFFF
+BLOCK = 64
+
+
+def value_of(lane: int) -> int:
+    return (lane * 2654435761 + 77) & WORD
+
+
+def flag_of(lane: int) -> bool:
+    return lane * 7 % 3 == 0
+
+
+@dataclass(frozen=True)
+class Form:
+    """An instruction with D for its result, P for its predicate, A, B and C for what lanes bring, and M for the mask.
+
+    oracle(place, members): what d * 2 + p is for the lane at a place of its warp.
+    """
+
+    text: str
+    oracle: Callable[[int, list[int]], int]
+
+
+def _shuffled(way: str, place: int, members: list[int], amount: int) -> int:
+    """CUDA's __shfl_sync of a whole warp; the lane itself where there is no source."""
+    source = {"up": place - amount, "down": place + amount, "bfly": place ^ amount, "idx": amount}[way]
+    inside = 0 <= source < 32
+    return value_of(source if inside else place) * 2 + inside
+
+
+def _voted(word: str, place: int, members: list[int]) -> int:
+    flags = [flag_of(one) for one in members]
+    if word == "ballot":
+        return 2 * sum(1 << one for one in members if flag_of(one))
+    return int({"all": all(flags), "any": any(flags), "uni": len(set(flags)) == 1}[word])
+
+
+def _matched(word: str, modulus: int, place: int, members: list[int]) -> int:
+    alike = [one for one in members if one % modulus == place % modulus]
+    if word == "all":
+        return 2 * sum(1 << one for one in alike) + 1 if alike == members else 0
+    return 2 * sum(1 << one for one in alike)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _reduced(word: str, kind: str, place: int, members: list[int]) -> int:
+    values = [_signed(value_of(one)) if kind == "s32" else value_of(one) for one in members]
+    if word in ("add", "min", "max"):
+        return 2 * {"add": sum, "min": min, "max": max}[word](values)
+    step = {"and": int.__and__, "or": int.__or__, "xor": int.__xor__}[word]
+    return 2 * functools.reduce(step, values)
+
+
+FORMS: dict[str, Form] = {}
+for one in ("up", "down", "bfly", "idx"):
+    clamp = 0 if one == "up" else 31
+    FORMS[f"shfl.{one}"] = Form(
+        f"shfl.sync.{one}.b32 D|P, A, 5, {clamp}, M;",
+        lambda place, members, way=one: _shuffled(way, place, members, 5),  # type: ignore[misc]
+    )
+for one in ("all", "any", "uni"):
+    FORMS[f"vote.{one}"] = Form(
+        f"mov.u32 D, 0; vote.sync.{one}.pred P, F, M;",
+        functools.partial(_voted, one),
+    )
+FORMS["vote.ballot"] = Form("vote.sync.ballot.b32 D, F, M;", functools.partial(_voted, "ballot"))
+for one in ("any", "all"):
+    for bits in (32, 64):
+        for modulus in (1, 5):
+            pair = "D|P" if one == "all" else "D"
+            wide = f"and.b32 A, L, 31; rem.u32 A, A, {modulus};"
+            source = "A"
+            if bits == 64:
+                wide, source = wide + " cvt.u64.u32 W, A; shl.b64 W, W, 40;", "W"
+            FORMS[f"match.{one}.b{bits} of {modulus}"] = Form(
+                f"{wide} match.{one}.sync.b{bits} {pair}, {source}, M;",
+                functools.partial(_matched, one, modulus),
+            )
+for one in ("add", "min", "max", "and", "or", "xor"):
+    for kind in ("u32", "s32") if one in ("add", "min", "max") else ("b32",):
+        FORMS[f"redux.{one}.{kind}"] = Form(f"redux.sync.{one}.{kind} D, A, M;", functools.partial(_reduced, one, kind))
+FORMS["elect"] = Form("elect.sync D|P, M;", lambda place, members: 2 * members[0] + (place == members[0]))
+
+
+def branches(text: str, ways: int, between: str = "\n") -> str:
+    """The instruction in several branches, that lanes take by their number; it is on one line if between is " "."""
+    parts = [
+        "and.b32 %r3, %lane, 31; mul.lo.u32 %r4, %r3, 2654435761; add.u32 %r4, %r4, 77;",
+        "mul.lo.u32 %r5, %r3, 7; rem.u32 %r5, %r5, 3; setp.eq.u32 %p1, %r5, 0; mov.u32 %r7, -1; mov.u32 %r2, 0;",
+        *(f"mov.u32 %v{way}, {1000 + way}; setp.ne.u32 %f{way}, 0, 0; setp.ne.u32 %q{way}, 0, 0;" for way in range(3)),
+        f"rem.u32 %r6, %r3, {ways};" if ways == 3 else "shr.u32 %r6, %r3, 4;",
+        *(f"setp.eq.u32 %p{2 + way}, %r6, {way}; @%p{2 + way} bra WAY{way};" for way in range(1, ways)),
+    ]
+    for way in (0, *range(1, ways)):
+        named = {"D": f"%e{way}", "P": f"%q{way}", "A": f"%v{way}", "W": f"%w{way}", "L": "%r3"}
+        named |= {"M": "-1" if way == 0 else "%r7", "F": "%p1" if way == 0 else f"!%f{way}"}
+        words = text
+        for letter, register in named.items():
+            words = "".join(register if part == letter else part for part in _tokens(words))
+        start = f"WAY{way}: mov.u32 %v{way}, %r4; not.pred %f{way}, %p1;" if way else "mov.u32 %v0, %r4;"
+        parts.append(f"{start}{between}{words}{between}selp.u32 %r8, 1, 0, %q{way}; mad.lo.u32 %r2, %e{way}, 2, %r8;")
+        parts.append("bra.uni END;")
+    return between.join([*parts, "END:"])
+
+
+def _tokens(text: str) -> list[str]:
+    """The text in pieces, each capital letter that stands alone in a piece of its own."""
+    spaced = text
+    for mark in " ,|;!":
+        spaced = spaced.replace(mark, f"\0{mark}\0")
+    return spaced.split("\0")
+
+
+REGISTERS = ".reg .b32 %v<3>, %e<3>; .reg .pred %f<3>, %q<3>; .reg .b64 %w<3>;"
+
+
+def stored(body: str, block: int = BLOCK, grid: int = 2, **options: Any) -> list[int]:
+    """What each thread stores, the same on two ranks; 99: nothing."""
+    code = executable(module(body + STORE, ["u64 out"], registers=REGISTERS))
+
+    def program(fabric: SimulatorFabric) -> list[int]:
+        out = put(fabric, "out", np.full(grid * block, 99, np.uint32))
+        start(fabric, code, grid, block, [out.address])
+        found: list[int] = get(fabric, out, "u4").tolist()
+        return found
+
+    first, second = succeed(make_world(2, **options), program).results
+    assert first == second
+    return list(first)
+
+
+def failed(body: str, block: int = 32) -> str:
+    code = executable(module(body, registers=REGISTERS))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, 1, block)
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert isinstance(error, DeviceFault | Deadlock)
+    return f"{type(error).__name__}: {error}"
+
+
+@schedules
+@pytest.mark.parametrize("ways", [2, 3])
+@pytest.mark.parametrize("name", FORMS)
+def test_branches_of_a_warp_meet(name: str, ways: int, options: dict[str, Any]) -> None:
+    form = FORMS[name]
+    expected = [form.oracle(place, list(range(32))) & WORD for place in range(32)] * 4
+    assert stored(branches(form.text, ways), **options) == expected
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_branches_on_one_line_meet(name: str) -> None:
+    form = FORMS[name]
+    expected = [form.oracle(place, list(range(32))) & WORD for place in range(32)] * 4
+    assert stored(branches(form.text, 2, " ")) == expected
+
+
+@schedules
+def test_branches_of_a_short_warp_with_lanes_that_returned(options: dict[str, Any]) -> None:
+    """The last warp has 8 threads; lanes 3 and 20 have returned before the others meet."""
+    body = "mov.u32 %r3, %tid.x; and.b32 %r3, %r3, 31; setp.eq.u32 %p9, %r3, 3; @%p9 ret; setp.eq.u32 %p9, %r3, 20; @%p9 ret;"
+    body += branches("redux.sync.add.u32 D, A, M;", 3).replace(
+        "and.b32 %r3, %lane, 31;", "mov.u32 %r3, %tid.x; and.b32 %r3, %r3, 31;", 1
+    )
+    expected = []
+    for size in (32, 8):
+        members = [place for place in range(size) if place not in (3, 20)]
+        total = _reduced("add", "u32", 0, members) & WORD
+        expected += [total if place in members else 99 for place in range(size)]
+    assert stored(body, block=40, grid=2, **options) == expected * 2
+
+
+@schedules
+@pytest.mark.parametrize("ways", [2, 3])
+@pytest.mark.parametrize("masks", [("-1", "-1"), ("-1", "%r7"), ("%r7", "%r7")])
+def test_a_barrier_of_a_warp_from_branches(masks: tuple[str, str], ways: int, options: dict[str, Any]) -> None:
+    """Each lane stores before the barrier, and reads what the lane opposite stored after it."""
+    text = "st.shared.u32 [%r9], A; bar.warp.sync N; ld.shared.u32 D, [%r10];"
+    before = (
+        ".shared .align 4 .b8 box[256];\nmov.u32 %r9, %tid.x; xor.b32 %r10, %r9, 31; shl.b32 %r9, %r9, 2;"
+        "shl.b32 %r10, %r10, 2; mov.u32 %r11, box; add.u32 %r9, %r9, %r11; add.u32 %r10, %r10, %r11;\n"
+    )
+    first, *others = branches(text, ways).split("bar.warp.sync N")
+    body = first + "".join(f"bar.warp.sync {masks[min(number, 1)]}{rest}" for number, rest in enumerate(others))
+    assert stored(before + body, **options) == [2 * value_of(place ^ 31) & WORD for place in range(32)] * 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("shfl.sync.up.b32 %r2, %r3, 1, 0, -1;", "shfl.sync.down.b32 %r2, %r3, 1, 31, -1;"),
+        ("shfl.sync.bfly.b32 %r2, %r3, 1, 31, -1;", "shfl.sync.idx.b32 %r2, %r3, 1, 31, -1;"),
+        ("vote.sync.any.pred %p2, %p1, -1;", "vote.sync.all.pred %p2, %p1, -1;"),
+        ("vote.sync.uni.pred %p2, %p1, -1;", "vote.sync.ballot.b32 %r2, %p1, -1;"),
+        ("match.any.sync.b32 %r2, %r3, -1;", "match.all.sync.b32 %r2, %r3, -1;"),
+        ("match.any.sync.b32 %r2, %r3, -1;", "match.any.sync.b64 %r2, %lane64, -1;"),
+        ("redux.sync.add.s32 %r2, %r3, -1;", "redux.sync.add.u32 %r2, %r3, -1;"),
+        ("elect.sync %r2|%p2, -1;", "bar.warp.sync -1;"),
+        ("shfl.sync.bfly.b32 %r2, %r3, 1, 31, -1;", "vote.sync.ballot.b32 %r2, %p1, -1;"),
+    ],
+)
+def test_other_qualifiers_do_not_meet(first: str, second: str) -> None:
+    said = failed(f"""
+      mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
+      {first}
+      bra.uni END; LOW:
+      {second}
+      END:
+    """)
+    assert said.startswith("Deadlock")
+    assert all(one.rstrip(";") in said for one in (first, second))
+
+
+def test_other_masks_do_not_meet() -> None:
+    said = failed("""
+      mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
+      redux.sync.add.u32 %r2, %r3, -1; bra.uni END; LOW: redux.sync.add.u32 %r2, %r3, 0x7fffffff; END:
+    """)
+    assert said.startswith("Deadlock")
+
+
+def test_the_report_names_only_lanes_that_came_to_no_branch() -> None:
+    said = failed("""
+      mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 31; @%p1 bar.sync 0; setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
+      redux.sync.add.u32 %r2, %r3, -1; bra.uni END; LOW: redux.sync.add.u32 %r2, %r3, -1; END:
+    """)
+    assert said.count("others wait for lanes [31] at PTX line") == 2
+
+
+@schedules
+@pytest.mark.parametrize("opcode", ["bar", "barrier"])
+def test_a_reduction_of_a_block_from_branches(opcode: str, options: dict[str, Any]) -> None:
+    """Each branch has a predicate and a destination of its own."""
+    body = branches(f"{opcode}.red.popc.u32 D, 1, F;", 2).replace("shr.u32 %r6, %r3, 4;", "shr.u32 %r6, %r0, 5;")
+    total = 2 * sum(flag_of(place) for place in range(32)) * 2
+    assert stored(body, **options) == [total] * 128
+
+
+NUMBERED = {
+    "sync": ("bar.sync 1, 64; mov.u32 %r2, 7;", 7),
+    "sync without aligned": ("barrier.sync 1, 64; mov.u32 %r2, 7;", 7),
+    "popc": ("setp.eq.u32 %p1, %r0, %r0; bar.red.popc.u32 %r2, 1, 64, %p1;", 48),
+    "and": ("setp.lt.u32 %p1, %r0, 64; bar.red.and.pred %p2, 1, 64, %p1; selp.u32 %r2, 7, 8, %p2;", 7),
+}
+
+
+@schedules
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_barrier_counts_a_short_warp_whole(name: str, options: dict[str, Any]) -> None:
+    text, expected = NUMBERED[name]
+    assert stored(text, block=48, **options) == [expected] * 96
+
+
+@schedules
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_barrier_counts_a_warp_whole_of_which_threads_have_returned(name: str, options: dict[str, Any]) -> None:
+    text, expected = NUMBERED[name]
+    body = f"mov.u32 %r3, %tid.x; setp.lt.u32 %p3, %r3, 16; @%p3 ret; {text}"
+    assert stored(body, block=64, **options) == ([99] * 16 + [expected] * 48) * 2
+
+
+@schedules
+def test_threads_that_return_late_complete_a_warp(options: dict[str, Any]) -> None:
+    """The other lanes wait at the barrier already, or come after lanes 0 to 15 have returned."""
+    body = """
+      mov.u32 %r3, %tid.x; mov.u32 %r4, 40; setp.ge.u32 %p3, %r3, 16; @%p3 bra ON;
+      LATE: sub.u32 %r4, %r4, 1; setp.ne.u32 %p4, %r4, 0; @%p4 bra LATE; ret;
+      ON: bar.sync 1, 64; mov.u32 %r2, 7;
+    """
+    assert stored(body, **options) == ([99] * 16 + [7] * 48) * 2
+
+
+@schedules
+def test_producers_that_arrive_and_return_count(options: dict[str, Any]) -> None:
+    body = "setp.ge.u32 %p3, %r0, 32; @%p3 bra ON; bar.arrive 1, 64; ret; ON: bar.sync 1, 64; mov.u32 %r2, 7;"
+    assert stored(body, **options) == ([99] * 32 + [7] * 32) * 2
+
+
+@schedules
+def test_half_a_warp_does_not_count(options: dict[str, Any]) -> None:
+    """Lanes 0 to 15 arrive twice before the others come once: that is no warp, and the others wait for the store."""
+    body = """
+      .shared .align 4 .b8 box[4]; mov.u32 %r9, box;
+      setp.ge.u32 %p3, %r0, 32; @%p3 bra READ;
+      setp.lt.u32 %p4, %r0, 16; @%p4 bra EARLY; mov.u32 %r4, 40;
+      LATE: sub.u32 %r4, %r4, 1; setp.ne.u32 %p5, %r4, 0; @%p5 bra LATE;
+      setp.eq.u32 %p6, %r0, 16; @%p6 st.shared.u32 [%r9], 5;
+      barrier.arrive 1, 64; barrier.arrive 2, 64; mov.u32 %r2, 7; bra.uni END;
+      EARLY: barrier.arrive 1, 64; barrier.arrive 2, 64; mov.u32 %r2, 7; bra.uni END;
+      READ: barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; barrier.sync 2, 64;
+      END:
+    """
+    assert stored(body, **options) == ([7] * 32 + [5] * 32) * 2
+
+
+@schedules
+@pytest.mark.parametrize("block", [48, 64])
+def test_a_barrier_of_all_threads_beside_one_of_the_same_number(block: int, options: dict[str, Any]) -> None:
+    body = "setp.lt.u32 %p3, %r0, 32; @%p3 bra LOW; bar.sync 0; bra.uni END; LOW: bar.sync 0, 64; END: mov.u32 %r2, 7;"
+    assert stored(body, block=block, **options) == [7] * 2 * block
+
+
+def test_a_barrier_of_all_threads_beside_one_of_fewer_is_a_fault() -> None:
+    said = failed("setp.lt.u32 %p3, %r0, 32; @%p3 bar.sync 0, 64; @!%p3 bar.sync 0;", block=96)
+    assert said.startswith("DeviceFault")
+    assert "barrier 0 for " in said
+
+
+def test_a_reduction_beside_a_plain_barrier_is_a_fault() -> None:
+    said = failed("setp.lt.u32 %p3, %r0, 32; @%p3 bar.sync 1; @!%p3 bar.red.popc.u32 %r2, 1, %p3;", block=64)
+    assert said.startswith("DeviceFault")
+    assert "at barrier 1, where others are in " in said
+
+
+def test_an_incomplete_numbered_barrier_is_named_with_its_threads() -> None:
+    """A whole warp has come, and a quarter of the other: 40 of 64."""
+    said = failed("setp.lt.u32 %p3, %r0, 40; @%p3 barrier.sync 1, 64; @!%p3 barrier.sync 2, 64;", block=64)
+    assert "rank 0, block 0: 40 of 64 threads have come to barrier 1" in said
+    assert "rank 0, block 0: 24 of 64 threads have come to barrier 2" in said
+
+
+SPLIT = """
+  .shared .align 4 .b8 box[12]; mov.u32 %r9, box;
+  setp.eq.u32 %p6, %r0, 0; @%p6 st.shared.u32 [%r9+8], 0; bar.sync 3;
+  setp.ge.u32 %p3, %r0, 32; @%p3 bra READ;
+  setp.lt.u32 %p4, %r0, 16; @%p4 bra EARLY; mov.u32 %r4, 40;
+  LATE: sub.u32 %r4, %r4, 1; setp.ne.u32 %p5, %r4, 0; @%p5 bra LATE; setp.eq.u32 %p6, %r0, 16;
+"""
+"""Lanes 0 to 15 of warp 0 go ahead to EARLY, lanes 16 to 31 come late, warp 1 goes to READ."""
+FLAG = "WAIT: ld.volatile.shared.u32 %r6, [%r9+8]; setp.eq.u32 %p5, %r6, 0; @%p5 bra WAIT;"
+"""Wait until warp 1 has set the flag."""
+
+
+@schedules
+def test_half_a_warp_that_arrives_twice_is_not_a_warp(options: dict[str, Any]) -> None:
+    body = f"""{SPLIT}
+      @%p6 st.shared.u32 [%r9], 5; barrier.arrive 1, 64; {FLAG} @%p6 st.shared.u32 [%r9+4], 6; barrier.arrive 1, 64;
+      mov.u32 %r2, 7; bra.uni END;
+      EARLY: barrier.arrive 1, 64; barrier.arrive 1, 64; mov.u32 %r2, 7; bra.uni END;
+      READ: barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; st.volatile.shared.u32 [%r9+8], 1;
+      barrier.sync 1, 64; ld.shared.u32 %r5, [%r9+4];
+      mad.lo.u32 %r2, %r2, 10, %r5;
+      END:
+    """
+    assert stored(body, **options) == ([7] * 32 + [56] * 32) * 2
+
+
+@schedules
+def test_half_a_warp_that_came_again_waits_for_the_next_time(options: dict[str, Any]) -> None:
+    body = f"""{SPLIT}
+      barrier.arrive 1, 64; {FLAG} barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
+      EARLY: barrier.arrive 1, 64; barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
+      READ: barrier.sync 1, 64; setp.eq.u32 %p6, %r0, 32; @%p6 st.shared.u32 [%r9], 5;
+      st.volatile.shared.u32 [%r9+8], 1; barrier.arrive 1, 64; mov.u32 %r2, 7;
+      END:
+    """
+    assert stored(body, **options) == ([5] * 32 + [7] * 32) * 2
+
+
+@schedules
+def test_a_barrier_of_all_threads_needs_no_warp_that_has_returned(options: dict[str, Any]) -> None:
+    body = "setp.lt.u32 %p3, %r0, 32; @%p3 ret; setp.lt.u32 %p3, %r0, 40; @%p3 ret; bar.sync 3; mov.u32 %r2, 7;"
+    assert stored(body, block=80, **options) == ([99] * 40 + [7] * 40) * 2
