@@ -291,6 +291,8 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
         start = shared_index(frame, places, size * len(sources))
         report_shared(frame, places, size * len(sources), instruction, "store")
         batch = frame.batch
+        if batch.mbarriers.objects:
+            batch.mbarriers.check_write(start, size * len(sources))
         for position, slot in enumerate(sources):
             at = start + position * size
             batch.shared.view(kind).reshape(-1)[at // size] = frame.regs[slot].astype(kind)
