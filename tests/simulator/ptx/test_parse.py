@@ -360,3 +360,19 @@ class TestEndings:
             fabric.synchronize()
 
         assert run(make_world(1), program).errors == [None]
+
+
+NESTED = {
+    "parentheses": lambda depth: "(" * depth + "7" + ")" * depth,
+    "signs": lambda depth: "- " * depth + "7",
+    "choices": lambda depth: "1 ? " * depth + "7" + " : 0" * depth,
+}
+
+
+@pytest.mark.parametrize("how", NESTED)
+def test_constants_are_nested_to_a_depth(how: str) -> None:
+    """Beyond it they are operands that can't be read, in their line."""
+    assert result(f"mov.u32 %r1, {NESTED[how](32)};") == 7
+    for depth in (33, 3000):
+        (one,) = unsupported_forms(module(f"mov.u32 %r1, {NESTED[how](depth)};"))
+        assert one.reason == "the simulator can't read these operands"
