@@ -120,7 +120,7 @@ class SimulatorFabric:
         return found
 
     def declare_local(self, region: Region) -> None:
-        self._allocation(region).symmetric = False
+        self._world.space.make_local(self._allocation(region))
 
     def free(self, region: Region) -> None:
         found = self._allocation(region)

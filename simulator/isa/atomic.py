@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.isa.floats import INFINITY
 from simulator.isa.memory import ORDER, check_order, element_type, slots_of
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import READERS, is_in_heaps, is_own, reach, spread
 from simulator.isa.switch import add_once, element_of
 from simulator.memory.space import LaneFault
@@ -30,10 +30,13 @@ _FORMS = {
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
-    "exch": ("b32", "b64"),
-    "cas": ("b16", "b32", "b64"),
+    "exch": ("b32", "b64", "b128"),
+    "cas": ("b16", "b32", "b64", "b128"),
 }
 _CACHE = "L2::cache_hint"
+_WIDE = "b128"
+_WIDE_ARCH = 90
+"""The first architecture with atomics of 128 bits."""
 
 
 def _keys(opcode: str) -> list[str]:
@@ -45,7 +48,10 @@ def _keys(opcode: str) -> list[str]:
         if opcode == "atom" or word not in ("exch", "cas")
     ]
     keys = [
-        f"{opcode}.{space}{form}" for form in [*forms, *(f"add.noftz.{name}" for name in _HALVES)] for space in spaces
+        f"{opcode}.{space}{form}"
+        for form in [*forms, *(f"add.noftz.{name}" for name in _HALVES)]
+        for space in spaces
+        if not (form.endswith("b128") and space == "shared::cluster.")
     ]
     for space in ("", "global."):
         keys += [f"{opcode}.{space}add.{vector}.f32" for vector in ("v2", "v4")]
@@ -76,7 +82,8 @@ def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any) -> tuple[Lanes
     for now in _turns(position):
         old[now] = cells[position[now]]
         new = combine(now, old[now])
-        changed |= bool((new.view(f"u{size}") != old[now].view(f"u{size}")).any())
+        word = f"u{min(size, 8)}"
+        changed |= bool((new.view(word) != old[now].view(word)).any())
         cells[position[now]] = new
     return old, changed
 
@@ -131,15 +138,27 @@ _WHOLE: dict[str, Any] = {
 }
 
 
+def _exchange_equal_wide(old: Lanes, compared: Lanes, new: Lanes) -> Lanes:
+    """cas of 128 bits: complex numbers only carry them."""
+    differ = old.view("u8") != compared.view("u8")
+    return np.where(differ.reshape(-1, 2).any(axis=1), old, new)
+
+
 def combination(word: str, name: str, in_global: bool) -> Any:
     """Return the function from old and given values to new ones of an operation on a PTX type."""
+    if name == _WIDE and word == "cas":
+        return _exchange_equal_wide
     return _of_floats(word, name, in_global) if name in ("f32", "f64", *_HALVES) else _WHOLE[word]
 
 
 def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     check_order(instruction)
     word, name = _word_of(instruction), element_type(instruction)
-    kind, part = DTYPES[name], DTYPES[element_of(name)]
+    kind, part = DTYPES[name], "c16" if name == _WIDE else DTYPES[element_of(name)]
+    if name == _WIDE and int("".join(filter(str.isdecimal, bind.target))) < _WIDE_ARCH:
+        raise UnknownInstruction(
+            f"{bind.target} has no atomics of 128 bits, sm_{_WIDE_ARCH} has; {instruction.where()}"
+        )
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
     targets = slots_of(wanted, True, bind, kind) if wanted != Register("_") else None

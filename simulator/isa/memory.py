@@ -33,6 +33,7 @@ _FORMS = tuple(
 )
 NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
 """Types with vectors, of 128 bits at most: 256 are for global memory only."""
+_WIDE = "b128"
 
 
 def element_type(instruction: Instruction) -> str:
@@ -182,8 +183,8 @@ def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"ld.{one}" for one in _FORMS),
-    *(f"ld.global.{one}" for one in _FORMS),
+    *(f"ld.{one}" for one in (*_FORMS, _WIDE)),
+    *(f"ld.global.{one}" for one in (*_FORMS, _WIDE)),
     neutral=f"{ORDER} {_CACHE}",
 )
 def _load(instruction: Instruction, bind: Binder) -> Run:
@@ -208,8 +209,8 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"st.{one}" for one in _FORMS),
-    *(f"st.global.{one}" for one in _FORMS),
+    *(f"st.{one}" for one in (*_FORMS, _WIDE)),
+    *(f"st.global.{one}" for one in (*_FORMS, _WIDE)),
     neutral=f"{ORDER} {_CACHE}",
 )
 def _store(instruction: Instruction, bind: Binder) -> Run:
@@ -250,7 +251,7 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
 
 
 @operation(
-    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in NARROW),
+    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in (*NARROW, _WIDE)),
 )
 def _load_shared(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)
@@ -277,7 +278,7 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in NARROW),
+    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in (*NARROW, _WIDE)),
 )
 def _store_shared(instruction: Instruction, bind: Binder) -> Run:
     check_order(instruction)
@@ -291,6 +292,8 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
         start = shared_index(frame, places, size * len(sources))
         report_shared(frame, places, size * len(sources), instruction, "store")
         batch = frame.batch
+        if batch.mbarriers.objects:
+            batch.mbarriers.check_write(start, size * len(sources))
         for position, slot in enumerate(sources):
             at = start + position * size
             batch.shared.view(kind).reshape(-1)[at // size] = frame.regs[slot].astype(kind)

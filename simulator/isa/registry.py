@@ -29,6 +29,7 @@ DTYPES = {
     "pred": "?",
     **{f"{kind}{bits}": f"u{bits // 8}" for kind in "bu" for bits in (8, 16, 32, 64)},
     **{f"s{bits}": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
+    "b128": "u8",
     "f16": "u2",
     "bf16": "u2",
     "f16x2": "u4",
@@ -40,7 +41,7 @@ DTYPES = {
     "f64": "f8",
     **{f"{kind}{pack}": f"u{size}" for kind in ("e4m3", "e5m2") for pack, size in (("", 1), ("x2", 2), ("x4", 4))},
 }
-"""PTX type to the NumPy dtype its lanes are computed in; 16-bit and 8-bit floats stay bits."""
+"""PTX type to the NumPy dtype its lanes are computed in; 16-bit and 8-bit floats stay bits, b128 is two of 64."""
 
 
 class UnknownInstruction(DeviceFault):

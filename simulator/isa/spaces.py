@@ -274,6 +274,8 @@ def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instructio
         report_shared(frame, addresses, width, instruction, action, blocks)
         good = batch.shared_written.reshape(-1)
         places = index[:, None] + np.arange(width)
+        if action != "load" and batch.mbarriers.objects:
+            batch.mbarriers.check_write(index, width)
         if action != "store":
             fine = good[places].all(axis=1)
             if not fine.all():

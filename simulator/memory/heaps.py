@@ -27,7 +27,7 @@ _MAP_NORESERVE = 0x4000
 class Allocation:
     """A piece of one rank's heap. start and end are indices into Space.memory.
 
-    unwritten: some bytes may still be poison. symmetric: other ranks may write to it, so that it never counts as
+    unwritten: some bytes may still be poison. symmetric: other ranks may reach it, so that it never counts as
     read-only. views: arrays lent to the host, as long as anything shares their memory.
     """
 
@@ -74,6 +74,7 @@ class Heaps:
         self.ends = np.zeros(64, np.int64)
         self.spans: list[list[tuple[int, int]]] = [[] for _ in range(world_size)]
         self.version = 0
+        self.local: set[int] = set()  # numbers of live tensors that other ranks may not reach
 
     def release(self) -> None:
         """Give all memory back. Nothing can be read or written afterwards; arrays lent to the host keep theirs."""
@@ -123,9 +124,15 @@ class Heaps:
         self.module_tops[space] = start + size_bytes + GAP_BYTES
         return self._added(Allocation(len(self.allocations), name, rank, start, start + size_bytes, symmetric=False))
 
+    def make_local(self, allocation: Allocation) -> None:
+        """Keep other ranks out of it."""
+        allocation.symmetric = False
+        self.local.add(allocation.number)
+
     def free(self, allocation: Allocation) -> None:
         """Give it back; later accesses are named as accesses to freed memory."""
         allocation.live = False
+        self.local.discard(allocation.number)
         offset = allocation.rank * self.capacity
         self.spans[allocation.rank].remove((allocation.start - offset, allocation.end - offset))
         self._granules(allocation)[:] = -allocation.number

@@ -122,6 +122,8 @@ class Space(Heaps):
         span.allocation = self._one_allocation(low, high + width_bytes)
         if span.allocation is None:
             self._bounds(index, addresses, width_bytes, action)
+        if self.local and (span.allocation is None or span.allocation.number in self.local):
+            self._only_own(view.rank, index, addresses, width_bytes, action)
         if self.events.access:
             target: int | Indices = span.allocation.rank if span.allocation else self.owners(index)
             self._report(view, addresses, width_bytes, instruction, action, target)
@@ -169,6 +171,8 @@ class Space(Heaps):
             here.allocation = self._one_allocation(low + shift, high + shift + width_bytes)
             if here.allocation is None:
                 self._bounds(here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
+            if self.local:
+                self._only_own(-1, here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
             spans.append(here)
         if self.events.access:
             self._report(view, addresses, width_bytes, instruction, action, MULTICAST_TARGET)
@@ -196,6 +200,8 @@ class Space(Heaps):
                 if int(some.min()) < 0 or int(some.max()) >= self.heaps_end:
                     self._beyond_heaps(viewer, where, some, size, "load")
                 self._bounds(some, where, size, "load")
+                if self.local:
+                    self._only_own(viewer, some, where, size, "load")
             except LaneFault as fault:
                 raise LaneFault(int(at[fault.lane]), fault.message) from None
         return index
@@ -232,6 +238,8 @@ class Space(Heaps):
         if found is None:
             self._bounds(index, addresses, size_bytes, action)
             raise AssertionError("bounds are right, and there is no allocation")
+        if found.number in self.local:
+            self._only_own(rank, index, addresses, size_bytes, action)
         return start
 
     def resolve_bulk_multicast(self, rank: int, address: int, size_bytes: int, what: str) -> list[int]:
@@ -241,9 +249,11 @@ class Space(Heaps):
             raise LaneFault(0, f"{what} at {address:#x}: not a multicast address of this rank")
         replicas = [start + one * self.capacity for one in range(self.world_size)]
         for owner, index in enumerate(replicas):
+            where = np.array([index], np.int64), np.array([address], np.uint64)
             if self._one_allocation(index, index + size_bytes) is None:
-                where = np.array([index], np.int64), np.array([address], np.uint64)
                 self._bounds(*where, size_bytes, f"{what} (replica of rank {owner})")
+            if self.local:
+                self._only_own(-1, *where, size_bytes, f"{what} (replica of rank {owner})")
         return replicas
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
@@ -307,6 +317,21 @@ class Space(Heaps):
             lane = int(np.argmax(wrong))
             place = self.describe(int(index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
+
+    def _only_own(
+        self, viewer: int | Indices, index: Indices, addresses: Addresses, width_bytes: int, action: str
+    ) -> None:
+        """Raise LaneFault for local tensors of ranks other than the lane's; viewer -1: for those of all ranks."""
+        others = np.flatnonzero(index // self.capacity != viewer)
+        if not len(others):
+            return
+        foreign = np.isin(self.granules.take(index[others] // GRANULE_BYTES), list(self.local))
+        if foreign.any():
+            lane = int(others[np.argmax(foreign)])
+            place = self.describe(int(index[lane]), int(addresses[lane]))
+            how = "a multicast address" if isinstance(viewer, int) and viewer < 0 else "another rank"
+            text = f"a local buffer, which {how} does not reach (buffers that others reach are not in local)"
+            raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: {text}")
 
     def owners(self, index: Indices) -> Indices:
         """Return the rank whose memory each index is."""

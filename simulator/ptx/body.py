@@ -8,7 +8,7 @@ semicolon, raises PtxSyntaxError.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from simulator.ptx.constants import constant
 from simulator.ptx.declarations import Declared, declared, split
@@ -59,6 +59,7 @@ class Body:
         self.files = files
         self.items: list[str | Instruction] = []  # a label's name, or an instruction
         self.registers: dict[str, str] = {CARRY: "pred"}
+        self.wide: dict[str, tuple[str, str]] = {}  # registers of 128 bits: the names of their halves
         self.shared: list[SharedVariable] = []
         self.shared_bytes = 0
         self.dynamic: list[str] = []  # names of .extern .shared arrays: all begin at the same place
@@ -180,7 +181,8 @@ class Body:
 
     def declare(self, text: str) -> None:
         match = _REG.match(text)
-        kind = _REGISTER_CLASS.get(match.group(1)) if match else None
+        is_wide = match is not None and match.group(1) == "b128"
+        kind = "b64" if is_wide else _REGISTER_CLASS.get(match.group(1)) if match else None
         if match is None or kind is None:
             raise ValueError("the simulator has no such register class")
         for part in match.group(2).split(","):
@@ -188,7 +190,10 @@ class Body:
             many = _REG_RANGE.match(name)
             for one in [f"{many.group(1)}{number}" for number in range(int(many.group(2)))] if many else [name]:
                 self.scopes[-1][one] = one + self.marks[-1]
-                self.registers[one + self.marks[-1]] = kind
+                unique = one + self.marks[-1]
+                if is_wide:
+                    self.wide[unique] = (f"{unique}#0", f"{unique}#1")
+                self.registers |= dict.fromkeys(self.wide[unique] if is_wide else (unique,), kind)
 
     def note_targets(self, text: str) -> None:
         """A list of labels or of functions, or a prototype: the label before it is its name, and no place to go."""
@@ -270,6 +275,7 @@ class Body:
             operands = self.call(split(tail)) if opcode == "call" else tuple(map(self.operand, split(tail)))
         except ValueError:
             unsupported = "the simulator can't read these operands"
+        unsupported = unsupported or _wrong_width(opcode, words, operands)
         return Instruction(opcode, words, operands, line, text, guard, self.source, unsupported)
 
     def call(self, parts: list[str]) -> tuple[Operand, ...]:
@@ -291,6 +297,8 @@ class Body:
         """Raises ValueError for what it can't read."""
         if _PLAIN.match(text) and text != "WARP_SZ":
             name = self.name(text)
+            if name in self.wide:
+                return Vector(tuple(map(Register, self.wide[name])), is_wide=True)
             return Register(name) if self.is_register(name) else Symbol(name)
         if (match := _PAIR.match(text)) is not None:
             first, second = (self.name(one) for one in match.groups())
@@ -314,7 +322,7 @@ class Body:
         return Symbol(self.name(found.name), found.offset_bytes) if isinstance(found, Symbol) else found
 
     def is_register(self, name: str) -> bool:
-        return name.startswith("%") or name == "_" or name in self.registers
+        return name.startswith("%") or name == "_" or name in self.registers or name in self.wide
 
     def address(self, text: str) -> Address:
         match = _ADDRESS.match(text)
@@ -325,6 +333,19 @@ class Body:
         if not isinstance(base, Register | Symbol | Immediate) or not isinstance(offset, Immediate):
             raise ValueError(text)
         return Address(base, offset.bits)
+
+
+def _wrong_width(opcode: str, words: Sequence[str], operands: Sequence[Operand]) -> str:
+    """Return what is wrong where registers of 128 bits and an instruction for others meet, or ""."""
+    wide = [one for one in operands if isinstance(one, Vector) and one.is_wide]
+    if "b128" not in words:
+        return "a register of 128 bits, where the instruction takes others" if wide else ""
+    if opcode == "mov":
+        is_right = bool(wide) and all(isinstance(one, Vector) for one in operands)
+    else:
+        values = [one for one in operands if not isinstance(one, Address) and one != Register("_")]
+        is_right = len(wide) == len(values) - ("L2::cache_hint" in words)
+    return "" if is_right else "registers that have no 128 bits"
 
 
 def listed(text: str) -> Iterable[Declared]:

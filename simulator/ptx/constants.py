@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ _LEVELS = (
     ("*", "/", "%"),
 )
 WARP_SIZE = 32
+MAX_DEPTH = 32
+"""Of parentheses, signs and choices within each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +81,25 @@ class _Reader:
 
     def __init__(self, tokens: list[str]) -> None:
         self.rest = tokens
+        self.depth = 0
 
     def choice(self) -> _Value:
         condition = self.binary(0)
         if not self.takes("?"):
             return condition
-        yes = self.choice()
-        self.needs(":")
-        no = self.choice()
+        with self.deeper():
+            yes = self.choice()
+            self.needs(":")
+            no = self.choice()
         return yes if _truth(condition) else no
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"an expression nested more than {MAX_DEPTH} deep")
+        yield
+        self.depth -= 1
 
     def binary(self, level: int) -> _Value:
         if level == len(_LEVELS):
@@ -102,9 +115,11 @@ class _Reader:
             raise ValueError("an expression without end")
         token = self.rest.pop(0)
         if token in ("+", "-", "~", "!"):
-            return _single(token, self.unary())
+            with self.deeper():
+                return _single(token, self.unary())
         if token == "(":
-            return self.enclosed()
+            with self.deeper():
+                return self.enclosed()
         return _literal(token)
 
     def enclosed(self) -> _Value:

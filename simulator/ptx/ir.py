@@ -43,9 +43,13 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """{a, b, ..}: registers or literals that one access moves together, or halves of a wider register."""
+    """{a, b, ..}: registers or literals that one access moves together, or halves of a wider register.
+
+    is_wide: it stands for one register of 128 bits, the lower half first.
+    """
 
     parts: tuple[Register | Immediate, ...]
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

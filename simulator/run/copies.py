@@ -270,6 +270,8 @@ class Copies:
         copy.is_done = True
         for start in transfer.targets:
             end = start + transfer.size_bytes
+            if transfer.target_space == "shared" and self.mbarriers.objects:
+                self.mbarriers.check_write(np.array([start]), transfer.size_bytes)
             data = held if transfer.combine is None else self._combined(start, transfer, held)
             if transfer.target_space == "shared":
                 batch.shared.reshape(-1)[start:end] = data

@@ -178,6 +178,8 @@ class LaneCopies:
 
     def _write(self, one: LaneCopy, held: npt.NDArray[np.uint8]) -> None:
         batch = self.batch
+        if self.mbarriers.objects:
+            self.mbarriers.check_write(one.places, one.size_bytes)
         places = one.places[:, None] + np.arange(one.size_bytes)
         batch.shared.reshape(-1)[places] = held
         batch.shared_written.reshape(-1)[places] = True

@@ -99,7 +99,7 @@ class Batch:
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
         # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
-        self.mbarriers = Mbarriers(self.shared.shape[1])
+        self.mbarriers = Mbarriers(self.shared.shape[1], self.shared.shape[0])
         self.copies = Copies(weakref.proxy(self), self.mbarriers)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)

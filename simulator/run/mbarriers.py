@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.isa.mbarriers import BARRIER_BYTES
 from simulator.memory.space import LaneFault
 
 Lanes = npt.NDArray[Any]
@@ -105,13 +106,15 @@ class MBarrier:
 class Mbarriers:
     """The objects of one batch by key, which is an object's byte in the batch's shared memory (row_bytes a block).
 
-    asked: the key that a lane waited for last, for the report of a deadlock. What misuses an object raises LaneFault
-    (of lane 0).
+    asked: the key that a lane waited for last, for the report of a deadlock. is_object: which 8 bytes of the batch's
+    shared memory are objects, empty before the first. What misuses an object raises LaneFault (of lane 0).
     """
 
     row_bytes: int
+    rows: int
     objects: dict[int, MBarrier] = field(default_factory=dict)
     asked: int = -1
+    is_object: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def init(self, key: int, count: int) -> None:
         """Make an mbarrier; each of its phases expects the given number of arrivals."""
@@ -119,12 +122,30 @@ class Mbarriers:
             raise LaneFault(0, f"an mbarrier for {count} arrivals; it takes 1 to {MAX_COUNT:,}")
         if key in self.objects:
             raise LaneFault(0, f"{self.place(key)} holds {self.objects[key]} already")
+        if not len(self.is_object):
+            self.is_object = np.zeros(self.rows * self.row_bytes // BARRIER_BYTES, np.bool_)
         self.objects[key] = MBarrier(count)
+        self.is_object[key // BARRIER_BYTES] = True
 
     def invalidate(self, key: int) -> None:
         """Make an mbarrier's place ordinary memory again."""
         self._find(key)
         del self.objects[key]
+        self.is_object[key // BARRIER_BYTES] = False
+
+    def check_write(self, places: Lanes, size_bytes: int) -> None:
+        """Raise LaneFault if a lane's write of size_bytes to its place in the batch's shared memory touches an object.
+
+        Only mbarrier operations may change one, until mbarrier.inval.
+        """
+        first, last = places // BARRIER_BYTES, (places + size_bytes - 1) // BARRIER_BYTES
+        units = first[:, None] + np.arange(int((last - first).max()) + 1)
+        touched = self.is_object[np.minimum(units, last[:, None])]
+        if touched.any():
+            lane, column = np.argwhere(touched)[0].tolist()
+            key = int(units[lane, column]) * BARRIER_BYTES
+            text = "which only mbarrier operations may change (before mbarrier.inval)"
+            raise LaneFault(lane, f"a write of {size_bytes} bytes over {self.told(key)}, {text}")
 
     def expect(self, key: int, size_bytes: int) -> None:
         """Announce bytes that will be copied."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import struct
+import sys
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from simulator_harness import executable, make_world, module, run, start
 
 from memory.fabric import DeviceFault
 from simulator.fabric import SimulatorFabric
+from simulator.isa import system
 from simulator.observe.events import Listener, Printed
 
 DECLARED = (
@@ -76,11 +81,63 @@ def test_a_guard_holds_for_printing() -> None:
         ("%c%c%% %p", "<iiQ", (72, 105, 0xABC), "Hi% 0xabc"),
         ("%hd %hhu", "<iI", (70000, 300), "4464 44"),
         ("%d %f %d", "<ixxxxdi", (1, 0.5, 2), "1 0.500000 2"),
-        ("%a", "<d", (1.0,), "0x1.0000000000000p+0"),
+        ("%a", "<d", (1.0,), "0x1p+0"),
+        ("%.*d|%*d", "<4i", (-1, 7, -4, 5), "7|5   "),
+        ("%8p|%-8p|", "<QQ", (16, 17), "    0x10|0x11    |"),
     ],
 )
 def test_conversions(text: str, kinds: str, values: tuple[Any, ...], expected: str) -> None:
     assert {said for *_, said in printed(text, struct.pack(kinds, *values))} == {expected}
+
+
+C_FORMATS = {
+    "d": ([0, 5, -5, 1 << 31, -(1 << 40)], "lld"),
+    "u": ([0, 5, 1 << 40], "llu"),
+    "o": ([0, 8, 1 << 40], "llo"),
+    "x": ([0, 255, 1 << 40], "llx"),
+    "X": ([0, 255], "llX"),
+    **{kind: ([0.0, -0.0, 1.0, 1.5, -2.71828, 1.0e-310, 1e20, math.inf, -math.nan], kind) for kind in "aAeEfgG"},
+}
+
+
+class Given(system._Values):
+    """One value for whatever a conversion asks for."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def next(self, kind: str) -> Any:
+        return self.number
+
+
+@pytest.mark.parametrize("kind", C_FORMATS)
+def test_conversions_are_those_of_this_machines_c(kind: str) -> None:
+    """All flags, widths and precisions; glibc is the oracle, so elsewhere there is nothing to compare with."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("glibc's printf is the oracle")
+    library, into = ctypes.CDLL(None), ctypes.create_string_buffer(4096)
+    numbers, word = C_FORMATS[kind]
+    forms = [f"%{flags}{width}{precision}{word}" for flags, width, precision in product(
+        ("", "-", "+", " ", "#", "0", "#0", "-0", "+#"), ("", "3", "24"), ("", ".", ".1", ".4", ".20")
+    )]  # fmt: skip
+    frame: Any = None  # no string is read
+    for number, form in product(numbers, forms):
+        given = ctypes.c_double(number) if isinstance(number, float) else ctypes.c_longlong(int(number))
+        library.snprintf(into, 4096, form.encode(), given)
+        found = system._CONVERSION.fullmatch(form)
+        assert found is not None
+        assert system._converted(frame, found, Given(number), frame) == into.value.decode(), form
+
+
+@pytest.mark.parametrize("text", ["%*d", "%.*d", "%100000d", "%.100000f"])
+def test_a_width_that_no_text_has_is_a_fault(text: str) -> None:
+    before = DECLARED + text_variable("format", text)
+    body = """.local .align 8 .b8 depot[16]; mov.u64 %d2, depot; st.local.u32 [depot], 2000000000; st.local.u32 [depot+4], 7;
+      st.local.u64 [depot+8], 0; cvta.local.u64 %d2, %d2; mov.u64 %d1, format; cvta.global.u64 %d1, %d1;
+      { .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %d1; st.param.b64 [q], %d2; call (r), vprintf, (p, q); }"""
+    said = fault(body, before)
+    assert "rank 0, block 0, thread 0: printf: a width or precision of" in said
+    assert "PTX line" in said
 
 
 def fault(body: str, before: str) -> str:

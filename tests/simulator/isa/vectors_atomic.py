@@ -219,6 +219,44 @@ def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded
     return Vector(f"{opcode}.{space}{word}.{kind}", name, text, tuple(inputs), outputs, {}, {"to": place}, registers)
 
 
+def wide() -> Iterator[Vector]:
+    """Registers of 128 bits: packed, moved, loaded, stored, exchanged; one half at a time differs from what cas expects."""
+    low, high, other, more = (samples(64, role) for role in (0, 1, 4, 6))
+    pick = np.arange(SAMPLES) % 4
+    wanted = np.where(pick & 1, low, low ^ np.uint64(1 << 40)), np.where(pick & 2, high, high ^ np.uint64(1))
+    inputs = tuple((name, "b64", one) for name, one in (("a", low), ("b", high), ("c", other), ("e", more)))
+    inputs += (("x", "b64", wanted[0]), ("y", "b64", wanted[1]))
+    names = ".reg .b128 q, r, s; .reg .b64 at, base; .reg .b32 low, z<4>;"
+    packed = "mov.b128 q, {a, b}; mov.b128 r, {c, e}; mov.b128 s, {x, y};"
+    before, after = (("d", "b64", low), ("f", "b64", high)), (("h", "b64", other), ("k", "b64", more))
+    both = (pick == 3).astype(bool)
+    swapped = (("h", "b64", np.where(both, other, low)), ("k", "b64", np.where(both, more, high)))
+    yield Vector("mov.b128", "packed", f"{packed} mov.b128 s, q; mov.b128 {{d, _}}, s; mov.b128 {{z0, z1, z2, z3}}, s; mov.b128 r, {{z0, z1, z2, z3}}; mov.b128 {{_, f}}, r;", inputs,
+                 before, registers=names)  # fmt: skip
+    cell = Store(
+        np.stack([low, high], axis=1).view(np.uint8).reshape(SAMPLES, 16), np.arange(SAMPLES) * 16, SAMPLES * 16
+    )
+    for space in ("", ".global", ".shared", ".shared::cta"):
+        is_shared = space.startswith(".shared")
+        place = (
+            "and.b64 at, %lane64, 511; shl.b64 at, at, 4; mov.u32 low, cells; cvt.u64.u32 base, low; add.s64 at, at, base;"
+            if is_shared
+            else "shl.b64 at, %lane64, 4; add.s64 at, at, %out; add.s64 at, at, {cell};"
+        )
+        left = "" if is_shared else f" st{space}.b128 [at], q;"
+        stores = {} if is_shared else {"cell": cell}
+        put, got = f"{packed} {place} st{space}.b128 [at], q;", f"ld{space}.b128 s, [at]; mov.b128 {{h, k}}, s;{left}"
+        old = "mov.b128 {d, f}, r;"
+        changes = {"exch": ("r, [at], r", after), "cas": ("r, [at], s, r", swapped)}
+        for word, (operands, result) in changes.items():
+            for name, order in (("plain", ""), ("ordered", ".acq_rel.gpu")):
+                text = f"{put} atom{order}{space}.{word}.b128 {operands}; {old} {got}"
+                yield Vector(f"atom{space}.{word}.b128", name, text, inputs, (*before, *result), {}, stores, names)
+        for key in (f"ld{space}.b128", f"st{space}.b128"):
+            text, kept = f"{put} {got}", tuple((to, "b64", one) for to, one in (("h", low), ("k", high)))
+            yield Vector(key, "wide", text, inputs, kept, {}, stores, names)
+
+
 def sinks() -> Iterator[Vector]:
     """atom whose old value nobody wants."""
     a = samples(32, 1)
@@ -230,4 +268,4 @@ def sinks() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    return [vector for part in (own_cells(), sinks(), shared_cells(), packed()) for vector in part]
+    return [vector for part in (own_cells(), sinks(), shared_cells(), packed(), wide()) for vector in part]

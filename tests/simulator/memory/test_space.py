@@ -371,3 +371,66 @@ def test_shared_memory(body: str, said: str) -> None:
     text = fault(SHARED + body, lambda p: p.data)
     assert said in text
     assert "rank 0, block 0, thread 0" in text
+
+
+REACHES = {
+    "a load": ("ld.global.u32 %r1, [%base];", "load of 4 bytes"),
+    "a store": ("st.global.u32 [%base], %lane;", "store of 4 bytes"),
+    "an atomic": ("atom.global.add.u32 %r1, [%base], 1;", "atomic of 4 bytes"),
+    "lanes of both ranks": ("setp.eq.u32 %p1, %lane, 0; selp.b64 %d1, %data, %base, %p1; ld.global.u32 %r1, [%d1];", "load"),
+    "a copy of a lane": (".shared .align 16 .b8 s[16]; cp.async.ca.shared.global [s], [%base], 4;", "load of 4 bytes"),
+    "a bulk copy": (
+        ".shared .align 16 .b8 s[16]; st.shared.v4.u32 [s], {%r1, %r1, %r1, %r1};"
+        " cp.async.bulk.global.shared::cta.bulk_group [%base], [s], 16;"
+        " cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", "store of 16 bytes"),
+    "multimem": ("multimem.red.global.add.u32 [%many], %lane;", "red (replica of rank 0)"),
+    "a bulk multimem": (
+        ".shared .align 16 .b8 s[16]; st.shared.v4.u32 [s], {%r1, %r1, %r1, %r1};"
+        " multimem.cp.async.bulk.global.shared::cta.bulk_group [%many], [s], 16;"
+        " cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", "(replica of rank 0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [*REACHES, "own"])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_local_buffers_are_reached_by_their_own_rank_only(how: str, is_local: bool) -> None:
+    """A local buffer's address on the other rank, from where a symmetric one lies there."""
+    body, said = REACHES.get(how, (REACHES["a store"][0], ""))
+    ptx = module(body, ["u64 base", "u64 data", "u64 many"])
+
+    def program(fabric: SimulatorFabric) -> None:
+        data, mine = (put(fabric, name, np.zeros(256, np.uint8)) for name in ("data", "mine"))
+        many = fabric.multicast_address(mine)
+        if is_local:
+            fabric.declare_local(mine)
+        fabric.barrier()
+        other = fabric.peer_address(data, 1 - fabric.rank if how != "own" else fabric.rank)
+        values = [other + mine.address - data.address, data.address, many]
+        start(fabric, executable(ptx), 1, 4 if "lanes" in how else 1, values)
+        fabric.synchronize()
+
+    errors = run(make_world(2), program).errors
+    if not is_local or how == "own":
+        assert errors == [None, None]
+        return
+    found = next(str(one) for one in errors if isinstance(one, DeviceFault))
+    assert said in found
+    assert "of tensor 'mine' of 256 bytes): a local buffer, which" in found
+    assert "rank 0, block 0, thread" in found or "rank 1, block 0, thread" in found
+
+
+def test_a_freed_local_buffer_leaves_nothing_behind() -> None:
+    """Tensors that follow where it lay are everyone's again."""
+    ptx = module(REACHES["a store"][0], ["u64 base"])
+
+    def program(fabric: SimulatorFabric) -> None:
+        mine = put(fabric, "mine", np.zeros(256, np.uint8))
+        fabric.declare_local(mine)
+        fabric.free(mine)
+        ours = put(fabric, "ours", np.zeros(256, np.uint8))
+        assert ours.address == mine.address
+        fabric.barrier()
+        start(fabric, executable(ptx), 1, 1, [fabric.peer_address(ours, 1 - fabric.rank)])
+        fabric.synchronize()
+
+    assert run(make_world(2), program).errors == [None, None]

@@ -360,3 +360,26 @@ class TestEndings:
             fabric.synchronize()
 
         assert run(make_world(1), program).errors == [None]
+
+
+NESTED = {
+    "parentheses": lambda depth: "(" * depth + "7" + ")" * depth,
+    "signs": lambda depth: "- " * depth + "7",
+    "choices": lambda depth: "1 ? " * depth + "7" + " : 0" * depth,
+}
+
+
+@pytest.mark.parametrize("how", NESTED)
+def test_constants_are_nested_to_a_depth(how: str) -> None:
+    """Beyond it they are operands that can't be read, in their line."""
+    assert result(f"mov.u32 %r1, {NESTED[how](32)};") == 7
+    for depth in (33, 3000):
+        (one,) = unsupported_forms(module(f"mov.u32 %r1, {NESTED[how](depth)};"))
+        assert one.reason == "the simulator can't read these operands"
+
+
+def test_atomics_of_128_bits_begin_with_sm_90() -> None:
+    body = ".reg .b128 q; mov.b128 q, {%d1, %d2};\natom.global.exch.b128 q, [%d3], q;"
+    assert unsupported_forms(module(body)) == ()
+    (one,) = unsupported_forms(module(body, target="sm_80"))
+    assert one.reason == "sm_80 has no atomics of 128 bits, sm_90 has"

@@ -180,3 +180,70 @@ def test_what_the_isa_leaves_undefined_is_a_fault(text: str, message: str) -> No
     assert re.search(
         rf"rank 0, block 0, thread 0: .*{message}.*PTX line \d+: {re.escape(text.splitlines()[-1][:20])}", str(error)
     ), error
+
+
+OVERWRITES = {
+    "a store": "st.shared.u64 [bar], 0;",
+    "a vector that begins before it": "st.shared.v4.u32 [room], {%r1, %r1, %r1, %r1};",
+    "a byte": "st.shared.u8 [bar+7], %r1;",
+    "a generic store": "mov.u64 %d1, bar; cvta.shared.u64 %d1, %d1; st.u32 [%d1+4], %r1;",
+    "a cluster's store": "st.shared::cluster.u32 [bar], %r1;",
+    "an atomic": "mov.u32 %r1, 0; atom.shared.add.u32 %r1, [bar], 1;",
+    "a reduction": "red.shared.add.u32 [bar], 1;",
+    "a copy of a lane": "cp.async.ca.shared.global [bar], [%src], 8; cp.async.wait_all;",
+    "a bulk copy": "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [room], [%src], 16, [other]; WAIT",
+    "a counted store": "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [room], {%r1, %r1, %r1, %r1}, [other]; WAIT",
+    "a counted reduction": "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u64 [bar], 1, [other]; WAIT",
+}
+
+
+def _overwrite(text: str) -> BaseException | None:
+    count = 8 if "red.async" in text else 16
+    wait = f"mbarrier.arrive.expect_tx.shared.b64 _, [other], {count}; W: mbarrier.try_wait.parity.shared.b64 %p1, [other], 0; @!%p1 bra W;"
+    body = f"""
+      .shared .align 16 .b8 room[8]; .shared .align 8 .b8 bar[8]; .shared .align 8 .b8 other[8]; .shared .b8 free[16];
+      mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [other], 1; mov.u32 %r1, 1;
+      {text.replace("[room]", "[bar+-8]").replace("WAIT", wait)}
+    """
+
+    def program(fabric: SimulatorFabric) -> None:
+        source = fabric.allocate(64, 256, "src")
+        fabric.view(source).zero_()
+        start(fabric, executable(module(body, ["u64 src"])), 1, 1, [source.address])
+        fabric.synchronize()
+
+    return run(make_world(1), program).errors[0]
+
+
+@pytest.mark.parametrize("how", OVERWRITES)
+def test_what_overwrites_an_object_is_a_fault(how: str) -> None:
+    said = str(_overwrite(f"{OVERWRITES[how]}"))
+    assert re.search(
+        r"rank 0, block 0, thread 0: .*a write of \d+ bytes over an mbarrier in phase 0 .* at byte 0x8 of shared", said
+    ), said
+
+
+@pytest.mark.parametrize("how", OVERWRITES)
+def test_where_an_object_is_no_more_anything_may_write(how: str) -> None:
+    known = "st.shared.u64 [bar], 0;"  # for what reads before it writes
+    assert _overwrite(f"mbarrier.inval.shared.b64 [bar]; {known} {OVERWRITES[how]}") is None
+
+
+def test_beside_an_object_anything_may_write() -> None:
+    assert _overwrite("st.shared.u64 [bar+-8], 0; st.shared.u8 [free], %r1; st.shared.u64 [bar+16], 0;") is None
+
+
+def test_an_object_of_another_block_is_not_overwritten_either() -> None:
+    body = """
+      .shared .align 8 .b8 bar[8]; mov.u32 %r1, %cluster_ctarank; mbarrier.init.shared.b64 [bar], 1;
+      barrier.cluster.arrive; barrier.cluster.wait; setp.ne.u32 %p1, %r1, 0; @%p1 bra OVER;
+      mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, 1; st.shared::cluster.u32 [%r2], %r1;
+      OVER: barrier.cluster.arrive; barrier.cluster.wait;
+    """
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, executable(module(body)), 2, 1, cluster=(2, 1, 1))
+        fabric.synchronize()
+
+    said = str(run(make_world(1), program).error())
+    assert "rank 0, block 0, thread 0: a write of 4 bytes over an mbarrier in phase 0" in said
