@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -142,10 +140,7 @@ def _of_function(
         raise ValueError(f"{name}: {error} (arguments)") from error
     if any(call.arguments != calls[0].arguments for call in calls):
         raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
-    try:
-        compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
-    except ValueError as error:  # the compiler's messages have colours and many lines
-        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
+    compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
     made = launched(compiled, calls, given)
     return Brought(compiled.executable, made.launch, specs, contents, function=made)
 
