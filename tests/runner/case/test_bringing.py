@@ -119,6 +119,17 @@ def test_in_an_experiment_paths_begin_at_its_file(
     assert f"kernel: send_recv/ring from {ring}:SPEC" in capsys.readouterr().out
 
 
+def test_a_place_in_an_experiment_is_shown_without_detours(
+    again: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ring(tmp_path / "my")
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "mine.yaml").write_text(EXPERIMENT.replace("ring.py", "../../my/ring.py"))
+    arguments = ["--config-dir", str(tmp_path / "conf"), "+exp=mine", "fabric=simulator", "track=none", "--plan"]
+    assert main(arguments) == 0
+    assert f"kernel: send_recv/ring from {tmp_path / 'my' / 'ring.py'}:SPEC" in capsys.readouterr().out
+
+
 def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *SMALL, "algorithms=[pull],[my/ring.py:SPEC]", "--plan"]) == 0
     assert "2 jobs, 2 cases" in capsys.readouterr().out
