@@ -16,6 +16,9 @@ from symlab.worlds import Launched, world
 if TYPE_CHECKING:
     import torch
 
+__tracebackhide__ = True
+"""pytest shows the test's own lines, and none of this file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Simulation:

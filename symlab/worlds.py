@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from runner.case.binding import Binding
     from runner.world.world import World as RunnerWorld
 
+__tracebackhide__ = True
+"""pytest shows the test's own lines, and none of this file."""
+
 Result = TypeVar("Result")
 KernelArgument = SymmetricTensor | View | Argument | tuple[str, int | float | bytes]
 
