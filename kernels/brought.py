@@ -253,9 +253,11 @@ def _problem(place: Place, error: BaseException) -> str:
         return f"there is no module {error.name}"
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}:{error.lineno} is no Python: {error.msg}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [frame for frame in frames if sources.is_foreign([frame.filename])]
+    last = own[-1] if own else frames[-1]
     text = " ".join(str(error).split()) or "no message"
-    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} raises {type(error).__name__}: {text}"
+    return f"{Path(last.filename).name}:{last.lineno} raises {type(error).__name__}: {text}"
 
 
 def _lacking(name: str, value: object, known: list[str], kind: str) -> str:

@@ -29,6 +29,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kernels.compile_error import CompilationError, reason_of
 from kernels.hosting import HostCode
 from kernels.sources import ROOT, digest_of, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
@@ -128,7 +129,8 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
         try:
             artifacts = cute.compile[options](built, *arguments).artifacts
         except Exception as error:  # the compiler's errors have no common kind
-            raise RuntimeError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {error}") from error
+            said = _missing_pointer(spec, error) or reason_of(error)
+            raise CompilationError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {said}") from error
         ptx, cubin = artifacts.PTX, artifacts.CUBIN
     if changed := [source.name for source in sources_of(spec.files) if source.changed]:
         # Stored under the new sources' key, the old code would be taken for theirs from now on.
@@ -137,6 +139,17 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
     entry = re.search(r"\.entry\s+([\w$]+)", text)
     assert entry is not None, "PTX without an entry"
     return Executable(spec.name, entry.group(1), arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
+
+
+def _missing_pointer(spec: KernelSpec, error: Exception) -> str:
+    """What is wrong where a body asks its frame for a pointer that the spec does not declare; "" for other errors."""
+    asked = error.args[0] if isinstance(error, KeyError) and error.args else None
+    kinds = [kind for kind, what in ARGUMENT_KINDS.items() if what == "address"]
+    if not (isinstance(asked, tuple) and len(asked) == 2 and asked[0] in kinds):
+        return ""
+    place = reason_of(error).rpartition(" ")[2]
+    declared = ", ".join(f"{one.kind}('{one.of}')" for one in spec.parameters if one.kind in kinds)
+    return f"there is no buffer {asked[1]!r} as {asked[0]}, the spec's buffers declare {declared} {place}"
 
 
 def _arguments(spec: KernelSpec) -> list[Any]:
@@ -199,7 +212,7 @@ def compiled_callable(function: Any, name: str, arguments: Sequence[CallArgument
         try:
             made = cute.compile[options](function, *map(_example, arguments))
         except Exception as error:  # the compiler's errors have no common kind
-            raise ValueError(f"compiling {name} for {arch} failed (kernel): {error}") from error
+            raise ValueError(f"compiling {name} for {arch} failed (kernel): {reason_of(error)}") from error
         ptx, cubin = made.artifacts.PTX, made.artifacts.CUBIN
     text = (ptx.decode() if isinstance(ptx, bytes) else ptx).rstrip("\0")
     entries = re.findall(r"\.entry\s+([\w$]+)", text)

@@ -5,13 +5,14 @@ Kernels are data: the runner binds memory and arguments from a spec's declaratio
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from kernels.numeric.dtypes import ITEMSIZES, refuses_types
+from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
 from kernels.refusal import Refusal
 from memory.fabric import Argument, ArgumentKind, Launch, Traits
 
@@ -259,6 +260,25 @@ class KernelSpec:
     refusal: Callable[[Case, str], Refusal | None] = lambda case, arch: None
     why_not: Mapping[str, str] = field(default_factory=dict)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, in one line, for a value that means nothing."""
+        for key, values, known in (
+            ("dtypes", self.dtypes, tuple(ITEMSIZES)),
+            ("accumulators", self.accumulators, (*dict.fromkeys(itertools.chain(*ACCUMULATORS.values())), NONE)),
+            ("reductions", self.reductions, (*REDUCTIONS, NONE)),
+            ("placements", self.placements, tuple(map(str, Placement))),
+            ("fold", (self.fold,), get_args(Fold)),
+            ("positive_zero", (self.positive_zero,), ("", "inputs", "results")),
+        ):
+            if isinstance(values, str):
+                raise ValueError(f"{self.name}: {key} is the text {values!r}, give a tuple: ({values!r},)")
+            if not values:
+                raise ValueError(f"{self.name}: {key} is empty, give some of {', '.join(known)}")
+            for value in values:
+                if value not in known:
+                    words = ", ".join(one or "''" for one in known)
+                    raise ValueError(f"{self.name}: {key} has no {value!r}, give {words}")
 
     @property
     def name(self) -> str:

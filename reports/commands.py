@@ -39,7 +39,20 @@ def _takes_records(function: Function) -> Function:
         help="Read the records from MLflow: sqlite:///mlflow.db, or the http://... of a server. RECORDS are then ids "
         "of runs, or ids or names of experiments.",
     )(function)
-    return click.argument("records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path())(with_uri)
+    return click.argument(
+        "records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path(), callback=_without_pages
+    )(with_uri)
+
+
+def _without_pages(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Several places without pages among them: `symlab html` writes one beside a folder, and `records/*` names both."""
+    pages = [place for place in given if place.endswith(".html") and Path(place).is_file()]
+    kept = tuple(place for place in given if place not in pages)
+    if not pages or not kept:
+        return given
+    rest = f" and {len(pages) - 1} more" if len(pages) > 1 else ""
+    print(f"symlab: left out {pages[0]}{rest}: a page holds no records", file=sys.stderr)
+    return kept
 
 
 def _output(help: str, **more: Any) -> Callable[[Function], Function]:

@@ -7,6 +7,7 @@ buffers. What a rank gets is plain data, so that it can be sent to a process on 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from memory.tensor import SymmetricTensor
 from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, function_call, launched
 from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
+from runner.request.sizes import format_bytes
 from simulator.ptx.parse import entries_of, parse_kernel
 from symlab.arguments import (
     BroughtArgument,
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
 
 Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,17 @@ def brought_launch(
     entry: str | None = None,
     arch: str | None = None,
     variables: Variables | Callable[[int], Variables] | None = None,
+    heap_bytes: int | None = None,
 ) -> Brought:
     """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
-    sm_90a for a function. ValueError for whatever can't be."""
+    sm_90a for a function. heap_bytes: one rank's memory, which the buffers must fit; None: they are not compared.
+    ValueError for whatever can't be."""
     if not isinstance(buffers, Mapping):
         raise ValueError(f"the buffers are of type {type(buffers).__name__} (buffers), give a dictionary by name")
     if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
+    if heap_bytes is not None:
+        _check_fit(buffers, heap_bytes)
     specs, contents = _buffers(buffers, ranks, local)
     given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
     if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
@@ -145,10 +149,7 @@ def _of_function(
         raise ValueError(f"{name}: {error} (arguments)") from error
     if any(call.arguments != calls[0].arguments for call in calls):
         raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
-    try:
-        compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
-    except ValueError as error:  # the compiler's messages have colours and many lines
-        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
+    compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
     made = launched(compiled, calls, given)
     return Brought(compiled.executable, made.launch, specs, contents, function=made)
 
@@ -182,6 +183,28 @@ def adapted(brought: Brought, traits: Traits) -> Brought:
 
 def _generation(arch: str) -> int:
     return int(re.sub(r"\D", "", arch) or 0)
+
+
+def _check_fit(given: Mapping[str, Any], heap_bytes: int) -> None:
+    """Raise ValueError for buffers beyond a rank's memory, before any is made."""
+    sizes = {str(name): _size_bytes(value) for name, value in given.items()}
+    if (needed := sum(sizes.values())) > heap_bytes:
+        largest = max(sizes, key=sizes.__getitem__)
+        raise ValueError(
+            f"the buffers take {format_bytes(needed)} a rank, {largest} alone {format_bytes(sizes[largest])}, beyond "
+            f"{format_bytes(heap_bytes)} (heap_bytes), give more, or smaller buffers"
+        )
+
+
+def _size_bytes(value: Any) -> int:
+    """The bytes that a value of `buffers` takes on a rank; 0 if it is not one: that is said where it is read."""
+    if isinstance(value, list):
+        return _size_bytes(value[0]) if value else 0
+    if not isinstance(value, tuple):
+        return int(getattr(value, "nbytes", 0))
+    shape = value[0] if value and isinstance(value[0], Sequence) else value[:1]
+    itemsize = ITEMSIZES.get(str(value[1]).removeprefix("torch."), 0) if len(value) > 1 else 0
+    return math.prod(shape) * itemsize if all(type(one) is int for one in shape) else 0
 
 
 def _buffers(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +79,31 @@ def symlab_world(symlab_seed: int | None) -> Iterator[Callable[..., World]]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Name the seed of a test that failed, and the command that repeats it."""
-    report = yield
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name the seed of a test that failed, and the command that repeats it. Leave out the cause of a failed world: its
+    message says it."""
+    with _in_short(call.excinfo):
+        report = yield
     specification = getattr(item, "callspec", None)
     if report.failed and specification is not None and SEED in specification.params:
         seed = specification.params[SEED]
         command = f"pytest {shlex.quote(item.nodeid)} --symlab-seed {seed}"
         report.sections.append(("symlab", f"threads ran in the random order of seed {seed}; repeat it with: {command}"))
     return report
+
+
+@contextlib.contextmanager
+def _in_short(failure: pytest.ExceptionInfo[BaseException] | None) -> Iterator[None]:
+    """Within, a WorldFailure has no cause."""
+    known = getattr(sys.modules.get("runner.world.world"), "WorldFailure", None)
+    if failure is None or known is None or not isinstance(failure.value, known):
+        yield
+        return
+    value, cause = failure.value, failure.value.__cause__
+    value.__cause__ = None
+    try:
+        yield
+    finally:
+        value.__cause__ = cause

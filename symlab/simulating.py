@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
 from symlab.arguments import Variables
@@ -14,6 +15,9 @@ from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:
     import torch
+
+__tracebackhide__ = True
+"""pytest shows the test's own lines, and none of this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,13 @@ class Simulation:
         for name, by_rank in first.outputs.items():
             for other in self.runs[1:]:
                 for rank, (one, same) in enumerate(zip(by_rank, other.outputs[name], strict=True)):
-                    if (at := _first_difference(one, same)) is not None:
+                    if (found := _difference(one, same)) is not None:
+                        count, at = found
+                        values = " and ".join(str(each.reshape(-1)[at].item()) for each in (one, same))
                         raise ValueError(
                             f"the result depends on the order of threads: buffer {name} on rank {rank} differs at "
-                            f"element {at} between seeds {first.seed} and {other.seed}, look at .runs"
+                            f"{count} of {counted(one.numel(), 'element')}, first at element {at}, {values} under "
+                            f"seeds {first.seed} and {other.seed}, look at .runs"
                         )
         return first.outputs
 
@@ -110,7 +117,8 @@ def simulate(
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
     arch = arch if gpu is None else opened.request.arch
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables)
+    most = opened.request.heap_bytes
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
 
@@ -141,11 +149,12 @@ def _under(failure: WorldFailure, seed: int) -> WorldFailure:
     return found
 
 
-def _first_difference(one: torch.Tensor, other: torch.Tensor) -> int | None:
-    """The first element whose bytes differ, None if there is none."""
+def _difference(one: torch.Tensor, other: torch.Tensor) -> tuple[int, int] | None:
+    """The number of elements whose bytes differ, and the first of them; None if there is none."""
     import torch
 
-    raw = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (one, other)]
+    raw = [tensor.contiguous().view(-1).view(torch.uint8).view(-1, one.element_size()) for tensor in (one, other)]
     if torch.equal(raw[0], raw[1]):
         return None
-    return int((raw[0] != raw[1]).nonzero()[0]) // one.element_size()
+    where = (raw[0] != raw[1]).any(dim=1).nonzero()
+    return len(where), int(where[0])

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from runner.case.binding import Binding
     from runner.world.world import World as RunnerWorld
 
+__tracebackhide__ = True
+"""pytest shows the test's own lines, and none of this file."""
+
 Result = TypeVar("Result")
 KernelArgument = SymmetricTensor | View | Argument | tuple[str, int | float | bytes]
 
@@ -75,6 +78,8 @@ class World:
     """
 
     def __init__(self, ranks: int, section: dict[str, Any]) -> None:
+        if type(ranks) is not int:
+            raise RequestError(f"{ranks!r} is not a whole number (ranks), give a whole number")
         request = checked({"world_size": ranks, "fabric": section})
         if request.fabric.name != FabricName.simulator and (outer := find(os.environ)) is not None:
             raise RequestError(
@@ -178,7 +183,8 @@ class World:
         """
         arch = self._arch() if is_function(kernel) else None
         shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables)
+        heap_bytes = self.request.heap_bytes
+        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables, heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
         return self.launch_brought(work, seed, deadline_s)
 

@@ -18,13 +18,13 @@ from typing import Any
 
 from kernels.baselines import names_for
 from kernels.brought import spec_at
-from kernels.catalogue import NAMES, find
+from kernels.catalogue import NAMES, OPS, find
 from kernels.sources import ROOT, Source, digest_of, is_foreign, name_of, read, sources_of
 from kernels.spec import KernelSpec
 from reports.record.record import Record
 from runner.case.allowed_code import AllowedCode, files_of, has_recorded_files, start_of
 from runner.request.validate import CUSTOM, Request
-from runner.request_error import RequestError
+from runner.request_error import RequestError, near
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,8 @@ def with_names(request: Request, folder: Path | None = None) -> tuple[Request, t
 def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
     """RequestError for a kernel of another op, and for a name that something else has."""
     spec = one.spec
+    if spec.op not in OPS:
+        raise RequestError(f"{one.place} is a kernel of the unknown op '{spec.op}' (algorithms), {near(spec.op, OPS)}")
     if spec.op != op:
         raise RequestError(
             f"{one.place} is a kernel of {spec.op}, the job's op is {op} (algorithms), give op={spec.op}"

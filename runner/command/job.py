@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels.baselines import Baseline, library_of, refuses_baseline
 from kernels.catalogue import collective
+from kernels.compile_error import CompilationError
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
@@ -475,7 +476,7 @@ def _traits(world: World, deadline_s: float) -> Traits:
 def _described(error: Exception) -> str:
     """An error that is not a world's: its message; for a programming error its place, too."""
     text = str(error).strip() or "no message"
-    if isinstance(error, (ValueError, FabricError, OSError)):
+    if isinstance(error, (ValueError, FabricError, OSError, CompilationError)):
         return text
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None

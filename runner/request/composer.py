@@ -56,7 +56,7 @@ def composed(lines: Sequence[str]) -> DictConfig:
     RequestError, in one line, for what Hydra refuses. Needs an initialized Hydra (compose.hydra_over).
     """
     try:
-        return compose("config", overrides=list(lines), return_hydra_config=True)
+        return compose("config", overrides=[_adding(line) for line in lines], return_hydra_config=True)
     except RequestError:
         raise
     except (HydraException, OmegaConfBaseException) as error:
@@ -139,6 +139,11 @@ class Composer:
         if self._repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
             return _GROUP
         return override if _PLAIN.match(line) and not override.is_hydra_override() else _OTHER
+
+
+def _adding(line: str) -> str:
+    """custom.key=value means ++custom.key=value: the schema does not know the keys of that section, its reader does."""
+    return f"++{line}" if line.startswith("custom.") else line
 
 
 def _key(line: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,10 @@ def _from(near: Path, folder: Path, value: object) -> object:
     is_file = where.endswith((".py", ".ptx")) or "/" in where
     if not colon or "${" in value or where.startswith(("/", "~")) or not is_file:
         return value
-    return f"{near / where}:{name}" if (folder / where).is_file() else value
+    if not (folder / where).is_file():
+        return value
+    is_same = os.path.exists(plain := os.path.normpath(folder / where)) and os.path.samefile(plain, folder / where)
+    return f"{os.path.normpath(near / where) if is_same else near / where}:{name}"
 
 
 _YAML_HINTS = (

@@ -73,8 +73,9 @@ def gpu_of(given: object) -> Gpu | None:
         if name not in values:
             raise RequestError(f"a GPU without {name} ({KEY}), give it, or {LIKE}: and the name of another GPU")
         value = values[name]
-        if kind is int and (type(value) is not int or value < (0 if name.startswith("reserved") else 1)):
-            raise RequestError(f"{value!r} is no number for {name} ({KEY}), give a whole number")
+        least = 0 if name.startswith("reserved") else 1
+        if kind is int and (type(value) is not int or value < least):
+            raise RequestError(f"{value!r} is no number for {name} ({KEY}), give a whole number, {least} or more")
         if kind is str and (not isinstance(value, str) or not value):
             raise RequestError(f"{value!r} is no {name} ({KEY}), give text")
     if not re.fullmatch(r"sm_\d+", values["arch"]):

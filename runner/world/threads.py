@@ -30,6 +30,9 @@ from runner.world.world import (
 )
 from simulator.world import SimulatedWorld, SimulatorOptions
 
+__tracebackhide__ = True
+"""pytest shows the test's own lines, and none of this file."""
+
 
 class SimulatedMachine(Protocol):
     """What ThreadWorld needs of the world behind the fabrics: simulator.world.SimulatedWorld has it."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
+from kernels.compile_error import CompilationError
 from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Place, Region, rank_of
 
 Result = TypeVar("Result")
@@ -167,7 +168,7 @@ def status_of(error: BaseException) -> str:
 
 def described(error: BaseException) -> str:
     """What was raised in one line; where, too, if it isn't one of the errors that say it themselves."""
-    if isinstance(error, (FabricError, ValueError)):
+    if isinstance(error, (FabricError, ValueError, CompilationError)):
         return str(error) or type(error).__name__
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     place = _raised_at(error.__traceback__)

@@ -152,6 +152,8 @@ def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> Non
         ("ring.py:SPEC", "import nowhere\n", r"ring\.py:1 raises ModuleNotFoundError: No module named 'nowhere'$"),
         ("ring.py:SPEC", RING.replace("send_recv/ring", "ring"), r"'ring' names no kernel: give op/algorithm"),
         ("ring.py:SPEC", RING.replace("v/ring", "v/../x"), r"SPEC: 'send_recv/\.\./x' is no op/algorithm in"),
+        ("ring.py:SPEC", RING.replace("out_of_place", "out_place"), r"ring\.py:20 raises ValueError: send_recv/ri"),
+        ("ring.py:SPEC", RING.replace("threads=96", "threads=9"), r"ring\.py:23 raises ValueError: a step's threads"),
         ("nowhere.ring:SPEC", "", r"^nowhere\.ring:SPEC: there is no module nowhere$"),
         ("kernels.nowhere:SPEC", "", r"^kernels\.nowhere:SPEC: there is no module kernels\.nowhere$"),
         ("kernels.catalogue:OPS", "", r"^kernels\.catalogue:OPS: OPS is of type tuple, not KernelSpec: it has no"),

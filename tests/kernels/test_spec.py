@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -181,3 +182,21 @@ def test_workspaces_begin_with_zeros_a_pattern_or_anything() -> None:
     assert Workspace("inbox", 4, fill=b"\0\0\0\x80").initial(16) == b"\0\0\0\x80" * 4
     with pytest.raises(AssertionError, match="inbox: 12 bytes are no multiple of 8"):
         Workspace("inbox", 3, fill=bytes(8)).initial(12)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fold": "rank"}, "fold has no 'rank', give rank_order, from_next_rank, unordered"),
+        ({"placements": ("out_place",)}, "placements has no 'out_place', give out_of_place, in_place"),
+        ({"placements": "in_place"}, "placements is the text 'in_place', give a tuple: ('in_place',)"),
+        ({"dtypes": ()}, "dtypes is empty, give some of "),
+        ({"dtypes": ("bfloat16", "bf16")}, "dtypes has no 'bf16', give "),
+        ({"accumulators": ("float31",)}, "accumulators has no 'float31', give "),
+        ({"reductions": ("total",)}, "reductions has no 'total', give "),
+        ({"positive_zero": "yes"}, "positive_zero has no 'yes', give "),
+    ],
+)
+def test_a_spec_with_a_value_that_means_nothing_is_refused_when_it_is_made(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=f"^all_reduce/one_shot: {re.escape(words)}"):
+        replace(one_shot.SPEC, **change)

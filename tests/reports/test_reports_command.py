@@ -46,6 +46,20 @@ def test_a_table_of_a_folder_and_of_its_bundle(
     assert bundle.unpacked(path)
 
 
+def test_a_page_beside_the_folders_is_left_out_with_a_note(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`symlab html records/X` writes records/X.html, and `records/*` names both."""
+    page = tmp_path / "records.html"
+    page.write_text("<html>")
+    assert main(["table", str(folder), str(page)]) == 0
+    said = capsys.readouterr()
+    assert said.out == plain(RECORDS) + "\n"
+    assert said.err == f"symlab: left out {page}: a page holds no records\n"
+    assert main(["html", str(page), str(folder), "-o", str(tmp_path / "new.html")]) == 0
+    assert main(["table", str(page)]) == 2, "alone it is what was asked for"
+
+
 @pytest.mark.parametrize(
     ("options", "beginning"),
     [

@@ -67,6 +67,40 @@ def test_the_readmes_example_can_fail(pytester: pytest.Pytester) -> None:
     pytester.runpytest(*PLUGIN).assert_outcomes(failed=1)
 
 
+FAULT = """
+import symlab
+
+PTX = '''
+.version 8.0
+.target sm_90
+.entry beyond(.param .u64 data) {
+  .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [data]; mov.u32 %r, 1; st.global.u32 [%d+100000000], %r; ret;
+}
+'''
+HOW = {"grid": 1, "block": 32, "buffers": {"data": (4, "int32")}, "arguments": ["data"]}
+
+
+def test_of_a_world(symlab_world):
+    symlab_world(2).launch(PTX, **HOW)
+
+
+def test_of_a_simulation():
+    symlab.simulate(PTX, ranks=2, **HOW)
+"""
+
+
+def test_a_fault_is_shown_by_the_tests_line_and_the_message(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_fault=FAULT)
+    found = pytester.runpytest(*PLUGIN)
+    found.assert_outcomes(failed=2)
+    found.stdout.fnmatch_lines(["E *WorldFailure: beyond on rank *outside every live tensor*"])
+    text = found.stdout.str()
+    assert "worlds.py" not in text
+    assert "threads.py" not in text
+    assert "direct cause" not in text
+    assert len(text.splitlines()) < 50
+
+
 def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_ticket=TICKETS)
     shutil.copy(HERE / "ticket.ptx", pytester.path)

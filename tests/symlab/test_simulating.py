@@ -92,8 +92,33 @@ def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
     found = {tuple(run.outputs["slots"][0].tolist()) for run in done.runs}
     assert len(found) > 1
     assert all(sorted(one) == [0, 1, 2, 3] for one in found)
-    with pytest.raises(ValueError, match="depends on the order of threads: buffer slots on rank 0 differs at element"):
+    first, other = next((done.runs[0], one) for one in done.runs if differing(done.runs[0], one))
+    wrong = differing(first, other)
+    values = f"{first.outputs['slots'][0][wrong[0]]} and {other.outputs['slots'][0][wrong[0]]}"
+    order = (
+        f"^the result depends on the order of threads: buffer slots on rank 0 differs at {len(wrong)} of 4 elements, "
+        f"first at element {wrong[0]}, {values} under seeds {first.seed} and {other.seed}, look at .runs$"
+    )
+    with pytest.raises(ValueError, match=order):
         _ = done.outputs
+
+
+def differing(one: Launched, other: Launched) -> list[int]:
+    """The slots of rank 0 that differ between two runs."""
+    pairs = zip(one.outputs["slots"][0].tolist(), other.outputs["slots"][0].tolist(), strict=True)
+    return [at for at, (first, second) in enumerate(pairs) if first != second]
+
+
+def test_buffers_beyond_the_heap_are_refused_before_any_is_made() -> None:
+    def fill(rank: int, ranks: int) -> torch.Tensor:
+        raise AssertionError("it was made")
+
+    buffers = {"data": (32, torch.float32), "large": ((1 << 20, 1 << 11), torch.float32, fill)}
+    words = r"^the buffers take 8589934720 a rank, large alone 8G, beyond 256M \(heap_bytes\), give more"
+    with pytest.raises(ValueError, match=words):
+        scale(buffers=buffers)
+    with symlab.world(ranks=2) as opened, pytest.raises(ValueError, match="large alone 8G, beyond 256M"):
+        opened.launch(SCALE, grid=1, block=32, buffers=buffers, arguments=["data", ("f32", 2.5), ("u32", 32)])
 
 
 def test_memory_that_was_never_written_reads_as_all_bits() -> None:
@@ -279,7 +304,11 @@ def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> No
         ({"arguments": None}, "the arguments are of type NoneType"),
         ({"grid": 0}, "grid is \\(0, 1, 1\\)"),
         ({"shared_bytes": 1 << 20}, "shared_bytes is 1,048,576"),
-        ({"heap_bytes": "4K", "buffers": {"data": torch.ones(3200)}}, "needs 12,800 bytes"),
+        (
+            {"heap_bytes": "4K", "buffers": {"data": torch.ones(3200)}},
+            "the buffers take 12800 a rank, data alone 12800, beyond 4K",
+        ),
+        ({"ranks": "2"}, "'2' is not a whole number \\(ranks\\), give a whole number"),
         ({"ranks": 0}, "a world of 0 ranks is not possible"),
         ({"arch": "sm_x"}, "'sm_x' is no architecture"),
         ({"kernel": len}, "compiling len for sm_90a failed"),

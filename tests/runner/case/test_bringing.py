@@ -17,7 +17,7 @@ from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
-from tests.kernels.own_kernel import write_ring
+from tests.kernels.own_kernel import RING, write_ring
 
 SMALL = ["op=send_recv", "sizes=[1K]", "fabric=simulator", "track=none"]
 EXPERIMENT = """# @package _global_
@@ -119,6 +119,17 @@ def test_in_an_experiment_paths_begin_at_its_file(
     assert f"kernel: send_recv/ring from {ring}:SPEC" in capsys.readouterr().out
 
 
+def test_a_place_in_an_experiment_is_shown_without_detours(
+    again: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ring(tmp_path / "my")
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "mine.yaml").write_text(EXPERIMENT.replace("ring.py", "../../my/ring.py"))
+    arguments = ["--config-dir", str(tmp_path / "conf"), "+exp=mine", "fabric=simulator", "track=none", "--plan"]
+    assert main(arguments) == 0
+    assert f"kernel: send_recv/ring from {tmp_path / 'my' / 'ring.py'}:SPEC" in capsys.readouterr().out
+
+
 def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *SMALL, "algorithms=[pull],[my/ring.py:SPEC]", "--plan"]) == 0
     assert "2 jobs, 2 cases" in capsys.readouterr().out
@@ -135,12 +146,14 @@ def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[s
         ("no.such.module:SPEC", "no.such.module:SPEC: there is no module no (algorithms)"),
         ("my/ring.py:SPEC,my/ring.py:TRIAL", "both have the name send_recv/ring (algorithms), give your kernel a name"),
         ("kernels.send_recv.pull:SPEC", "and the catalogue both have the name send_recv/pull (algorithms)"),
+        ("my/odd_op.py:SPEC", "is a kernel of the unknown op 'send_recvs' (algorithms), did you mean send_recv"),
         ("kernels.all_reduce.one_shot:SPEC", "is a kernel of all_reduce, the job's op is send_recv (algorithms)"),
     ],
 )
 def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], place: str, words: str) -> None:
     (again / "my" / "raises.py").write_text("1 / 0\n")
     (again / "my" / "broken.py").write_text("def\n")
+    (again / "my" / "odd_op.py").write_text(RING.replace("send_recv/", "send_recvs/"))
     line = error_of([*SMALL, f"algorithms=[{place}]"], capsys)
     assert words in line
     assert len(list((again / "records").iterdir())) == 1, "nothing was written"

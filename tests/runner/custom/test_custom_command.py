@@ -327,6 +327,37 @@ def test_keys_that_do_not_go_with_it(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "argument", ["custom.bytes=12K", "custom.tolerance.absolute=1.5", "custom.buffers.output.symmetric=true"]
+)
+def test_a_key_of_the_section_that_the_experiment_leaves_out_is_given_like_any_other(
+    run: Run, tmp_path: Path, argument: str
+) -> None:
+    assert run(argument) == 0
+    record = record_in(tmp_path / "records")
+    key, _, value = argument.removeprefix("custom.").partition("=")
+    section: Any = (record.request.configuration or {})["custom"]
+    for part in key.split("."):
+        section = section[part]
+    assert str(section).lower() == value.lower()
+    assert argument in record.request.overrides
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("custom.tolerence=1", "unknown key 'tolerence' (custom.tolerence), did you mean tolerance"),
+        ("custom.buffers.output.symetric=false", "unknown key 'symetric' (custom.buffers.output.symetric), did you me"),
+        ("custom.tolerance=0.1", "0.1 is no tolerance (custom.tolerance), give bitwise, or {absolute: "),
+    ],
+)
+def test_a_wrong_key_of_the_section_on_the_command_line(
+    run: Run, capsys: pytest.CaptureFixture[str], argument: str, words: str
+) -> None:
+    assert run(argument) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["op=custom", "fabric=simulator", "track=none"]) == 2

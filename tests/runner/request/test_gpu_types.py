@@ -139,7 +139,10 @@ def test_where_the_fabric_is_open_it_asks_for_the_simulator() -> None:
         ("{like: x}", "unknown GPU 'x' (fabric.gpu), known: a100, b200, gb200, h100, h200"),
         ("{name: few}", "a GPU without arch (fabric.gpu), give it, or like: and the name of another GPU"),
         ("{like: h100, sms: 3}", "unknown key 'sms' of a GPU (fabric.gpu), known: arch, "),
-        ("{like: h100, multiprocessors: 0}", "0 is no number for multiprocessors (fabric.gpu), give "),
+        (
+            "{like: h100, multiprocessors: 0}",
+            "0 is no number for multiprocessors (fabric.gpu), give a whole number, 1 or more",
+        ),
         ("{like: h100, multiprocessors: true}", "True is no number for multiprocessors (fabric.gpu)"),
         ("{like: h100, partitions: many}", "'many' is no number for partitions (fabric.gpu), give a whole "),
         ("{like: h100, name: 4}", "4 is no name (fabric.gpu), give text"),
