@@ -59,6 +59,7 @@ class Body:
         self.files = files
         self.items: list[str | Instruction] = []  # a label's name, or an instruction
         self.registers: dict[str, str] = {CARRY: "pred"}
+        self.types: dict[str, str] = {}
         self.shared: list[SharedVariable] = []
         self.shared_bytes = 0
         self.dynamic: list[str] = []  # names of .extern .shared arrays: all begin at the same place
@@ -189,6 +190,7 @@ class Body:
             for one in [f"{many.group(1)}{number}" for number in range(int(many.group(2)))] if many else [name]:
                 self.scopes[-1][one] = one + self.marks[-1]
                 self.registers[one + self.marks[-1]] = kind
+                self.types[one + self.marks[-1]] = match.group(1)
 
     def note_targets(self, text: str) -> None:
         """A list of labels or of functions, or a prototype: the label before it is its name, and no place to go."""
