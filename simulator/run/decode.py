@@ -389,6 +389,8 @@ class _Decoder:
         words = set(instruction.qualifiers)
         if instruction.opcode == "call":
             return f"there is no function {shown}; the module has {_listed(self.functions)}"
+        if instruction.opcode == "bra":
+            return f"a branch to a label that isn't there: {shown}"
         if "param" in words:
             return f"there is no parameter {shown}; the kernel has {_listed(one.name for one in kernel.parameters)}"
         if "shared" in words or "shared::cta" in words:

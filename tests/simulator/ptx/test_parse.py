@@ -300,7 +300,7 @@ class TestErrors:
             ("ld.param.u32 %r1, [no_such_parameter];", "there is no parameter no_such_parameter"),
             ("add.u32 %r1, %r1;", "2 operands, add.u32 has 3"),
             ("mad.lo.u32 %r1, %r1, %r1;", "3 operands, mad.lo.u32 has 4"),
-            ("add.u32 5, %r1, %r1;", "no such operands of add.u32"),
+            ("add.u32 5, %r1, %r1;", "a literal where a register is needed"),
             ("bra NOWHERE;", "a label that isn't there"),
             ("@!%p1 bra %r1;", "a label that isn't there"),
             ("ld.relaxed.global.b32 %r1, [%d1];", "an order without a scope"),
