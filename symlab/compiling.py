@@ -21,7 +21,7 @@ class Compiled:
     """A kernel that was compiled for a case; compile() returns it, and a world's ranks launch it.
 
     case and kernel are what was compiled. entry is the kernel's symbol in ptx. digest is "sha256:<hex>" of ptx,
-    code_digest that of ptx without line information: it stays when comments, names and places of files change.
+    code_digest that of ptx without line information: it stays when comments, names and places of Python files change.
     cubin is the machine code for GPUs. launch has the grid and block that the kernel runs with.
     """
 

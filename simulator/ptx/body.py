@@ -60,6 +60,7 @@ class Body:
         self.items: list[str | Instruction] = []  # a label's name, or an instruction
         self.registers: dict[str, str] = {CARRY: "pred"}
         self.wide: dict[str, tuple[str, str]] = {}  # registers of 128 bits: the names of their halves
+        self.types: dict[str, str] = {}  # of each register: the type that it was declared with
         self.shared: list[SharedVariable] = []
         self.shared_bytes = 0
         self.dynamic: list[str] = []  # names of .extern .shared arrays: all begin at the same place
@@ -193,7 +194,9 @@ class Body:
                 unique = one + self.marks[-1]
                 if is_wide:
                     self.wide[unique] = (f"{unique}#0", f"{unique}#1")
-                self.registers |= dict.fromkeys(self.wide[unique] if is_wide else (unique,), kind)
+                halves = self.wide[unique] if is_wide else (unique,)
+                self.registers |= dict.fromkeys(halves, kind)
+                self.types |= dict.fromkeys(halves, "b64" if is_wide else match.group(1))
 
     def note_targets(self, text: str) -> None:
         """A list of labels or of functions, or a prototype: the label before it is its name, and no place to go."""

@@ -249,7 +249,8 @@ class Prototype:
 class Kernel:
     """An entry of a PTX module, with the functions that it may call: their blocks lie before its own.
 
-    registers maps a name to its class: "pred", "b8", "b16", "b32", "b64". shared_bytes are those of the variables that
+    registers maps a name to its class: "pred", "b8", "b16", "b32", "b64"; types maps it to the type that it is declared
+    with. shared_bytes are those of the variables that
     the kernel declares itself; a launch's dynamic shared memory begins behind them, at dynamic_offset_bytes.
     required_block and required_cluster are the block and the cluster (x, y, z) that a launch must have, None for any.
     most_cluster_blocks: of a cluster, None for any. is_explicit_cluster: a launch must have a cluster.
@@ -278,3 +279,4 @@ class Kernel:
     prototypes: dict[str, Prototype] = field(default_factory=dict)
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unsupported: tuple[Unsupported, ...] = ()
+    types: dict[str, str] = field(default_factory=dict)

@@ -126,6 +126,7 @@ class _Linker:
             prototypes=body.prototypes,
             targets=body.targets,
             unsupported=(*self.unsupported, *body.unsupported),
+            types=body.types,
         )
 
     # Functions

@@ -6,13 +6,14 @@ lanes runs through their block: they share a few scratch arrays that stay in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from simulator.isa import BUILTINS, find, key_of
+from simulator.isa.operands import refusal, symbols_of, width_of, wrong_special
 from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
 from simulator.memory.space import LaneFault
 from simulator.ptx.dataflow import (
@@ -28,6 +29,7 @@ from simulator.ptx.dataflow import (
     writes_memory,
 )
 from simulator.ptx.ir import (
+    Address,
     Block,
     Function,
     Group,
@@ -344,7 +346,7 @@ class _Decoder:
         def fault(frame: LaneFrame) -> None:
             raise LaneFault(0, reason, UnknownInstruction)
 
-        if instruction.guard is not None and instruction.guard[0].name not in self.kernel.registers:
+        if instruction.guard is not None and self.kernel.registers.get(instruction.guard[0].name) != "pred":
             return fault
         return self._guarded(replace(instruction, operands=()), fault)
 
@@ -352,12 +354,59 @@ class _Decoder:
         if instruction.unsupported or instruction in self.bad_ends:
             raise UnknownInstruction(instruction.unsupported or self.bad_ends[instruction])
         operation = find(instruction)
+        self._judge(instruction)
         try:
             if instruction.opcode == "call":
                 return self._builtin(instruction)
             return operation.build(instruction, self)
         except (AssertionError, KeyError, ValueError, IndexError, AttributeError):
             raise UnknownInstruction(f"the simulator has no such operands of {operation.key}") from None
+
+    def _judge(self, instruction: Instruction) -> None:
+        """Raise UnknownInstruction for an instruction that does not assemble, by the types of its operands and by the
+        names in it."""
+        reason = refusal(instruction, self.kernel.types)
+        if instruction.opcode == "mov" and not reason:
+            is_declared = any(one in self.kernel.types for one in sources_of(replace(instruction, guard=None)))
+            reason = "" if is_declared else wrong_special(instruction)
+        known = (self.places, self.kernel.labels, self.kernel.targets, self.kernel.prototypes)
+        for symbol in symbols_of(instruction) if not reason else ():
+            if not any(symbol.name in names for names in known):
+                reason = self._missing(symbol.name, instruction)
+                break
+        if reason := reason or self._beyond_parameter(instruction):
+            raise UnknownInstruction(reason)
+
+    def _beyond_parameter(self, instruction: Instruction) -> str:
+        """What to say of a load from a kernel's parameter that goes beyond its end, "" of others."""
+        source = instruction.operands[-1] if instruction.operands else None
+        if instruction.opcode != "ld" or not isinstance(source, Address) or not isinstance(source.base, Symbol):
+            return ""
+        if source.base.name not in self.parameters:
+            return ""
+        size, width = self.parameters[source.base.name][1], width_of(instruction)
+        start = source.offset_bytes + source.base.offset_bytes
+        if 0 <= start <= size - width:
+            return ""
+        return f"a load of {width} bytes at byte {start} of parameter {source.base.name}, which has {size} bytes"
+
+    def _missing(self, name: str, instruction: Instruction) -> str:
+        """What to say of a name that is declared nowhere."""
+        kernel, shown = self.kernel, name.partition("@")[0]
+        if any(one.name == name for one in kernel.variables):
+            return f"{shown} is .extern, and this module does not define it"
+        if any(name in one.text for one in kernel.unsupported):
+            return f"the declaration of {shown} is unsupported"
+        words = set(instruction.qualifiers)
+        if instruction.opcode == "call":
+            return f"there is no function {shown}; the module has {_listed(self.functions)}"
+        if instruction.opcode == "bra":
+            return f"a branch to a label that isn't there: {shown}"
+        if "param" in words:
+            return f"there is no parameter {shown}; the kernel has {_listed(one.name for one in kernel.parameters)}"
+        if "shared" in words or "shared::cta" in words:
+            return f"there is no shared variable {shown}; the kernel has {_listed(one.name for one in kernel.shared)}"
+        return f"nothing is declared with the name {shown}"
 
     def _guarded(self, instruction: Instruction, run: Run) -> Run:
         if instruction.guard is None:
@@ -395,6 +444,7 @@ class _Decoder:
             return falls
         try:
             find(end)
+            self._judge(end)
             predicate = self._register(end.guard[0].name) if end.guard is not None else -1
             made = self._exit_of(block, end, following)
         except UnknownInstruction as error:
@@ -421,7 +471,8 @@ class _Decoder:
         if end.opcode == "bra":
             target = end.operands[0] if end.operands else None
             if not isinstance(target, Symbol) or target.name not in self.kernel.labels:
-                raise UnknownInstruction("a branch to a label that isn't there")
+                name = target.name.partition("@")[0] if isinstance(target, Symbol) else ""
+                raise UnknownInstruction(f"a branch to a label that isn't there: {name}".removesuffix(": "))
             return Exit("jump" if end.guard is None else "branch", self.kernel.labels[target.name])
         if end.opcode == "brx":
             index, table = end.operands
@@ -580,6 +631,10 @@ class _Decoder:
                 if last_use[name] == position and name in number_of:
                     free[_CLASS_DTYPE[self.kernel.registers[name]]].append(number_of[name])
         return out
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(one.partition("@")[0] for one in names) or "none"
 
 
 def _places(kernel: Kernel) -> dict[str, tuple[str, int]]:

@@ -36,6 +36,8 @@ WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
 """The registers that hold the workspace of a cooperative launch, with the lowest bit that each has of its address."""
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
+_INTERNAL = (ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ArithmeticError)
+"""What an instruction raises only by a mistake of the simulator."""
 MAX_WARPS = 64
 """Warps of a multiprocessor: what %nwarpid reads."""
 
@@ -342,7 +344,13 @@ class Batch:
             regs[slot] = values
         for slot in way_out.reads:
             regs[slot] = self.kept[slot][lanes]
-        way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
+        assert way_out.instruction is not None
+        try:
+            way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
+        except LaneFault as fault:
+            raise self.fault(int(lanes[fault.lane]), fault.message, way_out.instruction, fault.kind) from None
+        except _INTERNAL as error:
+            raise self.fault(int(lanes[0]), _internal(error), way_out.instruction) from error
         for slot in way_out.writes:
             self.kept[slot][lanes] = regs[slot]
 
@@ -499,6 +507,8 @@ class Batch:
         except LaneFault as fault:
             lane, instruction = int(chunk[fault.lane]), step.instructions[position]
             raise self.fault(lane, fault.message, instruction, fault.kind) from None
+        except _INTERNAL as error:
+            raise self.fault(int(chunk[0]), _internal(error), step.instructions[position]) from error
         if not whole:
             for slot in step.kept_writes:
                 kept[slot][chunk] = regs[slot]
@@ -635,6 +645,11 @@ def _by_way(waiting: list[tuple[Exit, Ids]]) -> list[tuple[Exit, Ids]]:
     for key, way_out in ways.items():
         found.append((way_out, ids_of(merge([lanes for one, lanes in waiting if id(one) == key]))))
     return found
+
+
+def _internal(error: Exception) -> str:
+    """What to say of an exception that no instruction may raise."""
+    return f"internal error of the simulator ({type(error).__name__}: {error}): report it"
 
 
 def clusters_of(kernel: Kernel, launch: Launch) -> Clusters:

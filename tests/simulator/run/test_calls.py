@@ -179,7 +179,7 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
         ),
         ("ld.global.u32 %r1, [changing+8];", "outside every live tensor"),
         ("mov.u64 %d1, %lane64; cvta.param.u64 %d1, %d1; st.u32 [%d1], 1;", "they are read only"),
-        ("ld.global.u32 %r1, [missing];", "no such operands of ld.global.u32"),
+        ("ld.global.u32 %r1, [missing];", "missing is .extern, and this module does not define it"),
         ("cvta.shared.u64 %d1, %lane64; ld.u32 %r1, [%d1];", "shared memory of 0 bytes"),
     ],
 )
