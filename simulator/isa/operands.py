@@ -291,6 +291,8 @@ def _accessed(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
     count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in words), 1)
     is_access = instruction.opcode in ("ld", "ldu", "st")
     own = Need(kinds[0], is_wider=is_access, count=count)
+    if kinds == ["b128"]:  # a register of 128 bits stands there as its halves
+        own = Need("b64", count=2)
     policy = [Need("b64")] if "L2::cache_hint" in words else []
     if instruction.opcode in ("st", "red"):
         return [_ADDRESS, own, *policy]
