@@ -120,7 +120,7 @@ SCRIPT = """
     import functools, hashlib, os, sys
     from pathlib import Path
 
-    import runner.command.plan, runner.world.fabrics
+    import runner.command.joined, runner.command.plan, runner.world.fabrics
     from memory.fabric import Executable
     from runner.__main__ import main
     from runner.command.job import Means
@@ -132,6 +132,9 @@ SCRIPT = """
     machine = runner.world.fabrics.HostOffer(2, "", True)
     runner.command.plan.look = lambda: machine
     runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
+    runner.command.joined.MODULES |= {"tests.runner.rank_programs"}
+    names = ("nothing", "ring", "wait_in_a_barrier", "group_sum")
+    runner.command.joined.PROGRAMS |= {f"tests.runner.rank_programs:{name}" for name in names}
 
     def ran(world, contestant, request):
         if request.fabric.name == "simulator":
