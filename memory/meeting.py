@@ -5,8 +5,8 @@ follow from that choice. Nothing hangs: a wait is a loop of short look-ups, so a
 and the deadline ends it. A rank that failed or left is named: it writes that down before it goes, and the parent does
 for one that was killed. And a rank that never came is named, too, because each has a key of its own.
 
-What is read is JSON of a known shape, and nothing else is taken: whoever reaches the store can end a run, in one line,
-but not make a rank run anything. With a memory.sealed_store.SealedStore as the store, only ranks can write.
+What is read is JSON of a known shape, and nothing else is taken: a process that reaches the store can end a run, in one
+line, but not make a rank run anything. With a memory.sealed_store.SealedStore as the store, only ranks can write.
 
 The client should be the meeting's alone: a store's client serves one call at a time, and one that blocks would hold
 the meeting up beyond its deadline.

@@ -1,4 +1,4 @@
-"""Folders of what this program runs again later: nobody else may be able to put something there."""
+"""Folders of what this program runs again later: no other user may put something there."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A TCPStore takes values from every process that reaches its port. Behind this class such a value ends the run in one
 line, before anything looks at it. What a process without the key can still do is delete and overwrite: that ends a run,
 too, and changes no result. A signature holds for one name in the store, so a value does not count under another one.
-Everything can be read by everybody: nothing here is encrypted.
+Nothing is encrypted: a process that reaches the store can read all of it.
 """
 
 from __future__ import annotations

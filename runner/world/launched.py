@@ -3,8 +3,8 @@
 Every rank composes the command from its own command line, and rank 0 alone carries it out. It gives orders (open the
 fabric, run a program, end), one after another; every rank answers each. Orders and answers are JSON
 (runner/world/plain.py): an order names a program of the project and gives it plain data, and it names kernels by
-digests, which each rank looks up in its own command. So whoever reaches the store can't have code of theirs run; with a
-key in the launcher's environment (runner/world/launcher.py) they can't give an order either.
+digests, which each rank looks up in its own command. So a process that reaches the store can't have code of its own
+run; with a key in the launcher's environment (runner/world/launcher.py) it can't give an order either.
 
 A rank's programs run in a thread of their own, so that the main thread can say where they hang, and can
 end the process. Such a world can't be replaced after a failure, for its processes are the launcher's: what is left of
@@ -105,7 +105,7 @@ class Order:
                 str(argument),
             ] if limit_s is None or math.isfinite(limit_s):
                 return Order(do, digest, limit_s, program, argument)
-        raise NotPlain("what lies in the store in place of rank 0's order is none")
+        raise NotPlain("the store holds something else than an order where rank 0 writes its orders")
 
 
 class _RankThread:
@@ -468,7 +468,7 @@ def _read_answer(text: bytes) -> Answer:
             return tuple(answer)
         case ["late", str(), bool()] as answer:
             return tuple(answer)
-    raise NotPlain("what lies in the store in place of its answer is none")
+    raise NotPlain("the store holds something else than an answer where this rank writes its answers")
 
 
 def _json(text: bytes) -> Any:

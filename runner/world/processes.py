@@ -122,6 +122,7 @@ class ProcessWorld:
         self._ranks: list[_RankProcess] = []
         self._selector = selectors.DefaultSelector()
         self._store: Store | None = None
+        self._port: int | None = None
         self._number = 0
         self._places: dict[int, tuple[str, bool]] = {}
         self._healthy = True
@@ -143,6 +144,11 @@ class ProcessWorld:
     def processes(self) -> tuple[int, ...]:
         """The ranks' process ids, by rank; () after the end."""
         return tuple(one.process.pid for one in self._ranks)
+
+    @property
+    def port(self) -> int | None:
+        """The port of the ranks' store on the loopback interface; None before the start and after the end."""
+        return self._port
 
     def counters(self) -> dict[str, Any]:
         return {}
@@ -194,7 +200,7 @@ class ProcessWorld:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         listener.listen(socket.SOMAXCONN)
-        port = listener.getsockname()[1]
+        self._port = port = listener.getsockname()[1]
         with listener:
             for _ in range(self._world_size):
                 with shielded():  # a process that was started is known here
@@ -332,7 +338,7 @@ class ProcessWorld:
                 one.words.close()
             self._ranks = []
             self._selector.close()
-            self._store = None  # the server ends with it, and with that the port
+            self._store = self._port = None  # the server ends with the store, and with that the port
 
 
 def _launched() -> _RankProcess:

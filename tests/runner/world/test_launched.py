@@ -157,17 +157,28 @@ SCRIPT = """
 
 
 class Launched:
-    """The same command line as two ranks, as torchrun starts them; rank 0 serves the store."""
+    """The same command line as two ranks, as torchrun starts them; rank 0 serves the store.
 
-    def __init__(self, folder: Path, fault: str, *arguments: str) -> None:
+    more: arguments of rank 1 alone. later: variables of rank 1 alone, environment: of both.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        fault: str,
+        *arguments: str,
+        more: tuple[str, ...] = (),
+        later: dict[str, str] | None = None,
+        **environment: str,
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
+            self.port = probe.getsockname()[1]
         code = textwrap.dedent(SCRIPT)
         self.folder = folder
         self.ranks = [
             subprocess.Popen(
-                [sys.executable, "-c", code, str(folder), fault, *arguments],
+                [sys.executable, "-c", code, str(folder), fault, *arguments, *(more if rank else ())],
                 cwd=folder,
                 env={
                     **os.environ,
@@ -176,7 +187,9 @@ class Launched:
                     "WORLD_SIZE": "2",
                     "LOCAL_RANK": str(rank),
                     "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": port,
+                    "MASTER_PORT": str(self.port),
+                    **environment,
+                    **((later or {}) if rank else {}),
                 },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
