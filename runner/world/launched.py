@@ -281,7 +281,7 @@ class JoinedWorld:
         return found
 
     def _received(self, key: str) -> Answer:
-        """Another rank's answer. What is none counts as that rank's failure."""
+        """Another rank's answer. Where there is something else, that is the rank's failure."""
         try:
             return _read_answer(self._store.get(key))
         except (FabricError, NotPlain) as error:
