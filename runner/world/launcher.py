@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from memory.fabric import FabricError
 from memory.sealed_store import SealedStore
 from runner.request_error import RequestError
 
@@ -37,6 +38,9 @@ MIN_KEY = 32
 """Characters: 128 bits in hexadecimal."""
 
 LOOPBACK = "127.0.0.1"
+
+LOOPBACK_NAMES = (LOOPBACK, "localhost", "::1")
+"""MASTER_ADDR is one of these only if all ranks are on one machine: the others would not find rank 0."""
 
 SPECIAL_STEPS = 0xFFFFFFF0
 """From here on the numbers of steps are Slurm's own: the batch script, an interactive shell."""
@@ -73,11 +77,17 @@ class Outer:
         """Begin to serve the store of this world, until the object that is returned is gone.
 
         For rank 0, once, if no process of the launcher does. It listens on one address where that is possible. Raises
-        OSError if the port is taken.
+        FabricError if it can't.
         """
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        listener, address = _listener(LOOPBACK if self.is_local else self.address, self.port)
+        try:
+            listener, address = _listener(LOOPBACK if self.is_local else self.address, self.port)
+        except OSError as error:
+            raise FabricError(
+                f"rank 0 can't listen for the other ranks at {self.address} port {self.port}: {error.strerror} "
+                "(MASTER_ADDR, MASTER_PORT), give an address of its machine and a free port"
+            ) from error
         return TCPStore(
             address,
             self.port,
@@ -130,7 +140,8 @@ def _torchrun(environment: Mapping[str, str]) -> Outer | None:
         _number(environment, "MASTER_PORT"),
         environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
-        is_local=environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"],
+        is_local=environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"]
+        or environment["MASTER_ADDR"] in LOOPBACK_NAMES,
         key=_key(environment),
     )
 
@@ -154,7 +165,7 @@ def _srun(environment: Mapping[str, str]) -> Outer | None:
         _slurm_address(environment),
         port,
         attempt=f"{step}.{environment.get('SLURM_RESTART_COUNT', '0')}",
-        is_local=environment.get("SLURM_STEP_NUM_NODES") == "1",
+        is_local=environment.get("SLURM_STEP_NUM_NODES") == "1" or environment.get("MASTER_ADDR", "") in LOOPBACK_NAMES,
         key=_key(environment),
     )
 

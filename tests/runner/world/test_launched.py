@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import runner
+from memory.fabric import FabricError
 from runner.__main__ import main
 from runner.request_error import RequestError
 from runner.world import launched, launcher
@@ -54,6 +55,8 @@ def test_a_world_of_one_machine_is_known() -> None:
     assert is_local({"LOCAL_WORLD_SIZE": "8"}, TORCHRUN)
     assert not is_local({"LOCAL_WORLD_SIZE": "4"}, TORCHRUN)
     assert not is_local({}, TORCHRUN), "a launcher that does not say"
+    assert is_local({"MASTER_ADDR": "localhost"}, TORCHRUN)
+    assert is_local({"MASTER_ADDR": "127.0.0.1"}, SRUN)
     assert is_local({"SLURM_STEP_NUM_NODES": "1"}, SRUN)
     assert not is_local({}, SRUN)
 
@@ -113,9 +116,12 @@ def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(
         assert (listener.getsockname()[0], address) == ("127.0.0.2", "127.0.0.2")
 
 
-def test_a_port_that_is_taken_is_an_error(free_port: int) -> None:
-    with socket.create_server(("127.0.0.1", free_port)), pytest.raises(OSError, match="in use"):
+def test_a_port_that_is_taken_and_a_name_that_is_unknown_are_one_line(free_port: int) -> None:
+    taken = rf"^rank 0 can't listen for the other ranks at 127.0.0.1 port {free_port}: Address already in use"
+    with socket.create_server(("127.0.0.1", free_port)), pytest.raises(FabricError, match=taken):
         Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port).serve()
+    with pytest.raises(FabricError, match="at gpu01.invalid port"):
+        Outer("torchrun", 0, 2, 0, "gpu01.invalid", free_port).serve()
 
 
 @pytest.fixture
