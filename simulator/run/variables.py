@@ -12,6 +12,7 @@ from simulator.memory.heaps import Allocation
 from simulator.memory.space import SHARED, Space
 from simulator.ptx.ir import Kernel, Relocation
 from simulator.run.calls import address_of
+from simulator.run.nvshmem import STATE, fill_state
 
 
 def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int, name: str) -> Allocation:
@@ -29,6 +30,8 @@ def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int,
         at = relocation.offset_bytes
         contents[at : at + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
     space.host_write(made, 0, np.frombuffer(bytes(contents), np.uint8))
+    if name == STATE:
+        fill_state(space, rank, made)
     return made
 
 

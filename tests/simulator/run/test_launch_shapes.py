@@ -211,7 +211,6 @@ def test_a_load_beyond_a_parameter_or_across_its_alignment_is_no_operand(load: s
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch(4, 32, cluster=(2, 1, 1)), r"test/kernel: the simulator has no clusters: .*, not \(2, 1, 1\)"),
         (Launch(4, 32, stream=7), "test/kernel: the simulator has no streams: give stream None, not 7"),
         (Launch(4, 16), r"test/kernel is compiled for blocks of \(32, 1, 1\) threads, not \(16, 1, 1\) \(.reqntid\)"),
         (Launch(4, (8, 4, 1)), r"blocks of \(32, 1, 1\) threads, not \(8, 4, 1\) \(.reqntid\)"),
@@ -225,16 +224,6 @@ def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(launch: Launch, me
             fabric.launch(code, launch, [])
         fabric.launch(code, Launch(4, 32), [])
         fabric.synchronize()
-
-    succeed(make_world(1), program)
-
-
-def test_a_kernel_that_wants_a_cluster_is_refused() -> None:
-    code = executable(module("").replace(")\n{", ")\n.reqnctapercluster 4\n{", 1))
-
-    def program(fabric: SimulatorFabric) -> None:
-        with pytest.raises(ValueError, match=r"the simulator has no clusters: .*, not \(4, 1, 1\)"):
-            fabric.launch(code, Launch(4, 32), [])
 
     succeed(make_world(1), program)
 
