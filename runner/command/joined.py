@@ -22,6 +22,7 @@ from runner.world.plain import Vocabulary
 
 if TYPE_CHECKING:
     from kernels.spec import Case, KernelSpec
+    from runner.custom.program import CompiledCustom
     from runner.request.options import RunOptions
     from runner.world.rank import FabricOpener
 
@@ -32,6 +33,7 @@ PROGRAMS = frozenset(
         "runner.command.job:read_traits",
         "runner.custom.program:run_custom",
         "runner.environment.gpus:rank_facts",
+        "runner.timing.custom:measure_custom",
         "runner.timing.measure:measure",
     }
 )
@@ -52,6 +54,7 @@ MODULES = frozenset(
         "runner.custom.program",
         "runner.request.schema",
         "runner.request.validate",
+        "runner.timing.custom",
         "runner.timing.link",
         "runner.timing.measure",
     }
@@ -77,7 +80,7 @@ class JoinedCommand:
     def __init__(self, jobs: Sequence[ComposedJob], folder: Path | None = None) -> None:
         self._jobs = tuple(jobs)
         self._folder = folder
-        self._customs: dict[str, Executable] = {}
+        self._customs: dict[tuple[str, ...], CompiledCustom] = {}
 
     @cached_property
     def digest(self) -> str:
@@ -116,6 +119,8 @@ class JoinedCommand:
                 found = find_baseline(name)
                 if found is not None:
                     return found
+            case "custom", [str(_), str(arch), str(_), str(_)]:
+                return self._custom(tuple(name), arch)
             case "compiled", [str(key), str(arch), str(digest)]:
                 return _Compiled(key, arch, digest)
         raise ValueError(f"rank 0 names a {kind} that is unknown here")
@@ -125,13 +130,9 @@ class JoinedCommand:
         wanted = given.get("executable")
         if not isinstance(wanted, _Compiled):
             return given
-        case = given.get("case")
-        found = self._kernel(given["spec"], case, wanted) if case is not None else self._custom(wanted)
-        if found is None or found.digest != wanted.digest:
-            raise ValueError(
-                f"{wanted.name} is other code here than on rank 0: start all ranks from the same files, with the same "
-                "versions of the compiler"
-            )
+        found = self._kernel(given["spec"], given["case"], wanted)
+        if found.digest != wanted.digest:
+            raise _other_code(wanted.name)
         return {**given, "executable": found}
 
     def _kernel(self, spec: KernelSpec, case: Case, wanted: _Compiled) -> Executable:
@@ -139,20 +140,29 @@ class JoinedCommand:
 
         return executable(spec, case, wanted.arch, self._jobs[0].request.cache_dir)
 
-    def _custom(self, wanted: _Compiled) -> Executable | None:
-        """The custom kernel of this command that has the digest; None if none has."""
-        if wanted.digest not in self._customs:
-            self._customs |= {one.digest: one for one in self._custom_kernels(wanted.arch)}
-        return self._customs.get(wanted.digest)
+    def _custom(self, name: tuple[str, ...], arch: str) -> CompiledCustom:
+        """The custom kernel of this command that has the name. ValueError if none has."""
+        if name not in self._customs:
+            self._customs |= {_custom_name(one): one for one in self._custom_kernels(arch)}
+        if name not in self._customs:
+            raise _other_code(name[0])
+        return self._customs[name]
 
-    def _custom_kernels(self, arch: str) -> Iterator[Executable]:
+    def _custom_kernels(self, arch: str) -> Iterator[CompiledCustom]:
         from runner.custom.description import custom_job
 
         for job in self._jobs:
             asked = job.request
             if asked.custom is not None:
                 custom = custom_job(asked.custom, asked.world_size, asked.seed, False, self._folder)
-                yield custom.kernel.executable(custom.spec, arch)
+                yield custom.kernel.compiled(custom.spec, asked.world_size, arch)
+
+
+def _other_code(name: str) -> ValueError:
+    return ValueError(
+        f"{name} is other code here than on rank 0: start all ranks from the same files, with the same versions of the "
+        "compiler"
+    )
 
 
 def command_of(jobs: Sequence[ComposedJob], folder: Path | None = None) -> JoinedCommand:
@@ -166,6 +176,12 @@ def composed_command(options: RunOptions) -> JoinedCommand:
         return command_of(compose_jobs(options.overrides, options.multirun))
 
 
+def _custom_name(compiled: CompiledCustom) -> tuple[str, ...]:
+    """What tells custom kernels of a command apart: their code, and how they are launched."""
+    made = compiled.executable
+    return made.name, made.arch, made.digest, repr(compiled.launch)
+
+
 def _named(spec: KernelSpec) -> tuple[str, str]:
     from kernels.compile import source_digest
 
@@ -176,7 +192,10 @@ def _referred(value: object) -> tuple[str, Any] | None:
     """How messages name a kernel, a library's baseline, and what was compiled; None for all else."""
     from kernels.baselines import Baseline
     from kernels.spec import KernelSpec
+    from runner.custom.program import CompiledCustom
 
+    if isinstance(value, CompiledCustom):
+        return "custom", list(_custom_name(value))
     if isinstance(value, Executable):
         return "compiled", [value.name, value.arch, value.digest]
     if isinstance(value, KernelSpec):

@@ -27,8 +27,9 @@ from runner.case.program import Plan, RankOutcome
 from runner.case.reference import Scale
 from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
 from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill
-from runner.custom.program import CustomOutcome, CustomPlan
+from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.timing.custom import CustomMeasurePlan, CustomTimes
 from runner.timing.link import LinkTimes
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes
 from runner.world.plain import NotPlain
@@ -170,6 +171,7 @@ def outcomes() -> list[Any]:
         RankMeasurement(
             1, (times,), LinkTimes(256, (1.0,), (2.0,)), {"uuid": "GPU-1"}, {"not_captured": "no"}, 50 << 20
         ),
+        CustomTimes(1, 2, 4, (1.5,), 8, 8, CustomOutcome(1, (), ("g",)), "", LinkTimes(256, (1.0,), (2.0,)), {}, {}, 0),
         {"rank": 0, "process": 7, "libraries": {"nccl": "2.28"}, "not_captured": {"x": "why"}},
     ]
 
@@ -183,23 +185,28 @@ def test_all_outcomes_come_home(own: JoinedCommand, outcome: object) -> None:
 
 def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = Executable("custom/k", "k", "sm_90a", "ptx", "sha256:1")
-    mine = dataclasses.replace(theirs, cubin=b"mine")
+    launch = Launch((2, 1, 1), 64, 128, 2)
+    mine = CompiledCustom(dataclasses.replace(theirs, cubin=b"mine"), launch)
     spec = CustomSpec(
         "k",
-        Launch((2, 1, 1), 64, 128, 2),
+        launch,
         (BufferSpec("a", "float32", (4,), fill=Fill.rank),),
         (ArgumentSpec("address", "a"), ArgumentSpec("bytes", b"\x01")),
     )
-    plan = CustomPlan(spec, theirs, 3, 2, ("a",), {"a": (torch.arange(4.0), torch.ones(4))})
+    plan = CustomPlan(spec, CompiledCustom(theirs, launch), 3, 2, ("a",), {"a": (torch.arange(4.0), torch.ones(4))})
     monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([mine]))
     found = command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
-    assert found.executable == mine
+    assert found.compiled == mine
+    measured = CustomMeasurePlan(plan, ({"a": torch.ones(4)},), composed()[0].request.timing, link=True)
+    words = command_of(composed()).vocabulary
+    assert words.read(own.vocabulary.written(measured)).run.compiled == mine
     assert found.spec == spec
     assert all(map(torch.equal, found.given["a"], plan.given["a"]))
     outcome = CustomOutcome(1, ({"a": torch.arange(4.0)},), ("guard",))
     home = own.vocabulary.read(own.vocabulary.written(outcome))
     assert torch.equal(home.outputs[0]["a"], outcome.outputs[0]["a"])
-    monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([]))
+    others = CompiledCustom(mine.executable, Launch(4, 64))
+    monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([others]))
     with pytest.raises(NotPlain, match="^custom/k is other code here"):
         command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
 
@@ -210,7 +217,7 @@ def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:
     own = command_of(jobs)
     (mine,) = own._custom_kernels("sm_90a")
     wanted = CustomPlan(CustomSpec("x", Launch(1, 1), (BufferSpec("a", "float32", (1,)),), ()), mine)
-    assert own.vocabulary.read(own.vocabulary.written(wanted)).executable == mine
+    assert own.vocabulary.read(own.vocabulary.written(wanted)).compiled == mine
 
 
 @pytest.mark.parametrize("change", ["sizes=[128]", "seed=7", "algorithms=[one_shot]", "world_size=3"])
