@@ -253,7 +253,10 @@ def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool, code: tu
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
     the same run of MLflow.
     """
+    from runner.command.resume import recorded_command
     from runner.command.resume import resume as resumed
     from runner.command.start import led
 
-    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code)))
+    return _carried_out(
+        lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code), lambda: recorded_command(records))
+    )
