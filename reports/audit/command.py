@@ -73,13 +73,15 @@ class Progress:
 class AuditOptions:
     """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
-    band: the share within which changes of times do not matter. form: one of FORMATS. inputs_up_to_bytes: the maximum
+    band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
+    code, a word of reports.audit.comparison.Gate; "" is any. form: one of FORMATS. inputs_up_to_bytes: the maximum
     size of cases whose inputs are made again. output: a file for the result, too.
     """
 
     records: tuple[str, ...]
     uri: str | None = None
     band: float = 0.02
+    gate: str = ""
     form: str = "text"
     inputs_up_to_bytes: int = 1 << 20
     output: Path | None = None
@@ -93,6 +95,8 @@ def run(options: AuditOptions) -> int:
         bundle.can_be_written(options.output)
     if len(options.records) > 2:
         raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
+    if options.gate and len(options.records) < 2:
+        raise ValueError(f"--gate {options.gate}: one place has nothing to compare, give two, BEFORE and AFTER")
     progress = Progress()
     sides = []
     for place in options.records:
@@ -100,10 +104,10 @@ def run(options: AuditOptions) -> int:
         sides.append(_read(place, options.uri))
     result: Result
     if len(sides) == 2:
-        from reports.audit.comparison import compare
+        from reports.audit.comparison import Gate, compare
 
         progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
-        result = compare(sides[0], sides[1], options.band)
+        result = compare(sides[0], sides[1], options.band, gate=Gate(options.gate or Gate.ANY))
     else:
         from reports.audit.checklist import check
 
