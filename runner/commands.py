@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from reports.audit.gate import Gate
 from runner.interrupt import exit_code_of, interruptible
 from runner.request.options import CFG_PARTS, INFO_TOPICS, RunOptions
 from runner.request.sizes import parse_bytes
@@ -138,7 +139,8 @@ _refuse_flags(run)
 
 REPLAY_EPILOG = """\
 Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
-verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side, else it is INSIDE or OUTSIDE the band.
+verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side that alternate in time: where git has the
+recorded commit, each launch is a world of that code and one of today's, A B B A. Else it is INSIDE or OUTSIDE the band.
 What can't be compared is named with the reason. Records of GPUs are run again in the simulator where there is no GPU.
 
 Exit codes: 0 the results are the same; 1 they are not; 2 the request is wrong, or nothing could be compared;
@@ -171,6 +173,14 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
     show_default=True,
     callback=_band,
     help="Maximum change of a time that counts as SAME.",
+)
+@click.option(
+    "--gate",
+    type=click.Choice(tuple(map(str, Gate))),
+    default=str(Gate.ANY),
+    show_default=True,
+    callback=lambda ctx, parameter, word: Gate(word),
+    help="The findings that decide the exit code.",
 )
 @click.option(
     "--fabric",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from reports.audit.gate import Gate
 from reports.record import bundle
 from reports.record.record import Record
 from reports.table import sheet, table
@@ -74,14 +75,14 @@ class AuditOptions:
     """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
-    code, a word of reports.audit.comparison.Gate; "" is any. form: one of FORMATS. inputs_up_to_bytes: the maximum
+    code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum
     size of cases whose inputs are made again. output: a file for the result, too.
     """
 
     records: tuple[str, ...]
     uri: str | None = None
     band: float = 0.02
-    gate: str = ""
+    gate: Gate | None = None
     form: str = "text"
     inputs_up_to_bytes: int = 1 << 20
     output: Path | None = None
@@ -104,10 +105,10 @@ def run(options: AuditOptions) -> int:
         sides.append(_read(place, options.uri))
     result: Result
     if len(sides) == 2:
-        from reports.audit.comparison import Gate, compare
+        from reports.audit.comparison import compare
 
         progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
-        result = compare(sides[0], sides[1], options.band, gate=Gate(options.gate or Gate.ANY))
+        result = compare(sides[0], sides[1], options.band, gate=options.gate or Gate.ANY)
     else:
         from reports.audit.checklist import check
 

@@ -14,15 +14,15 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
-from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
+from reports.audit.gate import Gate
 from reports.audit.modes import modes_of
 from reports.audit.order import APART
+from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
 from reports.audit.statistics import (
     BAND,
     Judgement,
@@ -59,17 +59,6 @@ _IN_A_ROW = frozenset({"lag 1"})
 """Column shown only if some case had enough worlds for it."""
 
 _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
-
-
-class Gate(StrEnum):
-    """Which findings decide the exit code. The verdict names all findings whatever the gate."""
-
-    SLOWER = "slower"
-    """A time that is SLOWER, or OUTSIDE the band on its slow side."""
-    DIFFERENT = "different"
-    """Data that is DIFFERENT, and a case that is missing."""
-    ANY = "any"
-    """Every finding."""
 
 
 @dataclass(frozen=True, slots=True)

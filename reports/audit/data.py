@@ -28,8 +28,8 @@ class Data(StrEnum):
     WITHIN_BOUND = "WITHIN BOUND"
     """Other bits, where the method promises only a bound, which both sides kept."""
     DIFFERENT = "DIFFERENT"
-    """Other bits where they are promised; other inputs, although a case has its seed; or it was right before and after it
-    is wrong or broke. A finding."""
+    """Other bits where they are promised; other inputs, although a case has its seed; or it was right before and after
+    it is wrong or broke. A finding."""
     NOT_COMPARABLE = "NOT COMPARABLE"
     """Nothing can be said: the reason is beside it."""
 

@@ -1,9 +1,9 @@
 """In which order the worlds of two sides ran, and what of the order a verdict on times needs.
 
-Machines drift: they warm up, other jobs come and go, and neighbouring worlds resemble each other. Where all worlds of one
-side ran before all of the other, drift and change look the same, and no test of the times can tell them apart. Where
-the sides alternate (A B B A A B B A ..), slow drift moves both sides alike and only widens their spread, so that the
-test of reports/audit/statistics.py errs on the side of no change.
+Machines drift: they warm up, other jobs come and go, and neighbouring worlds resemble each other. Where all worlds of
+one side ran before all of the other, drift and change look the same, and no test of the times can tell them apart.
+Where the sides alternate (A B B A A B B A ..), slow drift moves both sides alike and only widens their spread, so that
+the test of reports/audit/statistics.py errs on the side of no change.
 
 An order is a text with a letter for each world, in the order in which the worlds began: A for a world before, B for one
 after.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 
 BEFORE, AFTER = "A", "B"
 
@@ -67,7 +67,7 @@ def lag1(values: Sequence[float]) -> float | None:
     squares = sum(value * value for value in values)
     if len(values) < LEAST_IN_A_ROW or squares < 1e-24:
         return None
-    return sum(one * other for one, other in zip(values, values[1:], strict=False)) / squares
+    return sum(one * other for one, other in pairwise(values)) / squares
 
 
 def _centred(times: Sequence[float]) -> list[float]:

@@ -10,10 +10,10 @@ bootstrap interval of it, and the p-value of the exact two-sided Mann-Whitney te
 all cases that are judged together. From these, see Speed, one word.
 
 **A verdict needs sides that alternate in time** (A B B A, see reports/audit/order.py): the test takes worlds for
-exchangeable, and worlds that lie apart in time are not. Blocks of 10 worlds with a lag-1 correlation of 0.5 and no change
-give about 19 % false verdicts, and with linear drift of 4 % nearly always one. Of sides that alternate, neighbours'
-resemblance and drift widen each side's spread and hardly move one against the other, so the test then errs on the side of
-no change. Sides that do not alternate are at most INSIDE or OUTSIDE the band.
+exchangeable, and worlds that lie apart in time are not. Blocks of 10 worlds with a lag-1 correlation of 0.5 and no
+change give about 19 % false verdicts, and with linear drift of 4 % nearly always one. Of sides that alternate,
+neighbours' resemblance and drift widen each side's spread and hardly move one against the other, so the test then errs
+on the side of no change. Sides that do not alternate are at most INSIDE or OUTSIDE the band.
 
 The interval is the bootstrap's percentile interval, expanded: a plain one is too narrow for few worlds. Its tail
 probability is not alpha/2 but Phi(-sqrt(n / (n - 1)) t), t being Student's quantile (Tim Hesterberg, What Teachers

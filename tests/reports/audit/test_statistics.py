@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from statistics import NormalDist
 
@@ -12,11 +13,30 @@ import pytest
 from scipy import stats
 
 from reports.audit import statistics
-from reports.audit.statistics import Judgement, Speed, corrected, judge, parse_band, world_medians
+from reports.audit.statistics import Judgement, Sides, Speed, corrected, parse_band, world_medians
 from tests.reports.synthetic import KIB, record
 
 TRIALS = 400
 SEED = 20261121
+
+Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]
+
+
+def judge(pairs: Pairs, band: float = statistics.BAND) -> list[Judgement]:
+    """The judgement of pairs whose worlds alternate; those that one side has more than the other come in between."""
+    return statistics.judge(
+        [Sides(tuple(one), tuple(other), mixed(len(one), len(other))) for one, other in pairs], band
+    )
+
+
+def mixed(before: int, after: int) -> str:
+    """An order of so many worlds: A B B A as far as they go, else evenly spread."""
+    if before == after:
+        return ("ABBA" * before)[: 2 * before]
+    places = sorted(
+        [((at + 0.5) / before, "A") for at in range(before)] + [((at + 0.5) / after, "B") for at in range(after)]
+    )
+    return "".join(side for _, side in places)
 
 
 @cache
