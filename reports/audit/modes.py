@@ -82,7 +82,7 @@ def quantile(count: int) -> float:
 
 
 def dip(ordered: Sequence[float]) -> float:
-    """Return the dip of values in ascending order: from 1 / (2 n) for equal distances to 1/4 for two heaps.
+    """Return the dip of one or more values in ascending order: from 1 / (2 n) for equal distances to 1/4 for two heaps.
 
     A modal interval is narrowed: within it the distribution lies between its greatest convex minorant and its least
     concave majorant; their largest distance is where one of its ends moves to, and what is then left outside must be

@@ -1,6 +1,6 @@
 """The recorded code, run again in turns with today's, so that drift of the machine is no change of the code.
 
-Recorded times and those of a replay lie apart in time, and then drift and change look the same (reports/audit/order.py).
+Recorded times and those of a replay lie apart in time, and drift and change then look alike (reports/audit/order.py).
 So where cases are timed and git has the recorded commit, each launch is two worlds: one of the recorded code, in a
 worktree of that commit, and one of today's, in the order A B B A A B B A. What runs is the code that git has, below
 HEAD, a branch or a tag of this repository; a record's own files and differences are never run.

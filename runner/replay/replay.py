@@ -105,6 +105,7 @@ class _Replay:
         self._tools = tools
         self._console = Console()
         self._damage = _damage(wanted.what)
+        self._commit = ""
         self._in_turns: list[Record] = []
 
     def run(self) -> int:
@@ -120,12 +121,13 @@ class _Replay:
 
         if not self._is_timed():
             return None, ""
-        commit, why = recorded_commit(self._again.records, CONF.parent)
+        self._commit, why = recorded_commit(self._again.records, CONF.parent)
+        short = self._commit[:SHORT]
         if not why:
             try:
-                return stack.enter_context(worktree(CONF.parent, commit)), f"commit {commit[:SHORT]}"
+                return stack.enter_context(worktree(CONF.parent, self._commit)), f"commit {short}"
             except OSError as error:
-                why = f"git can't make a worktree of {commit[:SHORT]} ({error})"
+                why = f"git can't make a worktree of {short} ({error})"
         return None, f"apart in time: the recorded code is not run in turns with today's: {why}"
 
     def _is_timed(self) -> bool:
@@ -166,8 +168,8 @@ class _Replay:
     def _pair(
         self, number: int, store: Store, origin: dict[str, Any], code: Path | None, after: list[Record]
     ) -> tuple[int, Path | None]:
-        """One launch: a world of today's code, whose records are added to after, and one of the recorded code in the
-        folder, where there is one. Gives the exit code, 128 or more if interrupted, and the folder if that code runs."""
+        """One launch: a world of today's code, whose records are added to after, and one of the recorded code, where
+        code is its folder. Gives the exit code, 128 or more if interrupted, and that folder while its code runs."""
         from runner.replay.in_turns import order
 
         turns = order(number)[-2:] if code is not None else "B"
@@ -190,11 +192,13 @@ class _Replay:
 
         arguments = ("--fabric", self._wanted.fabric, "--up-to", str(self._wanted.up_to_bytes))
         turn = run_recorded(code, self._again.records, arguments, store.folder)
-        records = self._wanted_of(turn.folders)
+        # An old commit may lack what is run, so that an installed version of the project ran instead.
+        made = self._wanted_of(turn.folders)
+        records = [one for one in made if (one.environment.git or {}).get("commit") == self._commit]
         self._in_turns += records
         if turn.exit_code < 128 and not records:
-            why = turn.complaint or f"exit code {turn.exit_code}"
-            self._console.say(f"apart in time: the recorded code gave no record, and is not run any more: {why}")
+            says = "apart in time: the recorded code gave no record of its commit, and is not run any more"
+            self._console.say(f"{says}: {turn.complaint or f'exit code {turn.exit_code}'}")
         return turn.exit_code, bool(records)
 
     def _wanted_of(self, folders: Sequence[Path]) -> list[Record]:
