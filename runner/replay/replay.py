@@ -115,7 +115,7 @@ class _Replay:
             return self._run(code, apart)
 
     def _recorded_code(self, stack: contextlib.ExitStack) -> tuple[Path | None, str]:
-        """The folder of the recorded code, to be run in turns with today's; or None and what is to be said of that."""
+        """The folder of the recorded code, to be run in turns with today's; or None, and the reason."""
         from runner.replay.in_turns import SHORT, recorded_commit, worktree
         from runner.request.validate import CONF
 
