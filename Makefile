@@ -4,10 +4,15 @@ SHELL := bash
 PYTHON ?= python3
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed
+FOREIGN := .venv-foreign/.installed
+SUITABLE = $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
+  { echo 'symlab needs Python 3.11 to 3.13, and "$(PYTHON)" is not: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
+# pip's output, less what is of no use here.
+BRIEFLY = { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
 
 PYTEST := $(RUN) pytest -q -n auto --dist loadfile --durations=5
 
-.PHONY: demo test test-slow test-all check codes audit bench clean
+.PHONY: demo test test-slow test-all foreign check codes audit bench clean
 
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
@@ -23,6 +28,9 @@ test-slow: $(INSTALLED)
 # All tests, and every cell of the matrix of kernels, data types, reductions and worlds: some hours on two cores, six minutes on 46.
 test-all: test test-slow
 	@$(RUN) tests.matrix
+
+# Compilers and kernels of others, in an environment of their own, which tests/foreign compiles with: 3.3 GB on disk, some minutes, once.
+foreign: $(FOREIGN)
 
 check: $(INSTALLED)
 	@$(RUN) ruff check .
@@ -45,18 +53,25 @@ bench: .venv/.bench
 
 # The stamp is younger than what it was made from: a second run installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
-	  { echo 'symlab needs Python 3.11 to 3.13, and "$(PYTHON)" is not: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
+	@$(SUITABLE)
 	@.venv/bin/python -c '' 2>/dev/null || { echo 'Making .venv'; $(PYTHON) -m venv --clear .venv; }
 	@echo 'Installing the locked versions into .venv (a few minutes, once)'
 	@set -o pipefail; $(RUN) pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]' \
-	  | { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
+	  | $(BRIEFLY)
 	@touch $@
+
+$(FOREIGN): constraints-foreign.txt
+	@$(SUITABLE)
+	@.venv-foreign/bin/python -c '' 2>/dev/null || { echo 'Making .venv-foreign'; $(PYTHON) -m venv --clear .venv-foreign; }
+	@echo 'Installing compilers and kernels of others into .venv-foreign (a few minutes, once)'
+	@set -o pipefail; .venv-foreign/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-deps -r constraints-foreign.txt \
+	  | $(BRIEFLY)
+	@cp constraints-foreign.txt $@
 
 .venv/.bench: $(INSTALLED)
 	@$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info
+	rm -rf .venv .venv-foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

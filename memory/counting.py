@@ -112,6 +112,9 @@ class CountingFabric:
     def launch(self, *arguments: Any, **named: Any) -> NoReturn:
         raise ValueError("a counting fabric holds no memory and runs no kernel: run the program in a world")
 
+    def set_variable(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise ValueError("a counting fabric loads no kernel: run the program in a world")
+
     def synchronize(self) -> None:
         """Nothing was launched."""
 

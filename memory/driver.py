@@ -7,6 +7,7 @@ all waiting here is asking a stream whether it is done, with short sleeps betwee
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 import weakref
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ from memory.fabric import (
     Executable,
     FabricError,
     Launch,
+    check_cluster_arch,
     check_shared_bytes,
+    check_variable,
     packed,
 )
 
@@ -65,6 +68,10 @@ class Driver(Protocol):
         """Queue a kernel. ValueError for wrong arguments, and for more shared memory than a block can have."""
         ...
 
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        """Write bytes into a module's variable at once. ValueError for an unknown one, and for bytes beyond its end."""
+        ...
+
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         """Queue a copy between two addresses."""
         ...
@@ -78,6 +85,8 @@ class Driver(Protocol):
         ...
 
 
+NVSHMEM_STATE = "nvshmemi_device_state_d"
+"""The constant that NVSHMEM's host library fills in each module with its device code (nvshmemx_cumodule_init)."""
 KEPT_LAUNCHES = 1024
 """Number of prepared launches to keep. Packing eleven arguments took 22 us of a 2.5 GHz Xeon on 2026-11-21, and a loop
 makes the same launch again and again."""
@@ -87,6 +96,7 @@ makes the same launch again and again."""
 class _Function:
     """A loaded kernel: the sizes of its parameters, its static shared memory, and the dynamic that it may have now."""
 
+    module: Any
     handle: Any
     sizes_bytes: tuple[int, ...]
     static_bytes: int
@@ -202,6 +212,11 @@ class CudaDriver:
         if key not in self._functions:
             if not executable.cubin and not executable.ptx:
                 raise ValueError(f"{executable.name} has no cubin: it was compiled for the simulator only")
+            if NVSHMEM_STATE in executable.ptx:
+                raise ValueError(
+                    f"{executable.name} has NVSHMEM's device code in it, and its state is not set up on GPUs yet: run "
+                    "it in the simulator (fabric=simulator)"
+                )
             # PTX that a user brought has no cubin: the driver compiles it.
             module = self._call("cuModuleLoadData", executable.cubin or executable.ptx.encode() + b"\0")
             function = self._call("cuModuleGetFunction", module, executable.entry.encode())
@@ -209,7 +224,7 @@ class CudaDriver:
             wanted = self._driver.CUfunction_attribute
             static = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
             most = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function)
-            self._functions[key] = _Function(function, self._parameter_sizes(function), int(static), int(most))
+            self._functions[key] = _Function(module, function, self._parameter_sizes(function), int(static), int(most))
         return self._functions[key]
 
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
@@ -225,7 +240,7 @@ class CudaDriver:
         self._last = executable.name
         self._streams.add(stream)
         table = ctypes.addressof(prepared.table)
-        if launch.cluster == (1, 1, 1):
+        if launch.cluster == (1, 1, 1) and not launch.cooperative:
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
             self._call("cuLaunchKernel", prepared.handle, *shape, stream, table, 0)
         else:
@@ -237,27 +252,61 @@ class CudaDriver:
             raise ValueError(f"{executable.name} was compiled for {executable.arch}, this GPU is {self.arch}")
         function = self.load(executable)
         values, table = _table(packed(executable.name, function.sizes_bytes, arguments), arguments)
+        check_cluster_arch(executable.name, self.arch, math.prod(launch.cluster))
         check_shared_bytes(executable.name, launch, function.static_bytes, self._block_shared_bytes)
         if launch.shared_bytes > function.dynamic_bytes:
             attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", function.handle, attribute, launch.shared_bytes)
             function.dynamic_bytes = launch.shared_bytes
+        if launch.cooperative:
+            self._check_cooperative(executable.name, function, launch)
         return _Prepared(launch, arguments, function.handle, values, table)
 
+    def _check_cooperative(self, name: str, function: _Function, launch: Launch) -> None:
+        """Raise ValueError for a cooperative launch of more blocks than the GPU holds at once."""
+        ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        each = int(self._call(ask, function.handle, launch.threads, launch.shared_bytes))
+        if launch.blocks > each * self._multiprocessors:
+            raise ValueError(
+                f"{name}: a cooperative launch of {launch.blocks} blocks, and this GPU holds "
+                f"{each * self._multiprocessors} of them at once: give at most that many"
+            )
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        module = self.load(executable).module
+        status, address, size_bytes = self._driver.cuModuleGetGlobal(module, name.encode())
+        if status == self._driver.CUresult.CUDA_ERROR_NOT_FOUND:
+            raise ValueError(
+                f"{executable.name} has no variable {name} that can be set (variables), name one that is .visible"
+            )
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            raise DeviceFault(f"rank {self._rank}: cuModuleGetGlobal: {self._described(status)}", rank=self._rank)
+        check_variable(executable.name, name, int(size_bytes), offset_bytes, content)
+        held = ctypes.create_string_buffer(content, len(content))
+        self._call("cuMemcpyHtoD", int(address) + offset_bytes, ctypes.addressof(held), len(content))
+
     def _configuration(self, launch: Launch, stream: int) -> Any:
-        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters."""
+        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters and cooperative launches."""
         driver = self._driver
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        cluster = attribute.value.clusterDim
-        cluster.x, cluster.y, cluster.z = launch.cluster
+        attributes = []
+        if launch.cluster != (1, 1, 1):
+            clustered = driver.CUlaunchAttribute()
+            clustered.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            cluster = clustered.value.clusterDim
+            cluster.x, cluster.y, cluster.z = launch.cluster
+            attributes.append(clustered)
+        if launch.cooperative:
+            together = driver.CUlaunchAttribute()
+            together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            together.value.cooperative = 1
+            attributes.append(together)
         configuration = driver.CUlaunchConfig()
         configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = launch.grid
         configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = launch.block
         configuration.sharedMemBytes = launch.shared_bytes
         configuration.hStream = driver.CUstream(stream)
-        configuration.attrs = [attribute]
-        configuration.numAttrs = 1
+        configuration.attrs = attributes
+        configuration.numAttrs = len(attributes)
         return configuration
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:

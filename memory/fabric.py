@@ -94,10 +94,10 @@ class Traits:
 
     heap_bytes is the capacity of one rank's symmetric heap. multicast_reason says why multicast is False, else is "".
     unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
-    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its
-    SMs, 0 where there are none. library is the one behind
-    the fabric as it was loaded, with its version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no
-    clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
+    rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
+    or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
+    version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no clock of real hardware: nothing that
+    ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -138,6 +138,7 @@ MAX_BLOCK: Dimensions = (1024, 1024, 64)
 MAX_THREADS_PER_BLOCK = 1024
 MAX_CLUSTER_BLOCKS = 8
 """Blocks of a cluster on every GPU that has clusters (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+FIRST_ARCH_WITH_CLUSTERS = 90
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -147,6 +148,7 @@ class Launch:
     grid: blocks in x, y and z; block: threads of a block in x, y and z; cluster: blocks of a cluster in x, y and z,
     (1, 1, 1) for none. A number alone means that many in x. shared_bytes: dynamic shared memory of each block, beside
     what the kernel declares itself. stream: handle of the CUDA stream to launch on; None: torch's current stream.
+    cooperative: all blocks are on the GPU at once, or the launch is refused.
     """
 
     grid: Dimensions
@@ -154,6 +156,7 @@ class Launch:
     shared_bytes: int
     cluster: Dimensions
     stream: int | None
+    cooperative: bool
 
     def __init__(
         self,
@@ -162,11 +165,13 @@ class Launch:
         shared_bytes: int = 0,
         cluster: int | Dimensions = 1,
         stream: int | None = None,
+        cooperative: bool = False,
     ) -> None:
         for name, value in (("grid", grid), ("block", block), ("cluster", cluster)):
             object.__setattr__(self, name, _dimensions(name, value))
         object.__setattr__(self, "shared_bytes", shared_bytes)
         object.__setattr__(self, "stream", stream)
+        object.__setattr__(self, "cooperative", cooperative)
         self._check()
 
     def _check(self) -> None:
@@ -187,6 +192,8 @@ class Launch:
             raise ValueError(f"shared_bytes is {self.shared_bytes!r}: give a whole number from 0")
         if self.stream is not None and type(self.stream) is not int:
             raise ValueError(f"stream is {self.stream!r}: give the handle of a CUDA stream, or None")
+        if type(self.cooperative) is not bool:
+            raise ValueError(f"cooperative is {self.cooperative!r}: give true or false")
 
     @property
     def blocks(self) -> int:
@@ -206,6 +213,12 @@ def _dimensions(name: str, value: int | Sequence[int]) -> Dimensions:
         raise ValueError(f"{name} is {value!r}: give x, or (x, y, z), as whole numbers")
     x, y, z = given if len(given) == 3 else (*given, 1, 1)
     return x, y, z
+
+
+def check_cluster_arch(name: str, arch: str, blocks: int) -> None:
+    """Raise ValueError if the kernel called name is to run in clusters of several blocks on a GPU that has none."""
+    if blocks > 1 and int("".join(filter(str.isdigit, arch))) < FIRST_ARCH_WITH_CLUSTERS:
+        raise ValueError(f"{name}: {arch} has no clusters; they need sm_{FIRST_ARCH_WITH_CLUSTERS} or later")
 
 
 def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes: int) -> None:
@@ -277,6 +290,15 @@ class Argument:
     def __post_init__(self) -> None:
         if self.kind not in PACKINGS:
             raise ValueError(f"an argument of kind {self.kind!r}: give {', '.join(PACKINGS)}")
+
+
+def check_variable(executable: str, name: str, size_bytes: int, offset_bytes: int, content: bytes) -> None:
+    """Raise ValueError if content does not fit into the variable called name, of size_bytes, from offset_bytes on."""
+    if offset_bytes < 0 or offset_bytes + len(content) > size_bytes:
+        raise ValueError(
+            f"{executable}: bytes {offset_bytes} to {offset_bytes + len(content)} of variable {name}, which has "
+            f"{size_bytes} (variables), give bytes within it"
+        )
 
 
 def packed(name: str, sizes_bytes: Sequence[int], arguments: Sequence[Argument]) -> tuple[bytes, ...]:
@@ -398,6 +420,14 @@ class Fabric(Protocol):
 
         Raises ValueError for a launch that the kernel or this fabric can't do, and for wrong arguments (see packed).
         A GPU repeats a launch fastest when it gets the same Launch and the same tuple of arguments again.
+        """
+        ...
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        """Write bytes into a .global or .const variable of a kernel's module on this rank, from offset_bytes on, after
+        all launches so far. All kernels of the same PTX see them, until they or another call write there.
+
+        Raises ValueError for a variable that the module does not have, and for bytes beyond its end.
         """
         ...
 

@@ -362,6 +362,10 @@ class NvshmemFabric:
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         self._driver.launch(executable, launch, arguments)
 
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        self.synchronize()
+        self._driver.set_variable(executable, name, offset_bytes, content)
+
     def synchronize(self) -> None:
         self._driver.wait(self._meeting.deadline)
 

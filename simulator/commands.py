@@ -1,4 +1,4 @@
-"""The commands that tell what PTX the simulator takes, as click objects: `symlab check` and `python -m simulator`."""
+"""The simulator's own commands, as click objects: `symlab check`, `symlab litmus` and `python -m simulator`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from simulator.forms import Missing
@@ -104,6 +105,46 @@ def _say_assembled(text: str, arch: str) -> bool:
     for one in verdict.problems:
         print(f"  line {one.line}: {one.text}" if one.line else f"  {one.text}")
     return False
+
+
+def _programs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The project's own litmus programs; for a word with a slash, files."""
+    if "/" in incomplete or incomplete.startswith("."):
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(path.stem) for path in _own_programs() if path.stem.startswith(incomplete)]
+
+
+def _own_programs() -> list[Path]:
+    return sorted((Path(__file__).resolve().parent / "litmus" / "programs").glob("*.litmus"))
+
+
+@click.command(
+    "litmus",
+    epilog="Exit codes: 0 all conditions hold; 1 one does not; 2 the request is wrong.",
+)
+@click.argument("files", nargs=-1, metavar="FILE..", shell_complete=_programs)
+@click.option("--all", "is_all", is_flag=True, help="Judge all programs of the project, with one line for each.")
+def litmus(files: tuple[str, ...], is_all: bool) -> int:
+    """Print which final states of small programs the PTX memory model allows.
+
+    A FILE is a litmus program, or the name of one of the project's own (simulator/litmus/programs). For each state that
+    no execution may have, it names the axiom and the steps that contradict it. simulator/litmus/README.md has the
+    format, and what the model covers.
+    """
+    from simulator.litmus.outcomes import judged
+    from simulator.litmus.parse import read
+    from simulator.litmus.report import summary, text
+
+    own = {path.stem: path for path in _own_programs()}
+    if is_all == bool(files):
+        raise ValueError(f"give litmus programs, or --all for the project's {len(own)}")
+    paths = list(own.values()) if is_all else [own.get(name, Path(name)) for name in files]
+    found = [judged(read(path)) for path in paths]
+    holding = [all(one.holds(condition) for condition in one.program.conditions) for one in found]
+    print(summary(found) if is_all else "\n\n".join(map(text, found)))
+    if is_all:
+        print(f"{len(found)} programs, all conditions hold in {sum(holding)}")
+    return 0 if all(holding) else 1
 
 
 @click.command("python -m simulator")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from memory.fabric import (
+    MAX_CLUSTER_BLOCKS,
     Argument,
     Disagreement,
     Executable,
@@ -18,13 +21,19 @@ from memory.fabric import (
     Region,
     Traits,
     WrongCall,
+    check_cluster_arch,
     check_shared_bytes,
+    check_variable,
     packed,
 )
 from memory.ranks import attributed
 from simulator.memory.heaps import Allocation
 from simulator.memory.space import Space
+from simulator.ptx.ir import Kernel
 from simulator.run.decode import decode
+from simulator.run.nvshmem import check_version
+from simulator.run.residency import Resident
+from simulator.run.variables import variable_of
 
 BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
 """Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
@@ -46,6 +55,7 @@ class World(Protocol):
     def wait(self, rank: int, state: str, note: str) -> tuple[str, ...] | None: ...
     def has_work(self, rank: int) -> bool: ...
     def report_synchronized(self, rank: int) -> None: ...
+    def resident(self, executable: Executable, launch: Launch) -> Resident | None: ...
     def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None: ...
 
 
@@ -183,12 +193,8 @@ class SimulatorFabric:
         name, arch = executable.name, self.traits.arch
         if executable.arch not in (arch, arch.rstrip("a")):
             raise ValueError(f"{name} was compiled for {executable.arch}, this world simulates {arch}")
-        with self._world.turn:  # so that one rank decodes a kernel, and the others find it decoded
-            self._world.check(self._rank)
-            kernel = decode(executable.ptx, executable.entry).kernel
-        clusters = [one for one in (launch.cluster, kernel.required_cluster) if one not in (None, (1, 1, 1))]
-        if clusters:
-            raise ValueError(f"{name}: the simulator has no clusters: give a cluster of (1, 1, 1), not {clusters[0]}")
+        kernel = self._kernel(executable)
+        _check_cluster(name, arch, kernel, launch)
         if launch.stream is not None:
             raise ValueError(f"{name}: the simulator has no streams: give stream None, not {launch.stream}")
         if kernel.required_block not in (None, launch.block):
@@ -197,8 +203,30 @@ class SimulatorFabric:
             )
         most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
         check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
+        with self._world.turn:  # so that one rank asks ptxas, and the others find its answer
+            self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]
         self._world.enqueue(self._rank, executable, launch, packed(name, sizes, arguments))
+
+    def _kernel(self, executable: Executable) -> Kernel:
+        with self._world.turn:  # so that one rank decodes a kernel, and the others find it decoded
+            self._world.check(self._rank)
+            kernel = decode(executable.ptx, executable.entry).kernel
+        check_version(executable, kernel)
+        return kernel
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        kernel = self._kernel(executable)
+        sizes = {one.name: one.size_bytes for one in kernel.variables if one.linkage != "extern"}
+        if name not in sizes:
+            known = ", ".join(sizes) or "none"
+            raise ValueError(f"{executable.name} uses no variable {name} (variables), those that it uses: {known}")
+        check_variable(executable.name, name, sizes[name], offset_bytes, content)
+        self.synchronize()
+        with self._world.turn:
+            space = self._world.space
+            variable = variable_of(space, executable, kernel, self._rank, name)
+            space.host_write(variable, offset_bytes, np.frombuffer(content, np.uint8))
 
     def synchronize(self) -> None:
         world = self._world
@@ -208,3 +236,24 @@ class SimulatorFabric:
                 world.report_synchronized(self._rank)
                 return
         world.wait(self._rank, "synchronize", "synchronize")
+
+
+def _check_cluster(name: str, arch: str, kernel: Kernel, launch: Launch) -> None:
+    """Raise ValueError for clusters that the kernel or the simulated GPU can't have."""
+    wanted, given = kernel.required_cluster, launch.cluster
+    if wanted is None and kernel.is_explicit_cluster and given == (1, 1, 1):
+        raise ValueError(f"{name} is compiled for launches with clusters (.explicitcluster): give a cluster")
+    if wanted is not None and given not in ((1, 1, 1), wanted):
+        raise ValueError(f"{name} is compiled for clusters of {wanted} blocks, not {given} (.reqnctapercluster)")
+    shape = wanted or given
+    size, most = math.prod(shape), kernel.most_cluster_blocks
+    if size > MAX_CLUSTER_BLOCKS:
+        raise ValueError(
+            f"{name} is compiled for clusters of {size} blocks (.reqnctapercluster); "
+            f"the simulator has at most {MAX_CLUSTER_BLOCKS}, which every GPU with clusters has"
+        )
+    if most is not None and size > most:
+        raise ValueError(f"{name} takes clusters of at most {most} blocks, not {size} (.maxclusterrank)")
+    if any(blocks % blocks_in_cluster for blocks, blocks_in_cluster in zip(launch.grid, shape, strict=True)):
+        raise ValueError(f"{name}: grid is {launch.grid}, not a multiple of the kernel's cluster {shape} in x, y and z")
+    check_cluster_arch(name, arch, size)

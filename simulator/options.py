@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from memory.fabric import Traits
+from simulator.gpu import Gpu
 
 
 class MultimemModel(StrEnum):
@@ -27,7 +28,9 @@ class Schedule(StrEnum):
     """By seed."""
 
 
-def traits_of(world_size: int, arch: str, heap_bytes: int, multicast: bool, description: str = "") -> Traits:
+def traits_of(
+    world_size: int, arch: str, heap_bytes: int, multicast: bool, gpu: Gpu | None = None, description: str = ""
+) -> Traits:
     """Return what a simulated fabric can do: known from how it was set, before there is one."""
     return Traits(
         name="simulator",
@@ -40,4 +43,5 @@ def traits_of(world_size: int, arch: str, heap_bytes: int, multicast: bool, desc
         else "the simulated switch was made without multicast (fabric.multicast=false)",
         simulated=True,
         description=description,
+        multiprocessors=gpu.multiprocessors if gpu is not None else 0,
     )

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from memory.fabric import (
     DeadlineExceeded,
@@ -25,13 +28,16 @@ from memory.fabric import (
 )
 from memory.ranks import named
 from simulator.fabric import SimulatorFabric
+from simulator.gpu import Gpu
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
+from simulator.ptx.assembler import find_ptxas, version_of
 from simulator.run.machine import Batch, Scratch
+from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.waiting import waiting_places
 
@@ -43,7 +49,7 @@ class SimulatorOptions:
     """How a simulated world is made.
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
-    run.
+    run. gpu: whose limits hold; None: all blocks of a launch are there at once.
     """
 
     arch: str = "sm_90a"
@@ -53,6 +59,7 @@ class SimulatorOptions:
     schedule: str = Schedule.fair
     seed: int = 0
     step_budget: int = 2_000_000
+    gpu: Gpu | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
@@ -60,6 +67,8 @@ class SimulatorOptions:
                 raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
         if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
             raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
+        if self.gpu is not None and self.gpu.arch != self.arch.rstrip("af"):
+            raise ValueError(f"arch is {self.arch}, and {self.gpu.name} is {self.gpu.arch}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,7 @@ class SimulatedWorld:
         self.answers: list[tuple[str, ...] | None] = [None] * world_size
         self.queues: list[list[_Queued]] = [[] for _ in range(world_size)]
         self.begun = [0] * world_size  # launches of each rank since it came in
+        self.residents: dict[str, Resident] = {}  # by kernel: the last launch's
         self.batches: list[Batch] = []
         self.regions: list[dict[int, Allocation]] = [{} for _ in range(world_size)]
         self.broken: BaseException | None = None
@@ -105,7 +115,15 @@ class SimulatedWorld:
         """What the fabrics of all ranks can do."""
         options = self.options
         description = f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}"
-        return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, description)
+        if options.gpu is not None:
+            description += f", GPU {options.gpu.name}, registers {self._registers}"
+        return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, options.gpu, description)
+
+    @cached_property
+    def _registers(self) -> str:
+        """Who counts registers."""
+        ptxas = find_ptxas()
+        return "unknown (no ptxas): no limit" if ptxas is None else f"as ptxas {version_of(ptxas)} counts them"
 
     @property
     def printed(self) -> list[str]:
@@ -125,6 +143,7 @@ class SimulatedWorld:
         self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
         self.scheduler.deadline = self.deadline
         self.begun = [0] * self.world_size
+        self.residents = {}
         self.tally.reset()
 
     def leave(self, rank: int, error: BaseException | None) -> None:
@@ -165,8 +184,10 @@ class SimulatedWorld:
 
     def counters(self) -> dict[str, Any]:
         """Since the ranks came in: lane instructions, steps, trace, accesses and bytes by kind and link, of which
-        launches they are, and what each of these did (Counters.summary)."""
+        launches they are, and what each of these did (Counters.summary); with a GPU, how many blocks fit at once."""
         summary = self.tally.summary()
+        if self.residents:
+            summary["residency"] = {name: one.document() for name, one in sorted(self.residents.items())}
         return {
             "instructions": summary.pop("instructions"),
             "steps": self.scheduler.steps,
@@ -176,6 +197,15 @@ class SimulatedWorld:
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())
+
+    def resident(self, executable: Executable, launch: Launch) -> Resident | None:
+        """Return how a kernel's blocks share a GPU; None where no limits hold. ValueError for what can never run."""
+        gpu = self.options.gpu
+        if gpu is None:
+            return None
+        found = resident(gpu, executable, launch, self.options.arch)
+        self.residents[executable.name] = found
+        return found
 
     def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None:
         """Put a launch with its packed arguments at the end of the rank's queue."""
@@ -267,8 +297,8 @@ class SimulatedWorld:
             queued = [self.queues[rank].pop(0) for rank in ranks]
             one = queued[0]
             arguments, numbers = [other.arguments for other in queued], [self.begun[rank] for rank in ranks]
-            how = (arguments, self.options.multimem, numbers)
             try:
+                how = (arguments, self.options.multimem, numbers, self._places(one.executable, one.launch, ranks))
                 batch = Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
             except Exception as error:
                 self._break(error, ranks[0])
@@ -280,6 +310,17 @@ class SimulatedWorld:
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)
+
+    def _places(self, executable: Executable, launch: Launch, ranks: list[int]) -> Places | None:
+        """The places for the blocks of the launch that is next on some ranks."""
+        found = self.resident(executable, launch)
+        if found is None:
+            return None
+        options = self.options
+        random = None
+        if options.schedule == Schedule.random and options.seed % 2:
+            random = np.random.default_rng([options.seed, ranks[0], self.begun[ranks[0]]])
+        return Places(found, launch.grid, len(ranks), random)
 
     def _release(self) -> bool:
         """Let ranks go on whose wait is over. An exchange is over when every rank is in one."""

@@ -1,16 +1,15 @@
 """Launch a kernel that was brought, on all ranks of a world, with buffers and arguments described by values.
 
-World.launch and symlab.simulate end up here. The nouns of buffers and numbers are those of `op: custom`
-(runner.custom.nouns). What a rank gets is plain data, so that it can be sent to a process on a GPU.
+World.launch and symlab.simulate end up here. arguments.py has the nouns of arguments, runner.custom.nouns those of
+buffers. What a rank gets is plain data, so that it can be sent to a process on a GPU.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,25 @@ from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
-from runner.custom.nouns import BUFFER_KINDS, NUMBER_KINDS, ArgumentSpec, BufferSpec, Fill
+from runner.custom.functions import FunctionLaunch, Input, function_call, launched
+from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
 from simulator.ptx.parse import entries_of, parse_kernel
+from symlab.arguments import (
+    BroughtArgument,
+    PeerArgument,
+    PointerArgument,
+    StructArgument,
+    Variables,
+    VariableValue,
+    argument_of,
+    buffers_of,
+    check_buffers,
+    check_of_ptx,
+    layout,
+    size_bytes_of,
+    type_of,
+    variable_values,
+)
 from symlab.compiling import Compiled
 
 if TYPE_CHECKING:
@@ -31,29 +47,6 @@ Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-MAX_STRUCT_ALIGNMENT_BYTES = 16
-_FORMS = (
-    '"data" (the address of a buffer), ("peers", "data"), ("peer", "data", 1), ("multicast", "data"), ("u32", 5), '
-    '("s32", "rank"), ("f32", 0.5), ("bytes", b".."), ("struct", [..])'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerArgument:
-    """The address at which this rank sees a buffer of one other rank."""
-
-    buffer: str
-    rank: int
-
-
-@dataclass(frozen=True, slots=True)
-class StructArgument:
-    """A struct by value, laid out as C does: each member at a multiple of its size."""
-
-    members: tuple[BroughtArgument, ...]
-
-
-BroughtArgument = ArgumentSpec | PeerArgument | StructArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +57,24 @@ class Shape:
     block: int | tuple[int, int, int] | None = None
     shared_bytes: int = 0
     cluster: int | tuple[int, int, int] = 1
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
     """A launch on every rank of a world: the kernel, its shape, its buffers with what they hold, and its arguments.
 
-    contents: by buffer name and rank, None for poison. arguments: by rank.
+    contents: by buffer name and rank, None for poison. arguments: by rank, empty for a CuTe DSL function, whose
+    launches are in `function`. variables: by rank; empty: none is set.
     """
 
     executable: Executable
     launch: Launch
     buffers: tuple[BufferSpec, ...]
     contents: Mapping[str, tuple[torch.Tensor | None, ...]]
-    arguments: tuple[tuple[BroughtArgument, ...], ...]
+    arguments: tuple[tuple[BroughtArgument, ...], ...] = ()
+    function: FunctionLaunch | None = None
+    variables: tuple[tuple[VariableValue, ...], ...] = ()
 
 
 # From what the user gives
@@ -92,6 +89,7 @@ def brought_launch(
     local: Sequence[str] = (),
     entry: str | None = None,
     arch: str | None = None,
+    variables: Variables | Callable[[int], Variables] | None = None,
 ) -> Brought:
     """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
     sm_90a for a function. ValueError for whatever can't be."""
@@ -101,15 +99,63 @@ def brought_launch(
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     specs, contents = _buffers(buffers, ranks, local)
     given = [arguments(rank) if callable(arguments) else arguments for rank in range(ranks)]
-    parsed = tuple(tuple(_argument(number, one) for number, one in enumerate(each)) for each in given)
+    parsed = tuple(tuple(argument_of(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
-            _check_buffers(number, one, {spec.name: spec for spec in specs}, ranks)
-    if len({tuple(map(_type_of, each)) for each in parsed}) > 1:
+            check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
+    if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
-    executable = _executable(kernel, entry, arch, parsed[0], {spec.name: spec for spec in specs})
-    parsed = tuple(_fitting(executable, each, takes_more=is_function(kernel)) for each in parsed)
-    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed)
+    values = variable_values(variables or {}, ranks, {spec.name: spec for spec in specs})
+    if is_function(kernel):
+        return replace(_of_function(kernel, entry, arch, shape, specs, contents, parsed), variables=values)
+    executable = _executable(kernel, entry)
+    for each in parsed:
+        for number, one in enumerate(each):
+            check_of_ptx(f"argument {number}", one)
+    parsed = tuple(_fitting(executable, each) for each in parsed)
+    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
+
+
+def _of_function(
+    function: Any,
+    entry: str | None,
+    arch: str | None,
+    shape: Shape,
+    specs: tuple[BufferSpec, ...],
+    contents: Mapping[str, tuple[torch.Tensor | None, ...]],
+    parsed: Sequence[Sequence[BroughtArgument]],
+) -> Brought:
+    """The launch of a CuTe DSL function, which is compiled for its arguments, and computes its own."""
+    if entry is not None:
+        raise ValueError("a function has one kernel (entry), leave it out")
+    name = getattr(function, "__name__", type(function).__name__)
+    by_name = {spec.name: spec for spec in specs}
+    given = {"grid": shape.grid, "block": shape.block}
+    given = {what: value for what, value in given.items() if value is not None}
+    given |= {"shared_bytes": shape.shared_bytes} if shape.shared_bytes else {}
+    given |= {"cluster": shape.cluster} if shape.cluster != 1 else {}
+    try:
+        calls = [
+            function_call(function, [_for_function(name, one) for one in each], by_name, len(parsed)) for each in parsed
+        ]
+    except ValueError as error:
+        raise ValueError(f"{name}: {error} (arguments)") from error
+    if any(call.arguments != calls[0].arguments for call in calls):
+        raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
+    try:
+        compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
+    except ValueError as error:  # the compiler's messages have colours and many lines
+        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
+    made = launched(compiled, calls, given)
+    return Brought(compiled.executable, made.launch, specs, contents, function=made)
+
+
+def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
+    if isinstance(argument, (StructArgument, PointerArgument)):
+        raise ValueError("a CuTe DSL function takes no structs, give buffers and numbers")
+    if isinstance(argument, PeerArgument):
+        return Input(ArgumentSpec("address", argument.buffer), argument.rank)
+    return argument
 
 
 def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
@@ -120,7 +166,7 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
     block = block or parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
-    return Launch(grid, block, shape.shared_bytes, shape.cluster)
+    return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
 
 
 def adapted(brought: Brought, traits: Traits) -> Brought:
@@ -220,95 +266,21 @@ def _dtype_name(name: str, dtype: Any) -> str:
     return known
 
 
-# Arguments
-
-
-def _argument(number: int, value: Any) -> BroughtArgument:
-    if isinstance(value, str):
-        return ArgumentSpec("address", value)
-    if isinstance(value, tuple) and value and isinstance(value[0], str):
-        kind, *rest = value
-        if kind == "peer" and len(rest) == 2 and isinstance(rest[0], str) and type(rest[1]) is int:
-            return PeerArgument(rest[0], rest[1])
-        if kind == "struct" and len(rest) == 1 and isinstance(rest[0], Sequence) and rest[0]:
-            return StructArgument(tuple(_argument(number, one) for one in rest[0]))
-        if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes") and len(rest) == 1:
-            return ArgumentSpec(kind, rest[0])
-    raise ValueError(f"argument {number} is {value!r} (arguments), give one of {_FORMS}")
-
-
-def _names(argument: BroughtArgument) -> list[tuple[str, str]]:
-    """The buffers that an argument refers to, each with the kind."""
-    if isinstance(argument, StructArgument):
-        return [one for member in argument.members for one in _names(member)]
-    if isinstance(argument, PeerArgument):
-        return [("peer", argument.buffer)]
-    return [(argument.kind, argument.buffer)] if argument.buffer else []
-
-
-def _check_buffers(number: int, argument: BroughtArgument, specs: Mapping[str, BufferSpec], ranks: int) -> None:
-    for kind, name in _names(argument):
-        if name not in specs:
-            known = ", ".join(specs) or "none are given"
-            raise ValueError(f"argument {number}: there is no buffer {name!r} (arguments), the buffers are {known}")
-        if kind != "address" and not specs[name].symmetric:
-            raise ValueError(f"argument {number}: {kind} of {name}, which is local (local), leave it out there")
-    if isinstance(argument, PeerArgument) and not 0 <= argument.rank < ranks:
-        raise ValueError(f"argument {number}: there is no rank {argument.rank} (arguments), give 0 to {ranks - 1}")
-
-
-def _type_of(argument: BroughtArgument) -> tuple[Any, ...]:
-    if isinstance(argument, StructArgument):
-        return ("struct", *map(_type_of, argument.members))
-    if isinstance(argument, PeerArgument):
-        return ("address",)
-    return ("address",) if argument.buffer else (argument.kind, argument.size_bytes)
-
-
-def _size_bytes(argument: BroughtArgument) -> int:
-    if isinstance(argument, StructArgument):
-        return _layout(argument)[1]
-    return 8 if isinstance(argument, PeerArgument) else argument.size_bytes
-
-
-def _layout(argument: StructArgument) -> tuple[list[int], int]:
-    """Where the members of a struct begin, and its size."""
-    offsets, top, widest = [], 0, 1
-    for member in argument.members:
-        alignment = _alignment(member)
-        top = -(-top // alignment) * alignment
-        offsets.append(top)
-        top += _size_bytes(member)
-        widest = max(widest, alignment)
-    return offsets, -(-top // widest) * widest
-
-
-def _alignment(argument: BroughtArgument) -> int:
-    if isinstance(argument, StructArgument):
-        return max(map(_alignment, argument.members))
-    if isinstance(argument, ArgumentSpec) and argument.kind == "bytes":
-        return 1
-    return min(_size_bytes(argument), MAX_STRUCT_ALIGNMENT_BYTES)
-
-
-def _fitting(executable: Executable, given: Sequence[Any], takes_more: bool) -> tuple[BroughtArgument, ...]:
-    """The arguments that the kernel takes. ValueError if they are not its parameters in number and size.
-
-    takes_more: arguments at the end may be for the host alone, as a CuTe DSL function's number of blocks.
-    """
+def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[BroughtArgument, ...]:
+    """The arguments. ValueError if they are not the kernel's parameters in number and size."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    if len(given) < len(parameters) or (len(given) > len(parameters) and not takes_more):
+    if len(given) != len(parameters):
         raise ValueError(
             f"{executable.name} has {counted(len(parameters), 'parameter')}, and {len(given)} were given (arguments), "
             "give one for each"
         )
-    for number, (parameter, argument) in enumerate(zip(parameters, given, strict=False)):
-        if parameter.size_bytes != _size_bytes(argument):
+    for number, (parameter, argument) in enumerate(zip(parameters, given, strict=True)):
+        if parameter.size_bytes != size_bytes_of(argument):
             raise ValueError(
                 f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
-                f"argument {number} has {_size_bytes(argument)} (arguments), give a value of that size"
+                f"argument {number} has {size_bytes_of(argument)} (arguments), give a value of that size"
             )
-    return tuple(given[: len(parameters)])
+    return tuple(given)
 
 
 # The kernel
@@ -319,43 +291,18 @@ def is_function(kernel: Kernel) -> bool:
     return callable(kernel) and not isinstance(kernel, (Compiled, Executable))
 
 
-def _executable(
-    kernel: Kernel,
-    entry: str | None,
-    arch: str | None,
-    arguments: Sequence[BroughtArgument],
-    specs: Mapping[str, BufferSpec],
-) -> Executable:
+def _executable(kernel: Kernel, entry: str | None) -> Executable:
+    """What is launched of a kernel that is no function."""
     if isinstance(kernel, (Compiled, Executable)):
         if entry is not None:
             raise ValueError("a compiled kernel has its entry (entry), leave it out")
         return kernel.executable if isinstance(kernel, Compiled) else kernel
     if isinstance(kernel, (str, Path)):
         return _of_ptx(kernel, entry)
-    if not callable(kernel):
-        raise ValueError(
-            f"the kernel is of type {type(kernel).__name__} (kernel), give PTX, a path of it, a compiled kernel or a "
-            "CuTe DSL function"
-        )
-    if entry is not None:
-        raise ValueError("a function has one kernel (entry), leave it out")
-    name = getattr(kernel, "__name__", type(kernel).__name__)
-    types = [_compiled_type(name, one, specs) for one in arguments]
-    try:
-        return compiled_callable(kernel, name, types, arch or "sm_90a")
-    except ValueError as error:  # the compiler's messages have colours and many lines
-        raise ValueError(" ".join(_COLOUR.sub("", str(error)).split())) from error
-
-
-def _compiled_type(name: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec]) -> tuple[str, str]:
-    """Kind and dtype of an argument of a CuTe DSL function."""
-    if isinstance(argument, StructArgument) or (isinstance(argument, ArgumentSpec) and argument.kind == "bytes"):
-        raise ValueError(f"{name} is a CuTe DSL function, which takes no bytes (arguments), give buffers and numbers")
-    if isinstance(argument, PeerArgument):
-        return "address", specs[argument.buffer].dtype
-    if argument.kind == "peers":
-        return "address", "int64"
-    return ("address", specs[argument.buffer].dtype) if argument.buffer else (argument.kind, "")
+    raise ValueError(
+        f"the kernel is of type {type(kernel).__name__} (kernel), give PTX, a path of it, a compiled kernel or a CuTe "
+        "DSL function"
+    )
 
 
 def _of_ptx(given: str | Path, entry: str | None) -> Executable:
@@ -388,56 +335,100 @@ def _of_ptx(given: str | Path, entry: str | None) -> Executable:
 # On a rank
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What a launch holds on a rank: its buffers, tables of peers' addresses, and structs that pointers lead to."""
+
+    fabric: Fabric
+    pool: SymmetricPool
+    tensors: dict[str, SymmetricTensor] = field(default_factory=dict)
+    tables: dict[str, SymmetricTensor] = field(default_factory=dict)
+    structs: int = 0
+
+    def local(self, name: str, content: torch.Tensor) -> SymmetricTensor:
+        """Memory that only this rank reaches, with its content. Collective: all ranks allocate as much."""
+        made = self.pool.tensor(tuple(content.shape), content.dtype, name=name)
+        made.write(content)
+        self.fabric.declare_local(made.region)
+        return made
+
+
 def run_on_rank(fabric: Fabric, brought: Brought) -> dict[str, torch.Tensor]:
     """Launch once on this rank, together with all others; returns host copies of its buffers afterwards."""
     import torch
 
     work = adapted(brought, fabric.traits)
     with SymmetricPool(fabric) as pool:
-        tensors: dict[str, SymmetricTensor] = {}
+        memory = _Memory(fabric, pool)
         for spec in work.buffers:
-            made = tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
+            made = memory.tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
             if not spec.symmetric:
                 fabric.declare_local(made.region)
             content = work.contents[spec.name][fabric.rank]
             if content is not None:
                 made.write(content)
-        own = work.arguments[fabric.rank]
-        tables: dict[str, SymmetricTensor] = {}
-        for name in dict.fromkeys(name for one in own for kind, name in _names(one) if kind == "peers"):
-            tables[name] = pool.tensor(fabric.world_size, torch.int64, name=f"peers of {name}")
-            tables[name].write(torch.tensor(tensors[name].peer_addresses(), dtype=torch.int64))
-            fabric.declare_local(tables[name].region)
-        arguments = tuple(_bound(one, fabric, tensors, tables) for one in own)
+        function = work.function
+        own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
+        if function is not None:
+            own = tuple(one.argument for one in function.inputs[fabric.rank])
+        variables = work.variables[fabric.rank] if work.variables else ()
+        named = [*own, *(one.value for one in variables)]
+        for name in dict.fromkeys(name for one in named for kind, name in buffers_of(one) if kind == "peers"):
+            addresses = torch.tensor(memory.tensors[name].peer_addresses(), dtype=torch.int64)
+            memory.tables[name] = memory.local(f"peers of {name}", addresses)
+        launch = work.launch if function is None else function.by_rank[fabric.rank].launch
+        if function is None:
+            arguments = tuple(_bound(one, memory) for one in own)
+        else:
+            arguments = function.arguments(fabric.rank, lambda one: _address(one, memory))
+        for one in variables:
+            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(_bound(one.value, memory)))
         fabric.synchronize()
         fabric.barrier()
-        fabric.launch(work.executable, work.launch, arguments)
+        fabric.launch(work.executable, launch, arguments)
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
-        return {name: tensor.read().clone() for name, tensor in tensors.items()}
+        return {name: tensor.read().clone() for name, tensor in memory.tensors.items()}
 
 
-def _bound(
-    argument: BroughtArgument,
-    fabric: Fabric,
-    tensors: Mapping[str, SymmetricTensor],
-    tables: Mapping[str, SymmetricTensor],
-) -> Argument:
+def _packed(argument: Argument) -> bytes:
+    return PACKINGS[argument.kind].pack(argument.value)
+
+
+def _address(one: Input, memory: _Memory) -> int:
+    """The address that an input of a function's host code is on this rank."""
+    argument = one.argument if one.peer is None else PeerArgument(one.argument.buffer, one.peer)
+    return int(_bound(argument, memory).value)
+
+
+def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
     """The value of an argument on this rank."""
+    fabric, tensors = memory.fabric, memory.tensors
     if isinstance(argument, PeerArgument):
         return Argument("address", tensors[argument.buffer].peer(argument.rank).address)
     if isinstance(argument, StructArgument):
-        content = bytearray(_layout(argument)[1])
-        for offset, member in zip(_layout(argument)[0], argument.members, strict=True):
-            bound = _bound(member, fabric, tensors, tables)
-            raw = PACKINGS[bound.kind].pack(bound.value)
-            struct.pack_into(f"{len(raw)}s", content, offset, raw)
+        offsets, size_bytes = layout(argument)
+        content = bytearray(size_bytes)
+        for offset, member in zip(offsets, argument.members, strict=True):
+            raw = _packed(_bound(member, memory))
+            content[offset : offset + len(raw)] = raw
         return Argument("bytes", bytes(content))
+    if isinstance(argument, PointerArgument):
+        pointed = _as_tensor(_bound(argument.target, memory))
+        memory.structs += 1
+        return Argument("address", memory.local(f"struct {memory.structs} of the arguments", pointed).address)
     address = 0
     if argument.kind == "peers":
-        address = tables[argument.buffer].address
+        address = memory.tables[argument.buffer].address
     elif argument.kind == "multicast":
         address = tensors[argument.buffer].multicast().address
     elif argument.buffer:
         address = tensors[argument.buffer].address
     return argument.bound(fabric.rank, fabric.world_size, address)
+
+
+def _as_tensor(argument: Argument) -> torch.Tensor:
+    """Its bytes as a host tensor."""
+    import torch
+
+    return torch.frombuffer(bytearray(_packed(argument)), dtype=torch.uint8)

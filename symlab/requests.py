@@ -123,7 +123,7 @@ def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:
 def _overrides(configuration: Mapping[str, Any], usual: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The command line that composes to a configuration: what differs from the usual values."""
     for key, value in configuration.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and isinstance(usual[key], dict):
             yield from _overrides(value, usual[key], f"{prefix}{key}.")
         elif value != usual[key]:
             yield f"{prefix}{key}={_written(value)}"
@@ -133,6 +133,8 @@ def _written(value: object) -> str:
     """A value in Hydra's grammar."""
     if value is None or isinstance(value, bool):
         return str(value).lower() if value is not None else "null"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_written(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
         return f"[{','.join(map(_written, value))}]"
     if isinstance(value, str) and not value.replace("_", "").isalnum():

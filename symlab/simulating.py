@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
+from symlab.arguments import Variables
 from symlab.launching import Brought, Kernel, Shape, brought_launch
 from symlab.worlds import Launched, world
 
@@ -51,12 +52,15 @@ def simulate(
     buffers: Mapping[str, Any],
     arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
     local: Sequence[str] = (),
+    variables: Variables | Callable[[int], Variables] | None = None,
     schedule: str = "random",
     seeds: int | Sequence[int] = 20,
     entry: str | None = None,
     shared_bytes: int = 0,
     cluster: int | tuple[int, int, int] = 1,
+    cooperative: bool = False,
     arch: str | None = None,
+    gpu: str | Mapping[str, Any] | None = None,
     multicast: bool = True,
     heap_bytes: int | str | None = None,
     step_budget: int | None = None,
@@ -65,11 +69,13 @@ def simulate(
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
-    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for. grid and block: numbers of blocks
-    and of threads of a block, in x or in (x, y, z); a kernel may state its own block. buffers, arguments, local, entry,
-    shared_bytes and cluster: see World.launch. schedule: "random" (another order of threads for each seed) or "fair"
-    (one run). seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes:
-    one rank's memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. gpu:
+    whose limits hold ("h100"; see symlab.world): blocks that do not fit at once wait until others exit. grid and block:
+    numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and a CuTe DSL
+    function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
+    cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
+    seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `counts` is what was counted, `runs`
     has both for each seed. Raises WorldFailure for a fault or a deadlock, with seed, rank, block, thread, ptx_line and
@@ -79,7 +85,6 @@ def simulate(
     >>> ptx = '''
     ... .version 8.0
     ... .target sm_90
-    ... .address_size 64
     ... .entry note(.param .u64 out, .param .u32 rank) {
     ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
     ... }
@@ -89,16 +94,13 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    how: dict[str, Any] = {
-        "schedule": schedule,
-        "multicast": multicast,
-        "heap_bytes": heap_bytes,
-        "step_budget": step_budget,
-    }
+    how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
+    how |= {"step_budget": step_budget, "gpu": gpu}
     numbers = _seeds(schedule, seeds)
-    world(ranks, arch=arch or "sm_90a", **how)  # before anything is compiled: it refuses what is not possible
-    shape = Shape(grid, block, shared_bytes, cluster)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch)
+    opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
+    arch = arch if gpu is None else opened.request.arch
+    shape = Shape(grid, block, shared_bytes, cluster, cooperative)
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
 
@@ -116,8 +118,8 @@ def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: di
 
 def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds) if isinstance(seeds, Sequence) else []
-    if not numbers or not all(type(one) is int for one in numbers):
-        raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them")
+    if not numbers or not all(type(one) is int and one >= 0 for one in numbers):
+        raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them, each 0 or more")
     return numbers[:1] if schedule == Schedule.fair else numbers
 
 

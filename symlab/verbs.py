@@ -47,6 +47,12 @@ VERBS = {
         Verb(
             "check", "simulator.commands:check", _MORE, "Check which forms of a PTX file the simulator does not have."
         ),
+        Verb(
+            "litmus",
+            "simulator.commands:litmus",
+            _MORE,
+            "Print which final states of small programs the PTX memory model allows.",
+        ),
         Verb("completion", "symlab.completion:completion", _MORE, "Print a script that completes words in a shell."),
     )
 }

@@ -17,6 +17,7 @@ from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
 from reports.table.text import counted
+from runner.request.gpu_types import arch_of, described, gpu_of
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
 from runner.world import fabrics
@@ -24,6 +25,7 @@ from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
+from symlab.arguments import Variables
 from symlab.compiling import Compiled
 from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments
@@ -43,7 +45,7 @@ _ARGUMENTS = {
     "fabric.name": "fabric",
     **{
         f"fabric.{name}": name
-        for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "seed", "step_budget")
+        for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "seed", "step_budget", "gpu")
     },
 }
 """The arguments of world(), by the command's keys that stand for them."""
@@ -133,15 +135,18 @@ class World:
         buffers: Mapping[str, Any],
         arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
         local: Sequence[str] = (),
+        variables: Variables | Callable[[int], Variables] | None = None,
         entry: str | None = None,
         shared_bytes: int = 0,
         cluster: int | tuple[int, int, int] = 1,
+        cooperative: bool = False,
         deadline_s: float | None = None,
     ) -> Launched:
         """Launch a kernel once on every rank, and return what its buffers hold afterwards.
 
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
-        dynamic shared memory of a block. cluster: blocks of a cluster.
+        dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
+        fit on the GPU at once.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -151,15 +156,24 @@ class World:
         arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
         buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
         table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
-        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), or ("struct", [..]), its members laid out
-        as in C. A CuTe DSL function takes pointers to global memory and numbers, and passes the first of its arguments,
-        in their order, to the one kernel that it launches; grid and block must be those that it launches with.
+        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), ("struct", [..]), its members laid out as
+        in C, or ("pointer", [..]), the address of such a struct in memory of this rank.
+
+        A CuTe DSL function takes one for each of its parameters: pointers, numbers, and cute.Tensors. ("tensor", name)
+        is a tensor of a buffer (so is its bare name, for a parameter annotated cute.Tensor), ("tensors", name) a list
+        of all ranks' tensors; with "dynamic_tensor" and "dynamic_tensors" shapes and strides are read at run time, and
+        are no constants of the code. ("constexpr", 8) is a constant. The function computes its launch: grid and block
+        may be left out, and must be the same where they are given.
+
+        variables: values of .global and .const variables of the kernel's module, as a library's host side would write
+        them: by name bytes, an argument as above, or a dictionary of these by offset in bytes; or a function that
+        returns all of it for a rank. What is not given keeps the module's first value.
 
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
-        shape = Shape(grid, block, shared_bytes, cluster)
-        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch)
+        shape = Shape(grid, block, shared_bytes, cluster, cooperative)
+        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
         return self.launch_brought(work, seed, deadline_s)
 
@@ -214,12 +228,13 @@ def world(
     *,
     fabric: str = "simulator",
     heap_bytes: int | str | None = None,
-    arch: str = "sm_90a",
+    arch: str | None = None,
     multicast: bool = True,
     multimem: str = "exact",
     schedule: str = "fair",
     seed: int = 0,
     step_budget: int | None = None,
+    gpu: str | Mapping[str, Any] | None = None,
 ) -> World:
     """Return a world of ranks with symmetric memory, to be used in a with block.
 
@@ -227,10 +242,12 @@ def world(
     GPU a rank; needs the gpu extra), or "auto": nvshmem where it is possible, else the simulator. heap_bytes: one
     rank's symmetric memory, a number of bytes or text such as "1G"; None: 256M simulated, 8G on GPUs.
 
-    The others are the simulator's. arch: the GPUs' architecture. multicast: whether the switch has it. multimem: how
-    the switch adds floats, "exact" (rounded once) or "stated" (in the precision that the instruction states). schedule:
-    the order in which threads run, "fair" or "random" (drawn from seed). step_budget: maximum number of steps of one
-    run; None: the simulator's own.
+    The others are the simulator's. arch: the GPUs' architecture; None: that of gpu, sm_90a without one. multicast:
+    whether the switch has it. multimem: how the switch adds floats, "exact" (rounded once) or "stated" (in the
+    precision that the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
+    seed). step_budget: maximum number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name
+    ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all
+    blocks of a launch are there at once.
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -246,6 +263,9 @@ def world(
     ...     world.run(program, 4)
     [(0.0, True), (4.0, True), (8.0, True)]
     """
+    with naming_arguments(_ARGUMENTS):
+        limits = None if gpu is None else described(gpu)
+        arch = arch or _arch_of(limits)
     section = {
         "name": fabric,
         "arch": arch,
@@ -255,9 +275,16 @@ def world(
         "schedule": schedule,
         "seed": seed,
         "step_budget": step_budget,
+        "gpu": limits,
     }
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section)
+
+
+def _arch_of(limits: Mapping[str, Any] | None) -> str:
+    """The architecture of simulated GPUs, where it is not given."""
+    gpu = gpu_of(limits)
+    return "sm_90a" if gpu is None else arch_of(gpu)
 
 
 class Rank:

@@ -40,6 +40,13 @@ for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for 
 
 WAIT_S = 20.0
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
+    )
+
+
 SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
 """Modules of tests/memory and tests/kernels that tests import by these names whatever the import mode, in the order of
 their imports."""
@@ -227,6 +234,9 @@ class DictionaryFabric:
 
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         self.queue.append((self.world.kernels[executable.entry], tuple(one.value for one in arguments)))
+
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        raise ValueError(f"the stand-in's kernels have no variables: {name} of {executable.name}")
 
     def synchronize(self) -> None:
         while self.queue:

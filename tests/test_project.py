@@ -58,8 +58,8 @@ def test_no_other_installed_distribution_has_the_name(name: str) -> None:
     assert set(importlib.metadata.packages_distributions().get(name, ["symlab"])) == {"symlab"}
 
 
-def locks() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def locks(file: str = "constraints.txt") -> dict[str, str]:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
     assert all(len(pair) == 2 for pair in pairs), "every line is name==version"
     return {name: version for name, version in pairs}
@@ -103,6 +103,18 @@ def test_constraints_are_whole_and_in_order() -> None:
     assert "nvshmem4py-cu13" in locked
     assert "nvidia-nvshmem-cu13" not in locked, "each torch for CUDA pins its own"
     assert PROJECT["build-system"]["requires"] == [f"setuptools=={locked['setuptools']}"]
+
+
+def test_the_foreign_environment_is_locked_by_itself() -> None:
+    """Every package of the extra is there, CuTe DSL as in our own environment, and no torch."""
+    locked = locks("constraints-foreign.txt")
+    assert list(locked) == sorted(locked)
+    assert all(name == canonicalize_name(name) and Version(version) for name, version in locked.items())
+    extra = {canonicalize_name(Requirement(one).name) for one in PROJECT["project"]["optional-dependencies"]["foreign"]}
+    assert extra <= set(locked)
+    assert {"nvidia-nccl-cu13", "nvidia-nvshmem-cu13"} <= set(locked), "they have the device functions' bitcode"
+    assert locked["nvidia-cutlass-dsl"] == locks()["nvidia-cutlass-dsl"]
+    assert "torch" not in locked
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -288,7 +300,8 @@ def test_tests_that_share_the_mlflow_database_share_no_experiment() -> None:
 
 
 def test_file_names_of_tests_are_unique() -> None:
-    names = [path.name for path in SOURCES if path.is_relative_to(ROOT / "tests") and path.name != "conftest.py"]
+    common = ("conftest.py", "__main__.py")
+    names = [path.name for path in SOURCES if path.is_relative_to(ROOT / "tests") and path.name not in common]
     assert sorted(names) == sorted(set(names))
 
 

@@ -73,7 +73,7 @@ def drawable(records: Sequence[Record]) -> list[Section]:
 def curves(judged: Sequence[Row], measure: str) -> list[Curve]:
     """The curves of a section's rows, in order of appearance; a measure is one of MEASURES."""
     found = []
-    timed = [row for row in judged if row.timings and row.size_bytes]
+    timed = [row for row in judged if row.timings and row.size_bytes and row.figure(measure) is not None]
     for label, own in contestants(timed).items():
         values = [[_value(timing, measure, row.size_bytes) for timing in row.timings] for row in own]
         found.append(
@@ -125,13 +125,13 @@ def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = 
     handles = {one.label: _line(axes, one) for one in found}
     if limit is not None:
         handles[LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
-    sizes = sorted({size for one in found for size in one.sizes})
+    sizes = sorted({row.size_bytes for row in judged if row.timings and row.size_bytes})
     style.sizes_axis(axes, sizes, most=8)
     values = [value for one in found for value in (*one.lowest, *one.highest)]
     if measure == "median_us":
         style.log_axis(axes, min(values), max(values))
     else:
-        style.linear_axis(axes, max([*values, limit or 0.0]))
+        style.linear_axis(axes, max([*values, limit or 0.0]) or 1.0)  # 1: nothing has a bandwidth
     style.name(axes.yaxis, MEASURES[measure])
     return handles
 

@@ -6,18 +6,19 @@ maxima:
 - median_us is the middle one, or the mean of the two in the middle.
 - p95_us and p99_us are percentiles by nearest rank: the smallest maximum that at least 95 or 99 percent of the samples
   do not exceed, so each is a time that was measured. With fewer than 100 samples p99_us is the largest.
-- algbw_gbps is bytes / median, busbw_gbps is algbw_gbps * bus_factor; 1 GB is 10^9 bytes, as in nccl-tests.
+- algbw_gbps is bytes / median (of a custom kernel the bytes that its description declares), busbw_gbps is algbw_gbps *
+  bus_factor; 1 GB is 10^9 bytes, as in nccl-tests.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reports.record.codec import plain
+from reports.record.codec import LATER, plain
 
 
 class Mode(StrEnum):
@@ -97,7 +98,9 @@ class Timing(_Derived):
     count the elements, of all ranks, that were compared right before and right after the samples. interleaved_with
     names the other contestants that were measured in turns with this one, in their order. limit is what peer copies
     reached in the same run. devices has one row a rank, {"before": {...}, "after": {...}}: clocks in MHz,
-    temperature_c, power_w, throttle reasons, as they were read; or none.
+    temperature_c, power_w, throttle reasons, as they were read; or none. moved_bytes is what a call of a custom kernel
+    moves, as its description declares it: bandwidths are of these bytes; 0 if it declares none, so that there are none;
+    None for all other ops, whose bandwidths are of their size.
     """
 
     mode: str
@@ -115,12 +118,15 @@ class Timing(_Derived):
     limit: LinkLimit | None = None
     devices: tuple[dict[str, Any], ...] = ()
     l2_bytes: int = 0
+    moved_bytes: int | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_us", tuple(tuple(map(float, row)) for row in self.samples_us))
         for name, known in _WORDS:
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"timing.{name}: '{value}' is none of {', '.join(known)}")
+        if self.moved_bytes is not None and self.moved_bytes < 0:
+            raise ValueError(f"timing.moved_bytes: {self.moved_bytes}; it is at least 0")
         ones, zeros = ("slots", "calls_per_sample"), ("slot_bytes", "warmup_calls", "l2_bytes")
         for name, least in [*((one, 1) for one in ones), *((one, 0) for one in zeros)]:
             if getattr(self, name) < least:
@@ -141,6 +147,11 @@ class Timing(_Derived):
         if len(self.devices) not in (0, len(self.samples_us)):
             raise ValueError(f"timing.devices: {len(self.devices)} rows for {len(self.samples_us)} ranks; one a rank")
         object.__setattr__(self, "devices", tuple(plain(list(self.devices), "timing.devices")))
+
+    @property
+    def has_bandwidth(self) -> bool:
+        """Whether it is known what a call moves: of a custom kernel only if its description declares it."""
+        return self.moved_bytes != 0
 
     @property
     def fits_l2(self) -> bool:
@@ -193,8 +204,9 @@ class Timing(_Derived):
         return self.ordered_us()[-1]
 
     def algbw_gbps(self, size_bytes: int) -> float:
-        """Bytes of the case over the median time, in GB/s (10^9 bytes a second)."""
-        return size_bytes / self.median_us / 1e3
+        """Bytes of the case, or those that a custom kernel declares, over the median time, in GB/s (10^9 bytes a
+        second)."""
+        return (size_bytes if self.moved_bytes is None else self.moved_bytes) / self.median_us / 1e3
 
     def busbw_gbps(self, size_bytes: int) -> float:
         """algbw_gbps times the op's bus factor: what a link would carry in one direction, GB/s."""

@@ -112,6 +112,7 @@ def _values(part: _Part) -> dict[str, str]:
     timed = [(record.timing, record.case.size_bytes) for record in records if record.timing is not None]
     sizes = sorted({record.case.size_bytes for record in records})
     settled = (Status.PASSED, Status.REFUSED, Status.WRONG)
+    rates = [timing.busbw_gbps(size) for timing, size in timed if timing.has_bandwidth]
     return {
         "sizes": size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}",
         "cases": f"{len(records):,}",
@@ -122,7 +123,7 @@ def _values(part: _Part) -> dict[str, str]:
         "max ulp": f"{max(check.max_ulp_error for check in checks):,}" if checks else "-",
         "max abs error": number(max(check.max_absolute_error for check in checks)) if checks else "-",
         "best time (us)": time_text(min(timing.median_us for timing, _ in timed)) if timed else "-",
-        "best busbw (GB/s)": f"{max(timing.busbw_gbps(size) for timing, size in timed):.2f}" if timed else "-",
+        "best busbw (GB/s)": f"{max(rates):.2f}" if rates else "-",
     }
 
 

@@ -110,7 +110,8 @@ class Row:
     def figure(self, name: str) -> float | None:
         """The median over worlds of a figure of Timing: min_us, median_us, p95_us, p99_us, max_us, algbw_gbps,
         busbw_gbps, of_limit. None where no world has it."""
-        values = [getattr(timing, name) for timing in self.timings]
+        timings = [one for one in self.timings if one.has_bandwidth or name.endswith("_us")]
+        values = [getattr(timing, name) for timing in timings]
         values = [value(self.size_bytes) if callable(value) else value for value in values]
         known = [value for value in values if value is not None]
         return statistics.median(known) if known else None

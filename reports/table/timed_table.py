@@ -174,8 +174,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         f"{_span((timing.slot_bytes for timing in timings), size_text)}, "
         f"{_spanned((timing.calls_per_sample for timing in timings), 'call')} a sample, "
         f"{_spanned((len(timing.samples_us[0]) for timing in timings), 'sample')}; data checked before and after",
-        f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in timings), _factor)}, "
-        "1 GB = 10^9 bytes, as in nccl-tests",
+        *_bandwidths(timings),
         *_rotation(timings),
     ]
     lines += _cached(records)
@@ -198,6 +197,23 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         )
         lines.append(_places(judged) if is_wide else narrow)
     return lines + _origins(records)
+
+
+def _bandwidths(timings: Sequence[Timing]) -> list[str]:
+    """What bandwidths are of: an op's size, or what a custom kernel's description declares; nothing without either."""
+    of_ops = [timing for timing in timings if timing.moved_bytes is None]
+    lines = []
+    if of_ops:
+        lines.append(
+            f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in of_ops), _factor)}, "
+            "1 GB = 10^9 bytes, as in nccl-tests"
+        )
+    if declared := sorted({timing.moved_bytes for timing in timings if timing.moved_bytes}):
+        lines.append(
+            f"algbw and busbw of custom kernels: the bytes that custom.bytes declares ({_span(declared, size_text)}) / "
+            "time, 1 GB = 10^9 bytes"
+        )
+    return lines
 
 
 def _rotation(timings: Sequence[Timing]) -> list[str]:
@@ -381,10 +397,11 @@ def _numeric(columns: Sequence[str]) -> frozenset[str]:
 
 def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
     time, bandwidth = row.figure("median_us"), row.figure("busbw_gbps")
-    if time is None or bandwidth is None:
+    if time is None:
         note = refusals.note_of(row.records[0])
         return f"{row.status} [{numbers[note]}]" if note in numbers else str(row.status)
-    return f"{time_text(time)} ({bandwidth:.1f}){BEST if row.best else ' '}"
+    carried = "" if bandwidth is None else f" ({bandwidth:.1f})"
+    return f"{time_text(time)}{carried}{BEST if row.best else ' '}"
 
 
 def _factor(bus_factor: float) -> str:

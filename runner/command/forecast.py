@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kernels.refusal import Refusal
 from kernels.spec import Case
@@ -22,6 +23,10 @@ from runner.command.plan import Command
 from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.request.sizes import format_bytes
+
+if TYPE_CHECKING:
+    from runner.custom.description import CustomJob
+    from runner.request.validate import ResolvedRequest
 
 MAX_REASONS = 20
 """Number of reasons of refusals that are listed."""
@@ -165,7 +170,10 @@ def _memory(command: Command, available: int | None) -> str:
     heap = custom = 0
     for one in command.jobs:
         if one.custom is not None:
-            custom = max(custom, one.custom.heap_bytes(rules_of(one.request.fabric)))
+            here, heap_bytes = _of_custom(one.custom, one.request)
+            custom = max(custom, heap_bytes)
+            if one.request.fabric.simulated and here > needed:
+                needed, job = here, one.composed.number + 1
             continue
         if one.request.fabric.simulated:
             here = host_bytes_needed(one.request, one.specs, kept)
@@ -188,6 +196,15 @@ def _memory(command: Command, available: int | None) -> str:
     if custom:
         parts.append(f"at least {format_bytes(custom)} of symmetric heap a rank for a custom kernel")
     return f"memory: {'; '.join(parts) or 'unknown'}"
+
+
+def _of_custom(custom: CustomJob, request: ResolvedRequest) -> tuple[int, int]:
+    """Bytes of the host, and of a rank's symmetric heap, that a custom kernel takes at most."""
+    from runner.custom.host_memory import custom_heap_bytes, custom_host_bytes
+
+    ptx = custom.kernel.ptx.content.decode("utf-8") if custom.kernel.ptx is not None else ""
+    here = custom_host_bytes(custom.spec, request, request.fabric, request.world_size, ptx)
+    return here, custom_heap_bytes(custom.spec, request.world_size, request.fabric.simulated)
 
 
 def _time(cases: Sequence[ExpectedCase], durations: Durations, command: Command) -> str:

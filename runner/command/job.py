@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
+    from runner.custom.program import CompiledCustom
     from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
@@ -58,6 +59,12 @@ PATIENCE_S = 10.0
 
 SLOWER = 10
 """How many times its expected time all samples of a size may take, on top of deadline_s for all the rest."""
+
+
+_LAUNCHED_AGAIN = (
+    "a kernel that is timed is launched again on what its last launch left in its buffers: timing.mode=none leaves "
+    "timing out"
+)
 
 
 class Keeper(Protocol):
@@ -81,7 +88,8 @@ class Means:
     """How a job does its work; tests put their own in.
 
     measured times contestants of one size together; its last argument is the links' limit if it is known already, and
-    it gives that back beside one TimedResult a contestant. Without it nothing is timed.
+    it gives that back beside one TimedResult a contestant. measured_custom does so for the kernel of op=custom. Without
+    them nothing is timed.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -90,6 +98,12 @@ class Means:
     measured: (
         Callable[
             [World, Sequence[Contestant], ResolvedRequest, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]
+        ]
+        | None
+    ) = None
+    measured_custom: (
+        Callable[
+            [World, CustomJob, CompiledCustom, ResolvedRequest, LinkLimit | None], tuple[TimedResult, LinkLimit | None]
         ]
         | None
     ) = None
@@ -178,26 +192,41 @@ class _Run:
 
     def _is_to_be_timed(self, attempt: _Attempt) -> bool:
         traits = attempt.traits
-        if self._means.measured is None or traits is None or traits.simulated or self._job.custom is not None:
+        means = self._means.measured if self._job.custom is None else self._means.measured_custom
+        if means is None or traits is None or traits.simulated:
             return False
         return self._job.request.timing.mode != TimingMode.none and attempt.verified
 
     def _time(self, attempts: Sequence[_Attempt]) -> None:
         """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
-        assert self._means.measured is not None
-        contestants = [attempt.contestant for attempt in attempts if attempt.contestant is not None]
+        hint = f"; {_LAUNCHED_AGAIN}" if self._job.custom is not None else ""
         try:
-            world = self._keeper.world()
-            found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
+            found = self._measured(attempts)
         except WorldFailure as failure:
             for attempt in attempts:
-                attempt.fail(Status(failure.status), f"while timing: {failure.message}")
+                attempt.fail(Status(failure.status), f"while timing: {failure.message}{hint}")
         except Exception as error:
             for attempt in attempts:
-                attempt.fail(Status.FAILED, f"while timing: {_described(error)}")
+                attempt.fail(Status.FAILED, f"while timing: {_described(error)}{hint}")
         else:
             for attempt, timed in zip(attempts, found, strict=True):
                 attempt.take(timed)
+
+    def _measured(self, attempts: Sequence[_Attempt]) -> list[TimedResult]:
+        """What timing found of each attempt."""
+        request, world = self._job.request, self._keeper.world()
+        if self._job.custom is not None:
+            (attempt,) = attempts
+            assert self._means.measured_custom is not None
+            assert attempt.custom is not None
+            timed, self._limit = self._means.measured_custom(
+                world, self._job.custom, attempt.custom, request, self._limit
+            )
+            return [timed]
+        assert self._means.measured is not None
+        contestants = [attempt.contestant for attempt in attempts if attempt.contestant is not None]
+        found, self._limit = self._means.measured(world, contestants, request, self._limit)
+        return found
 
 
 class _Attempt:
@@ -213,7 +242,7 @@ class _Attempt:
         self.timing: Timing | None = None
         self.refusal: RecordedRefusal | None = None
         self.library = ""
-        self._custom: Executable | None = None
+        self.custom: CompiledCustom | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
         self.begin()
@@ -229,7 +258,7 @@ class _Attempt:
     @property
     def executable(self) -> Executable | None:
         """What was compiled for it; None of a baseline, and of what did not get so far."""
-        return self.contestant.executable if self.contestant else self._custom
+        return self.contestant.executable if self.contestant else self.custom.executable if self.custom else None
 
     @property
     def verified(self) -> bool:
@@ -282,9 +311,9 @@ class _Attempt:
         if refusal := custom.refusal(self.traits):
             self._refuse(refusal)
             return
-        self._custom = custom.kernel.executable(custom.spec, self.traits.arch)
+        self.custom = custom.kernel.compiled(custom.spec, custom.case.world_size, self.traits.arch)
         try:
-            outcomes = outcomes_of_custom(world, custom, self._custom, request)
+            outcomes = outcomes_of_custom(world, custom, self.custom, request)
         finally:
             self._counters = world.counters()
         judged = judged_by(custom, outcomes) if request.check else None
@@ -331,8 +360,8 @@ class _Attempt:
 
     def _kernel_info(self) -> KernelInfo | None:
         one = self.contestant
-        if self._custom is not None and self.job.custom is not None:
-            return custom_kernel_info(self.job.custom, self._custom)
+        if self.custom is not None and self.job.custom is not None:
+            return custom_kernel_info(self.job.custom, self.custom)
         if one is None or one.executable is None or isinstance(one.spec, Baseline):
             return None
         return kernel_info(one.spec, one.case, one.executable)
@@ -360,7 +389,7 @@ def usual_means() -> Means:
     def ran(world: World, contestant: Contestant, request: ResolvedRequest) -> Check | None:
         return check_of(contestant, outcomes_of(world, contestant, request), request)
 
-    return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured)
+    return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured, measured_custom=_measured_custom)
 
 
 def outcomes_of(
@@ -411,6 +440,21 @@ def _measured(
     )
     ranks = world.run(measure, plan, request.deadline_s + SLOWER * expected_s(plan))
     return combine(plan, ranks, limit)
+
+
+def _measured_custom(
+    world: World, custom: CustomJob, compiled: CompiledCustom, request: ResolvedRequest, limit: LinkLimit | None
+) -> tuple[TimedResult, LinkLimit | None]:
+    """Time a custom kernel alone. The deadline is as that of others."""
+    from runner.custom.running import plan_of
+    from runner.timing.custom import CustomMeasurePlan, combine_custom, expected_s, measure_custom
+
+    assert custom.expected is not None
+    run = plan_of(custom, compiled, seed=request.seed, launches=1, is_checked=True)
+    is_link_timed = limit is None and request.timing.limit == Limit.measured
+    plan = CustomMeasurePlan(run, custom.expected, request.timing, link=is_link_timed)
+    rows = world.run(measure_custom, plan, request.deadline_s + SLOWER * expected_s(plan))
+    return combine_custom(plan, custom.spec, custom.inputs, rows, limit, custom.moved_bytes)
 
 
 def _patience_s(request: ResolvedRequest) -> float:
@@ -474,13 +518,13 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
     )
 
 
-def custom_kernel_info(custom: CustomJob, executable: Executable) -> KernelInfo:
+def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:
     """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
     from kernels.code import code_digest
     from kernels.compile import COMPILER, compiler_versions
 
     compiled = [] if custom.kernel.ptx else [f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}"]
-    launch = custom.spec.launch
+    launch, executable = made.launch, made.executable
     return KernelInfo(
         name=executable.name,
         entry=executable.entry,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.schema import Isolation, TimingMode, TimingSchema
-from runner.request.sizes import format_bytes
-from runner.request.validate import ResolvedRequest
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, ResolvedRequest, check_heap
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from kernels.spec import Case, KernelSpec
     from runner.case.bringing import Brought
     from runner.custom.description import CustomJob
+    from runner.custom.nouns import CustomSpec
     from runner.world.launcher import Outer
 
 
@@ -95,7 +95,7 @@ def prepare(
             if wanted not in decided:
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
             if job.request.custom is not None:
-                jobs.append(_prepared_custom(job, decided[wanted][0], folder))
+                jobs.append(_prepared_custom(job, decided[wanted][0], available, folder))
                 if outer is not None:
                     _check_joined(jobs[-1].request, jobs[0].request, outer)
                 continue
@@ -112,32 +112,39 @@ def prepare(
     for key in ("records", "track"):
         if len({getattr(job.request, key) for job in jobs}) > 1:
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
-    lines = dict.fromkeys(f"fabric: {fabric.name} ({why})" for fabric, why in decided.values())
+    lines = dict.fromkeys(f"fabric: {fabric.name}{_limits(fabric)} ({why})" for fabric, why in decided.values())
     return Command(tuple(arguments), tuple(jobs), tuple(lines))
 
 
-def _prepared_custom(job: ComposedJob, fabric: FabricRequest, folder: Path | None) -> PreparedJob:
+def _limits(fabric: FabricRequest) -> str:
+    """Whose limits simulated GPUs have, as the line of the fabric says it."""
+    gpu = fabric.gpu
+    return f", limits of {gpu.name}, {gpu.multiprocessors} multiprocessors" if gpu is not None else ""
+
+
+def _prepared_custom(
+    job: ComposedJob, fabric: FabricRequest, available: int | None, folder: Path | None
+) -> PreparedJob:
     """A job of a custom kernel. RequestError for what can't be."""
-    from runner.case.cases import rules_of
     from runner.custom.description import custom_job
+    from runner.custom.host_memory import check_memory
 
     asked = job.request
     assert asked.custom is not None
     if asked.algorithms != "auto" or asked.baselines not in ("auto", ()):
         key = "algorithms" if asked.algorithms != "auto" else "baselines"
         raise RequestError(f"op=custom has one kernel and no {key} ({key}), leave it at auto")
-    custom = custom_job(asked.custom, asked.world_size, asked.seed, asked.check, folder)
+    check_heap(fabric, MAX_HEAP_BYTES if fabric.simulated else MAX_DEVICE_HEAP_BYTES)
+
+    def fits(spec: CustomSpec, ptx: str) -> None:
+        check_memory(spec, asked, fabric, available, ptx)
+
+    custom = custom_job(asked.custom, asked.world_size, asked.seed, asked.check, folder, fits)
     fields = {member.name: getattr(asked, member.name) for member in dataclasses.fields(ResolvedRequest)}
     case = custom.case
     fields |= {"algorithms": (case.algorithm,), "baselines": (), "fabric": fabric, "sizes_bytes": (case.size_bytes,)}
     fields |= {"dtype": case.dtype, "accumulator": case.accumulator, "reduction": case.reduction}
     request = ResolvedRequest(**fields)
-    needed = custom.heap_bytes(rules_of(fabric))
-    if needed > fabric.heap_bytes:
-        raise RequestError(
-            f"the buffers of {case.algorithm} take {format_bytes(needed)} a rank with their guards, beyond the heap of "
-            f"{format_bytes(fabric.heap_bytes)} (custom.buffers, fabric.heap_bytes), give more heap or smaller buffers"
-        )
     return PreparedJob(job, request, (case,), custom=custom)
 
 
@@ -165,9 +172,7 @@ def timing_notes(command: Command) -> list[str]:
     for job in command.jobs:
         if not _timing_given(job):
             continue
-        if job.custom is not None:
-            reason = "a custom kernel is not timed"
-        elif job.request.fabric.simulated:
+        if job.request.fabric.simulated:
             reason = "the simulator has no clock"
         elif not job.request.check and job.request.timing.mode != TimingMode.none:
             reason = "with check=false nothing is timed"

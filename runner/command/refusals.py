@@ -18,6 +18,7 @@ from simulator.options import traits_of
 
 if TYPE_CHECKING:
     from runner.command.plan import Command, PreparedJob
+    from runner.custom.description import CustomJob
     from runner.world.fabrics import FabricRequest
 
 
@@ -46,13 +47,28 @@ def refusal_in(job: PreparedJob, case: Case) -> Refusal | None:
         return expected_refusal(case, fabric, job.specs)
     if not fabric.simulated:
         return None  # its architecture is only known once it runs
-    return job.custom.refusal(traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast))
+    traits = traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast, fabric.gpu)
+    return job.custom.refusal(traits) or _refuses_limits(job.custom, case.world_size, fabric)
+
+
+def _refuses_limits(custom: CustomJob, world_size: int, fabric: FabricRequest) -> Refusal | None:
+    """Return why a custom kernel never fits on the GPU whose limits hold; a function is only known once compiled."""
+    if fabric.gpu is None or custom.kernel.ptx is None:
+        return None
+    from simulator.run.residency import resident
+
+    try:
+        found = custom.kernel.compiled(custom.spec, world_size, fabric.arch)
+        resident(fabric.gpu, found.executable, found.launch, fabric.arch)
+    except ValueError as error:
+        return Refusal("fabric.gpu", str(error))
+    return None
 
 
 def _possible_traits(case: Case, spec: KernelSpec | Baseline, fabric: FabricRequest) -> Iterator[Traits]:
     """What the fabric can do: as it was set, or on GPUs the most that there can be, once for each architecture."""
     if fabric.simulated:
-        yield traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast)
+        yield traits_of(case.world_size, fabric.arch, fabric.heap_bytes, fabric.multicast, fabric.gpu)
         return
     for arch in spec.archs if isinstance(spec, KernelSpec) else (fabric.arch,):
         yield Traits("nvshmem", arch, case.world_size, fabric.heap_bytes, multicast=True)

@@ -185,7 +185,7 @@ def _custom_line(custom: CustomJob) -> str:
 
     buffers = ", ".join(f"{one.name} {one.dtype} {list(one.shape)}" for one in custom.spec.buffers)
     launch = custom.spec.launch
-    threads = f"{counted(launch.blocks, 'block')} x {counted(launch.threads, 'thread')}"
+    threads = f"{counted(launch.blocks, 'block')} x {counted(launch.threads, 'thread')}" if launch else "its own launch"
     return f"symlab: custom {custom.place}, {counted(custom.case.world_size, 'rank')}, {threads}, {buffers} = 1 case"
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,12 @@ from kernels.numeric.dtypes import NONE
 from kernels.refusal import Refusal
 from kernels.sources import Source, read
 from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
-from memory.counting import CountingFabric
 from memory.fabric import Executable, Launch, Traits
-from memory.placing import HeapRules
-from memory.pool import SymmetricPool
 from runner.case.bringing import custom_places, differs_here, digest_of_sources, sources_at, start_of
+from runner.custom.functions import FunctionCall, function_call, launched
 from runner.custom.nouns import (
     BUFFER_KINDS,
+    FUNCTION_KINDS,
     NUMBER_KINDS,
     WORDS,
     ArgumentSpec,
@@ -36,7 +35,8 @@ from runner.custom.nouns import (
     Tolerance,
 )
 from runner.custom.parameters import entry_of, refuses_entry, refuses_target
-from runner.custom.program import allocate_custom
+from runner.custom.program import CompiledCustom
+from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, near
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from runner.custom.nouns import Contents
 
 OP = CUSTOM
-KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance")
+KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
-LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster")
+LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative")
 TOLERANCE_KEYS = ("absolute", "relative")
 
 
@@ -55,39 +55,66 @@ TOLERANCE_KEYS = ("absolute", "relative")
 class CustomKernel:
     """The kernel as it was brought: the text of a PTX file, with an entry, or a CuTe DSL function.
 
-    place is as it was written.
+    place is as it was written. asked is what a section says of a function's launch, by Launch's names.
     """
 
     place: str
     entry: str
     ptx: Source | None = None
     function: BroughtFunction | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
-    def executable(self, spec: CustomSpec, arch: str) -> Executable:
+    def compiled(self, spec: CustomSpec, world_size: int, arch: str) -> CompiledCustom:
         """Return what runs on an architecture. ValueError for a function that can't be compiled, for what the arguments
         don't fit, and for PTX of another architecture; RuntimeError if there is no compiler."""
         if self.ptx is not None:
+            assert spec.launch is not None
             text = self.ptx.content.decode("utf-8")
+            entry = entry_of(text, self.entry)
+            if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
+                raise ValueError(f"{self.place}: {unfit}")
             found = Executable(_record_name(spec), self.entry, arch, text, _sha256(self.ptx.content))
-        else:
-            from kernels.compile import compiled_callable, with_relative_paths
+            return CompiledCustom(found, spec.launch)
+        from kernels.compile import compiled_callable, with_relative_paths
 
-            assert self.function is not None
-            types = [_type_of(argument, spec) for argument in spec.arguments]
-            made = compiled_callable(self.function.call, _record_name(spec), types, arch)
-            text = with_relative_paths(made.ptx)
-            found = replace(made, ptx=text, digest=_sha256(text.encode()))
-        entry = entry_of(found.ptx, found.entry)
-        if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
-            raise ValueError(f"{self.place}: {unfit}")
-        return found
+        assert self.function is not None
+        call = self._call(spec, world_size)
+        made = compiled_callable(self.function.call, _record_name(spec), call.arguments, arch)
+        function = launched(made, [call] * world_size, self.asked)
+        text = with_relative_paths(made.executable.ptx)
+        found = replace(made.executable, ptx=text, digest=_sha256(text.encode()))
+        return CompiledCustom(found, function.launch, function)
+
+    def _call(self, spec: CustomSpec, world_size: int) -> FunctionCall:
+        assert self.function is not None
+        buffers = {one.name: one for one in spec.buffers}
+        return function_call(self.function.call, spec.arguments, buffers, world_size)
+
+    def refuses_arguments(self, spec: CustomSpec, world_size: int) -> str:
+        """Return why the kernel can't take the arguments, as far as it is known before it is compiled; "" if it may."""
+        if self.ptx is not None:
+            named = [one.kind for one in spec.arguments if one.kind in FUNCTION_KINDS]
+            if named:
+                return f"PTX takes no {named[0]}, that is for functions of CuTe DSL; it takes addresses and numbers"
+            return refuses_entry(spec, entry_of(self.ptx.content.decode("utf-8"), self.entry))
+        assert self.function is not None
+        try:
+            self._call(spec, world_size)
+            inspect.signature(self.function.call).bind(*spec.arguments)
+        except TypeError as error:
+            return f"it can't take {len(spec.arguments)} arguments: {error}"
+        except ValueError as error:
+            # inspect has no signature of some callables: then the compiler says what they take
+            return "" if str(error).startswith("no signature") else str(error)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomJob:
     """A custom kernel that was found possible: its nouns, its kernel, its case, its files, and what must come out.
 
-    inputs and expected are by rank; expected is None if there is no reference.
+    inputs and expected are by rank; expected is None if there is no reference. moved_bytes are those that a launch
+    moves over a rank's links, as they are declared; 0 if they are not.
     """
 
     spec: CustomSpec
@@ -96,6 +123,7 @@ class CustomJob:
     sources: tuple[Source, ...]
     inputs: tuple[Contents, ...]
     expected: tuple[Contents, ...] | None
+    moved_bytes: int = 0
 
     @property
     def place(self) -> str:
@@ -123,20 +151,19 @@ class CustomJob:
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
 
-    def heap_bytes(self, rules: HeapRules) -> int:
-        """Return the smallest symmetric heap of a rank that holds it."""
-        fabric = CountingFabric(self.case.world_size, rules)
-        with SymmetricPool(fabric) as pool:
-            allocate_custom(pool, self.spec, self.case.world_size)
-        return fabric.peak_bytes
-
 
 def custom_job(
-    section: Mapping[str, Any], world_size: int, seed: int, is_checked: bool, folder: Path | None = None
+    section: Mapping[str, Any],
+    world_size: int,
+    seed: int,
+    is_checked: bool,
+    folder: Path | None = None,
+    check_memory: Callable[[CustomSpec, str], None] = lambda spec, ptx: None,
 ) -> CustomJob:
     """Return the job that a section describes. folder: where relative paths begin; None: the working folder.
 
-    is_checked: whether the request wants outputs compared. RequestError, in one line, for what can't be.
+    is_checked: whether the request wants outputs compared. check_memory raises for a spec (with its PTX, "" of a
+    function) that does not fit; it is called before inputs are made. RequestError, in one line, for what can't be.
     """
     from runner.custom.contents import expected_of, inputs_of
 
@@ -150,18 +177,19 @@ def custom_job(
         )
     buffers = _buffers(section.get("buffers"), folder)
     try:
+        launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
+        kernel = replace(kernel, asked=asked)
         spec = CustomSpec(
             name=_name(kernel.entry),
-            launch=_launch(section.get("launch")),
+            launch=launch,
             buffers=buffers,
             arguments=_arguments(section.get("arguments")),
             reference=reference.call if reference is not None and is_checked else None,
             tolerance=_tolerance(section.get("tolerance")),
         )
-        if kernel.ptx is not None and (unfit := refuses_entry(spec, _entry_in(kernel))):
+        if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
-        if kernel.function is not None and (unfit := _refuses_function(spec, kernel.function)):
-            raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
+        check_memory(spec, kernel.ptx.content.decode("utf-8") if kernel.ptx is not None else "")
         inputs = inputs_of(spec, world_size, seed)
         expected = expected_of(spec, inputs) if spec.reference is not None else None
     except RequestError:
@@ -169,7 +197,9 @@ def custom_job(
     except ValueError as error:
         raise RequestError(f"{error} (custom)") from error
     sources = sources_at(custom_places(section), folder)
-    return CustomJob(spec, kernel, _case(spec.name, spec.buffers, world_size, seed), sources, inputs, expected)
+    moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
+    case = _case(spec.name, spec.buffers, world_size, seed)
+    return CustomJob(spec, kernel, case, sources, inputs, expected, moved_bytes)
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -227,7 +257,9 @@ def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
         raise RequestError(f"{text}: there is no file {path} (custom.kernel), give file.ptx:ENTRY")
     try:
         source = read(path.resolve())
-        entry_of(source.content.decode("utf-8"), name)
+        text_of_it = source.content.decode("utf-8")
+        entry_of(text_of_it, name)
+        _check_structure(text_of_it, name)
     except UnicodeDecodeError:
         raise RequestError(f"{text}: {path.name} is not text (custom.kernel), give PTX, not machine code") from None
     except ValueError as error:
@@ -235,23 +267,14 @@ def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
     return CustomKernel(text, name, ptx=source)
 
 
-def _entry_in(kernel: CustomKernel) -> Any:
-    assert kernel.ptx is not None
-    return entry_of(kernel.ptx.content.decode("utf-8"), kernel.entry)
+def _check_structure(ptx: str, entry: str) -> None:
+    """Raise ValueError, naming the line, for PTX whose braces don't match, and for an entry without a body. What stands
+    in bodies is read when it runs."""
+    from simulator.ptx.module import scan
 
-
-def _refuses_function(spec: CustomSpec, function: BroughtFunction) -> str:
-    """Return why a CuTe DSL function can't take the arguments, as far as its signature tells; "" if it may."""
-    kinds = [one.kind for one in spec.arguments]
-    if "bytes" in kinds:
-        return "a CuTe DSL function takes no bytes by value"
-    try:
-        inspect.signature(function.call).bind(*kinds)
-    except TypeError as error:
-        return f"it can't take {len(kinds)} arguments: {error}"
-    except ValueError:
-        return ""  # a callable without a signature: the compiler says what it takes
-    return ""
+    found = scan(ptx).entries.get(entry)
+    if found is not None and found.start < 0:
+        raise ValueError(f"PTX line {found.line}: entry {entry} has no body, it is only declared")
 
 
 def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:
@@ -320,7 +343,7 @@ def _argument(number: int, given: object) -> ArgumentSpec:
     if given in WORDS:
         return ArgumentSpec("u32", str(given))
     if not isinstance(given, Mapping) or len(given) != 1:
-        kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes"))
+        kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes", "constexpr"))
         raise RequestError(
             f"{given!r} is no argument ({key}), give {' or '.join(WORDS)}, or one of {kinds} with its value: {{u32: 7}}"
         )
@@ -334,17 +357,21 @@ def _argument(number: int, given: object) -> ArgumentSpec:
         raise RequestError(f"{error}{hint} ({key})") from error
 
 
-def _launch(given: object) -> Launch:
-    if not isinstance(given, Mapping) or not {"grid", "block"} <= set(given):
+def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, Any]]:
+    """The launch of PTX; of a function, which has its own, None, and what is said of it."""
+    if is_function and given is None:
+        given = {}
+    if not isinstance(given, Mapping) or not (is_function or {"grid", "block"} <= set(given)):
         raise RequestError("no grid and block (custom.launch), give {grid: 2, block: 128}")
     _check_keys(given, LAUNCH_KEYS, "custom.launch")
     shape: dict[str, Any] = {
         str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
     }
     try:
-        return Launch(**shape)
+        launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
     except ValueError as error:
         raise RequestError(f"{error} (custom.launch)") from error
+    return (None, shape) if is_function else (launch, {})
 
 
 def _tolerance(given: object) -> Tolerance:
@@ -363,15 +390,6 @@ def _check_keys(given: Mapping[Any, Any], known: Sequence[str], where: str) -> N
     for key in given:
         if key not in known:
             raise RequestError(f"unknown key '{key}' ({where}.{key}), {near(str(key), known)}")
-
-
-def _type_of(argument: ArgumentSpec, spec: CustomSpec) -> tuple[str, str]:
-    """An argument's type for the compiler: its kind, and of an address what it points to."""
-    if argument.kind == "peers":
-        return "address", "int64"
-    if argument.buffer:
-        return "address", next(one.dtype for one in spec.buffers if one.name == argument.buffer)
-    return argument.kind, ""
 
 
 def _name(entry: str) -> str:

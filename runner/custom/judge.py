@@ -77,6 +77,12 @@ def judged(
     return Judged(check, wrong[0].buffer if wrong else "")
 
 
+def wrong_elements(spec: CustomSpec, expected: Contents, outputs: Contents) -> int:
+    """Return how many elements of a rank's outputs are not what is expected. expected: what is compared."""
+    found = _findings(spec, expected, CustomOutcome(0, (outputs,), ()))
+    return sum(one.comparison.wrong for one in found)
+
+
 def digest_of(contents: Contents) -> str:
     """SHA-256, in hexadecimal, of the bytes of a rank's buffers, by name."""
     digest = hashlib.sha256()

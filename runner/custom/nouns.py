@@ -84,11 +84,17 @@ class BufferSpec:
 
 
 NumberKind = Literal["u32", "s32", "u64", "s64", "f32", "f64"]
-BufferKind = Literal["address", "peers", "multicast"]
+BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dynamic_tensor", "dynamic_tensors"]
 Word = Literal["rank", "world_size"]
 NUMBER_KINDS: tuple[str, ...] = get_args(NumberKind)
 BUFFER_KINDS: tuple[str, ...] = get_args(BufferKind)
 WORDS: tuple[str, ...] = get_args(Word)
+TENSOR_KINDS = ("tensor", "tensors", "dynamic_tensor", "dynamic_tensors")
+FUNCTION_KINDS = (*TENSOR_KINDS, "constexpr")
+"""Kinds that a CuTe DSL function takes, and PTX does not."""
+
+OWN_KINDS = ("address", "tensor", "dynamic_tensor")
+"""Kinds that reach the own rank's buffer alone, so that it may be a local one."""
 
 _UNSIGNED: dict[str, ArgumentKind] = {"s32": "u32", "s64": "u64"}
 _SIGNED_BITS = {"s32": 31, "s64": 63}
@@ -102,10 +108,14 @@ class ArgumentSpec:
     64-bit addresses, entry p is where this rank sees buffer `value` of rank p), "multicast" (the address that reaches
     buffer `value` of all ranks), a number ("u32", "s32", "u64", "s64", "f32", "f64"; of integers, value may be the
     word "rank" or "world_size"), or "bytes" (a struct by value).
+
+    Of a CuTe DSL function also "tensor" (a cute.Tensor of buffer `value`, with its shape as constants), "tensors" (a
+    list of them, of all ranks), "dynamic_tensor" and "dynamic_tensors" (whose shape is read at run time), and
+    "constexpr" (a constant of the code; the word "world_size" stands for it).
     """
 
-    kind: NumberKind | BufferKind | Literal["bytes"]
-    value: str | int | float | bytes
+    kind: NumberKind | BufferKind | Literal["bytes", "constexpr"]
+    value: str | int | float | bytes | None
 
     def __post_init__(self) -> None:
         if self.kind in BUFFER_KINDS:
@@ -116,8 +126,11 @@ class ArgumentSpec:
                 raise ValueError(f"an argument bytes of {self.value!r}: give at least one byte")
         elif self.kind in NUMBER_KINDS:
             self._check_number()
+        elif self.kind == "constexpr":
+            if self.value == "rank":
+                raise ValueError("an argument constexpr of 'rank': all ranks run the same code, give {u32: rank}")
         else:
-            kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes"))
+            kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes", "constexpr"))
             raise ValueError(f"an argument of unknown kind {self.kind!r}: give one of {kinds}")
 
     def _check_number(self) -> None:
@@ -126,7 +139,7 @@ class ArgumentSpec:
                 words = "" if self.kind.startswith("f") else f" or {' or '.join(WORDS)}"
                 raise ValueError(f"an argument {self.kind} of {self.value!r}: give a number{words}")
             return
-        if isinstance(self.value, (bool, bytes)):
+        if isinstance(self.value, (bool, bytes)) or self.value is None:
             raise ValueError(f"an argument {self.kind} of {self.value!r}: give a number")
         bits = _SIGNED_BITS.get(self.kind)
         if bits is not None and not (isinstance(self.value, int) and -(1 << bits) <= self.value < 1 << bits):
@@ -156,6 +169,7 @@ class ArgumentSpec:
             return Argument("address", address)
         if isinstance(self.value, str):
             return self._argument(rank if self.value == "rank" else world_size)
+        assert self.value is not None
         return self._argument(self.value)
 
     def _argument(self, value: float | bytes) -> Argument:
@@ -194,12 +208,12 @@ class Tolerance:
 class CustomSpec:
     """What a custom kernel is given, and what must come out; the kernel itself is beside it.
 
-    name: of the kernel, for records and messages. arguments: one for each kernel parameter, in order. reference None:
-    nothing is compared.
+    name: of the kernel, for records and messages. launch None: a CuTe DSL function's own, known when it is compiled.
+    arguments: one for each parameter of the kernel or the function, in order. reference None: nothing is compared.
     """
 
     name: str
-    launch: Launch
+    launch: Launch | None
     buffers: tuple[BufferSpec, ...]
     arguments: tuple[ArgumentSpec, ...]
     reference: Reference | None = None
@@ -217,7 +231,7 @@ class CustomSpec:
             if argument.buffer not in by_name:
                 known = ", ".join(names) or "none are given"
                 raise ValueError(f"argument {number}: there is no buffer {argument.buffer!r}: the buffers are {known}")
-            if argument.kind != "address" and not by_name[argument.buffer].symmetric:
+            if argument.kind not in OWN_KINDS and not by_name[argument.buffer].symmetric:
                 raise ValueError(
                     f"argument {number}: {argument.kind} of {argument.buffer}, which is local: make it symmetric"
                 )

@@ -11,13 +11,24 @@ from dataclasses import dataclass, field
 
 import torch
 
-from memory.fabric import Argument, Executable, Fabric
+from memory.fabric import Argument, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
 from runner.case.buffers import Buffer, changed_guards, guarded
 from runner.custom.contents import content_of
-from runner.custom.nouns import ArgumentSpec, BufferSpec, Contents, CustomSpec, Fill
+from runner.custom.functions import FunctionLaunch, Input
+from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCustom:
+    """A custom kernel that can be launched. function: how a CuTe DSL function launches it on each rank; None of PTX,
+    whose launch is the same on all ranks, and whose arguments are its parameters."""
+
+    executable: Executable
+    launch: Launch
+    function: FunctionLaunch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +40,7 @@ class CustomPlan:
     """
 
     spec: CustomSpec
-    executable: Executable
+    compiled: CompiledCustom
     seed: int = 0
     launches: int = 2
     brings: tuple[str, ...] = ()
@@ -54,11 +65,13 @@ class CustomMemory:
     tables: dict[str, Buffer]
 
 
-def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int) -> CustomMemory:
-    """Collective: allocate what a custom kernel needs, with nothing written to it yet."""
-    buffers = {one.name: guarded(pool, one.name, one.size_bytes, GUARD_BYTES) for one in spec.buffers}
+def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
+    """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
+    buffers = {one.name: guarded(pool, prefix + one.name, one.size_bytes, GUARD_BYTES) for one in spec.buffers}
     row_bytes = ADDRESS_BYTES * world_size
-    tables = {name: Buffer(name, pool.bytes(row_bytes, name=f"peers of {name}"), 0, row_bytes) for name in spec.tables}
+    tables = {
+        name: Buffer(name, pool.bytes(row_bytes, name=f"{prefix}peers of {name}"), 0, row_bytes) for name in spec.tables
+    }
     return CustomMemory(buffers, tables)
 
 
@@ -69,19 +82,13 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     faults: list[str] = []
     with SymmetricPool(fabric) as pool:
         memory = allocate_custom(pool, spec, fabric.world_size)
-        for name, table in memory.tables.items():
-            write_peers(fabric, table, [memory.buffers[name]])
-            fabric.declare_local(table.tensor.region)
-        for buffer in spec.buffers:
-            if not buffer.symmetric:
-                fabric.declare_local(memory.buffers[buffer.name].tensor.region)
-        arguments = tuple(_argument(one, fabric, memory) for one in spec.arguments)
+        launch, arguments = bound_launch(fabric, plan.spec, plan.compiled, memory)
         for index in range(plan.launches):
             for buffer in spec.buffers:
                 _prepare(fabric, memory.buffers[buffer.name], buffer, plan, index)
             fabric.synchronize()
             fabric.barrier()  # no peer may reach this memory before it is ready
-            fabric.launch(plan.executable, spec.launch, arguments)
+            fabric.launch(plan.compiled.executable, launch, arguments)
             fabric.synchronize()
             fabric.barrier()  # peers may still have written here
             outputs.append(
@@ -97,16 +104,37 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     return CustomOutcome(fabric.rank, tuple(outputs), tuple(faults))
 
 
-def _argument(argument: ArgumentSpec, fabric: Fabric, memory: CustomMemory) -> Argument:
-    """One kernel parameter's value on this rank."""
-    address = 0
-    if argument.kind == "address":
-        address = memory.buffers[argument.buffer].address
-    elif argument.kind == "peers":
-        address = memory.tables[argument.buffer].address
-    elif argument.kind == "multicast":
-        address = memory.buffers[argument.buffer].multicast_address()
-    return argument.bound(fabric.rank, fabric.world_size, address)
+def bound_launch(
+    fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: CustomMemory
+) -> tuple[Launch, tuple[Argument, ...]]:
+    """Collective: write the tables of peers, declare what is local, and return the launch on this rank with its
+    arguments."""
+    for name, table in memory.tables.items():
+        write_peers(fabric, table, [memory.buffers[name]])
+        fabric.declare_local(table.tensor.region)
+    for buffer in spec.buffers:
+        if not buffer.symmetric:
+            fabric.declare_local(memory.buffers[buffer.name].tensor.region)
+    function = compiled.function
+    if function is not None:
+        arguments = function.arguments(fabric.rank, lambda one: _address(one, memory))
+        return function.by_rank[fabric.rank].launch, arguments
+    return compiled.launch, tuple(
+        one.bound(fabric.rank, fabric.world_size, _address(Input(one), memory)) for one in spec.arguments
+    )
+
+
+def _address(one: Input, memory: CustomMemory) -> int:
+    """The address that an input is on this rank; 0 of a number."""
+    argument = one.argument
+    if not argument.buffer:
+        return 0
+    buffer = memory.buffers[argument.buffer]
+    if one.peer is not None:
+        return buffer.peer_addresses()[one.peer]
+    if argument.kind == "peers":
+        return memory.tables[argument.buffer].address
+    return buffer.multicast_address() if argument.kind == "multicast" else buffer.address
 
 
 def _prepare(fabric: Fabric, placed: Buffer, buffer: BufferSpec, plan: CustomPlan, launch: int) -> None:

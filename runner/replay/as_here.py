@@ -35,7 +35,7 @@ def as_here(
     if git := environment.git:
         environment = replace(environment, git={key: value for key, value in git.items() if key != "diff"})
     known = {case.id: (job, case) for job in command.jobs for case in job.cases}
-    kernels: dict[tuple[str, str], KernelInfo] = {}
+    kernels: dict[tuple[str, str, int], KernelInfo] = {}
     found = []
     for record in records:
         job, case = known[record.id]
@@ -46,11 +46,13 @@ def as_here(
                 fabric, name=str(job.request.fabric.name), arch=arch, simulated=job.request.fabric.simulated
             )
         if kernel is not None and fabric is not None:
-            key = (kernel.name, kernel.ptx_digest)
+            key = (kernel.name, kernel.ptx_digest, case.world_size if job.custom else 0)
             if key not in kernels:
                 kernels[key] = _kernel(kernel, job, case, fabric.arch, compiled)
-            launch = job.custom.spec.launch if job.custom else _spec(job, case).launch(case)
-            kernel = replace(kernels[key], grid=launch.blocks, block=launch.threads)
+            kernel = kernels[key]
+            if job.custom is None:
+                launch = _spec(job, case).launch(case)
+                kernel = replace(kernel, grid=launch.blocks, block=launch.threads)
         found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
     return found
 
@@ -69,7 +71,7 @@ def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compi
 
     try:
         if job.custom is not None:
-            return custom_kernel_info(job.custom, job.custom.kernel.executable(job.custom.spec, arch))
+            return custom_kernel_info(job.custom, job.custom.kernel.compiled(job.custom.spec, case.world_size, arch))
         spec = _spec(job, case)
         return kernel_info(spec, case, compiled(spec, case, arch, job.request.cache_dir))
     except Exception as error:

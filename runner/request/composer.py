@@ -24,6 +24,8 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain, explain_choice
+from runner.request.gpu_types import with_limits
+from runner.request.overrides import config_folders
 from runner.request_error import RequestError, first_line
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
@@ -76,7 +78,14 @@ class Composer:
         self._bases: dict[tuple[str, ...], Composition | None] = {}
 
     def composition(self, lines: Sequence[str]) -> Composition:
-        """Return the configuration of one job, the same that Hydra composes. RequestError like composed."""
+        """Return the configuration of one job, the same that Hydra composes, with the limits of the GPU that it names.
+        RequestError like composed."""
+        found = self._composition(lines)
+        with_limits(found.config, any(_key(line) == "fabric.arch" for line in lines), config_folders())
+        return found
+
+    def _composition(self, lines: Sequence[str]) -> Composition:
+        """Return the configuration as Hydra composes it."""
         values = self._values(lines)
         base_lines = tuple(line for line in lines if line not in values)
         if base_lines not in self._bases:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain
+from runner.request.gpu_types import with_limits
 from runner.request.schema import Schema
 from runner.request_error import RequestError
 
@@ -24,9 +25,11 @@ def merged(values: Mapping[str, Any]) -> DictConfig:
 
 
 def configured(values: Mapping[str, Any]) -> DictConfig:
-    """Like merged, with a RequestError that says what is wrong as the command does."""
+    """Like merged, with the limits of the GPU that it names, and a RequestError that says what is wrong as the command
+    does."""
     try:
-        return merged(values)
+        given = values.get("fabric")
+        return with_limits(merged(values), isinstance(given, Mapping) and "arch" in given)
     except OmegaConfBaseException as error:
         raise RequestError(explain(error)) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -24,8 +25,13 @@ def experiments(config_dir: Path | None = None) -> dict[str, str]:
     return found
 
 
+def gpu_names(folders: Iterable[Path] = (CONF,)) -> list[str]:
+    """Return the names of the GPUs that folders of configurations describe in gpu/, in order."""
+    return sorted({name for folder in folders for name in _names(folder / "gpu")})
+
+
 def _names(folder: Path) -> list[str]:
-    """The names of the experiments in a folder, in order; none where there is no folder."""
+    """The names of the files of a folder of configurations, in order; none where there is no folder."""
     try:
         return sorted(name.removesuffix(SUFFIX) for name in os.listdir(folder) if name.endswith(SUFFIX))
     except OSError:

@@ -92,4 +92,4 @@ def group_options(group: str) -> list[str]:
 def config_folders() -> list[Path]:
     """The folders of configurations: conf/, and that of --config-dir. Inside hydra_over."""
     found = (element.path for element in GlobalHydra.instance().config_loader().get_search_path().get_path())
-    return [Path(path.removeprefix("file://")) for path in found if path.startswith("file://")]
+    return [Path(path.removeprefix("file://")) for path in found if path.startswith(("file://", "/"))]

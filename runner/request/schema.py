@@ -96,6 +96,7 @@ class FabricSchema:
     schedule: Schedule = Schedule.fair
     seed: int = 0
     step_budget: int | None = None
+    gpu: Any = None
 
 
 @dataclass

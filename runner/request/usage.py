@@ -16,7 +16,7 @@ from kernels.baselines import names_for
 from kernels.catalogue import COLLECTIVES, SPECS
 from kernels.numeric.dtypes import FLOATS, INTEGERS
 from kernels.tuning import MAX_WORLD_SIZE
-from runner.request.experiments import experiments
+from runner.request.experiments import CONF, experiments, gpu_names
 from runner.request.schema import SECTIONS
 from runner.request.sizes import USUAL
 
@@ -57,7 +57,7 @@ _MEANINGS: dict[str, str] = {
     "records": "the folder for records",
     "cache_dir": "the folder for compiled kernels",
     "isolation": "whether each job has a new world",
-    "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_ptx.yaml",
+    "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_{ptx,cute}.yaml",
     "host_memory": "the simulator's: refuse what may take more memory than the host has available; that bound may be "
     "too high",
     "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",
@@ -69,12 +69,14 @@ _MEANINGS: dict[str, str] = {
     "timing.limit": "whether the links' own limit is measured beside",
     "fabric": "auto: nvshmem where that is possible, otherwise the simulator",
     "fabric.heap_bytes": "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU",
-    "fabric.arch": "the simulator's; also sm_100a, ..",
+    "fabric.arch": "the simulator's; also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
     "fabric.multicast": "the simulator's: whether it has multicast",
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
     "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed",
     "fabric.seed": "the simulator's: which random order",
     "fabric.step_budget": "the simulator's: maximum number of steps of a launch; null: no maximum",
+    "fabric.gpu": "the simulator's: whose limits hold, {gpus}; blocks that do not fit at "
+    "once wait; null: all blocks are there at once",
     "track": "where records are mirrored to",
     "track.uri": "MLflow's tracking URI",
     "track.experiment": "MLflow's experiment",
@@ -122,7 +124,7 @@ def usage(config_dir: Path | None = None) -> str:
 
     config_dir: a folder of configurations beside conf/.
     """
-    parts = (_HEAD, _experiments(config_dir), _algorithms(), _keys(), _TAIL)
+    parts = (_HEAD, _experiments(config_dir), _algorithms(), _keys(config_dir), _TAIL)
     return "\n".join(part for part in parts if part)
 
 
@@ -148,11 +150,13 @@ def _algorithms() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _keys() -> str:
+def _keys(config_dir: Path | None) -> str:
     """Each key with its default, its words and its meaning."""
     lines = ["keys, with their defaults (symlab run --cfg job shows a whole configuration):"]
     defaults = dict(_defaults())
-    for name, meaning in _MEANINGS.items():
+    gpus = ", ".join(gpu_names([CONF, *([config_dir] if config_dir else [])]))
+    for name, text in _MEANINGS.items():
+        meaning = text.format(gpus=gpus) if name == "fabric.gpu" else text
         default, words = defaults[name]
         others = [word for word in words if word != default]
         parts = [part for part in (f"or {', '.join(others)}" if others else "", meaning) if part]

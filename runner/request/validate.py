@@ -24,6 +24,8 @@ from kernels.spec import Inputs
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
+from runner.request.gpu_types import KEY as GPU_KEY
+from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     SECTIONS,
     HostMemory,
@@ -321,6 +323,11 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
     budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
+    gpu = gpu_of(values["gpu"])
+    if gpu is not None:
+        if FabricName(values["name"]) == FabricName.nvshmem:
+            raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
+        check_arch(gpu, values["arch"])
     fabric = FabricRequest(
         name=FabricName(values["name"]),
         arch=values["arch"],
@@ -330,6 +337,7 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         schedule=Schedule(values["schedule"]),
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
+        gpu=gpu,
     )
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric

@@ -16,7 +16,7 @@ from pathlib import Path
 from kernels.baselines import BASELINES, names_for
 from kernels.catalogue import NAMES, OPS, SPECS
 from kernels.numeric.dtypes import ACCUMULATORS, ALL, REDUCTIONS
-from runner.request.experiments import CONF, SUFFIX, experiments
+from runner.request.experiments import CONF, SUFFIX, experiments, gpu_names
 from runner.request.schema import SECTIONS
 
 GROUPS = ("fabric", "track")
@@ -114,6 +114,9 @@ def _choices(
         folders = (CONF, *([config_dir] if config_dir else []))
         names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
         yield from ((name, "") for name in sorted(names))
+    elif key == "fabric.gpu":
+        gpus = gpu_names((CONF, *([config_dir] if config_dir else [])))
+        yield from ((name, "") for name in ("null", *gpus))
     elif key == "dtype" and "/" in item:
         dtype = item.partition("/")[0]
         yield from ((f"{dtype}/{one}", "") for one in ACCUMULATORS.get(dtype, ()))

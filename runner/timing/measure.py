@@ -16,7 +16,6 @@ like everything else.)
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,10 +25,10 @@ import torch
 from kernels import catalogue
 from kernels.baselines import Baseline
 from kernels.spec import Case
-from memory.fabric import Deadlock, DeviceFabric, Fabric
+from memory.fabric import DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from reports.record.record import Check, LinkLimit, Timing
-from reports.record.timing import L2State, Window
+from reports.record.timing import L2State
 from runner.case.binding import device_of
 from runner.case.buffers import POISON
 from runner.case.check import RankCheck, check_rank, merge
@@ -38,9 +37,8 @@ from runner.case.inputs import make_input
 from runner.case.layout import layout_of
 from runner.case.libraries import open_baseline
 from runner.case.slots import OpenContestant, open_kernel, slot_bytes
-from runner.request.schema import TimingMode
-from runner.timing.gpu_state import read_clocks
 from runner.timing.link import LinkTimes, link_limit, measure_link
+from runner.timing.sampling import WRONG_BEFORE, Sampling
 from runner.timing.stopwatch import Stopwatch, TorchStopwatch
 
 if TYPE_CHECKING:
@@ -154,7 +152,7 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
         link = measure_link(device, pool, stopwatch) if plan.link else None
         with contextlib.ExitStack() as stack:
             measurements = [_open(stack, device, pool, plan, contestant) for contestant in plan.contestants]
-            before, after = _Measuring(device, plan, stopwatch, measurements).run()
+            before, after = Sampling(device, plan.timing, stopwatch, measurements).run()
             found = tuple(measurement.times() for measurement in measurements)
             del measurements
     return RankMeasurement(fabric.rank, found, link, before, after, fabric.traits.l2_bytes)
@@ -200,7 +198,7 @@ class Measurement:
     before_call: torch.Tensor
     has_output: bool = True
     changes: bool = True
-    queue: Callable[[], None] = lambda: None
+    queue: Callable[[], None] | None = None
     once: Callable[[], None] | None = None
     before: RankCheck | None = None
     after: list[RankCheck] = field(default_factory=list)
@@ -208,10 +206,46 @@ class Measurement:
     problem: str = ""
 
     @property
+    def name(self) -> str:
+        return self.contestant.case.name
+
+    @property
+    def slots(self) -> int:
+        return self.opened.slots
+
+    @property
     def accumulates(self) -> bool:
         """Whether calls in place go on from the results of those before them."""
         case = self.contestant.case
         return case.placement == "in_place" and case.reduction not in REPEATABLE
+
+    def write(self, slot: int) -> None:
+        self.opened.write(slot, self.data)
+
+    def launch(self, slot: int) -> None:
+        self.opened.launch(slot)
+
+    def trouble(self) -> str:
+        return self.opened.trouble()
+
+    def look_before(self, rank: int) -> None:
+        self.before = self.checked(rank)
+        # xor goes back and forth: an even number of calls may leave what was there.
+        self.changes = self.contestant.case.reduction != "xor" and not self.is_as_before(self.opened.output(0))
+        if self.before.wrong or self.before.guard_faults:
+            self.problem = WRONG_BEFORE
+
+    def look_again(self, rank: int) -> bool:
+        raise AssertionError(f"{self.name}: its case says whether its calls accumulate")
+
+    def agree(self, is_right_again: bool) -> None:
+        raise AssertionError(f"{self.name}: its case says whether its calls accumulate")
+
+    def look_after(self, rank: int) -> None:
+        self.after.append(self.checked(rank))
+
+    def is_unchanged(self) -> bool:
+        return any(map(self.is_as_before, self.outputs()))
 
     def outputs(self) -> list[torch.Tensor]:
         """What lies in the outputs of all slots; to be looked at."""
@@ -255,155 +289,6 @@ def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
     if layout.in_place:
         held[layout.input_starts[rank] :][: layout.input_bytes] = data.view(torch.uint8)
     return held[layout.output_starts[rank] :][: layout.output_bytes]
-
-
-class _Measuring:
-    """The steps of a measurement, in order; every step is made by all ranks for the same measurements."""
-
-    def __init__(
-        self, fabric: DeviceFabric, plan: MeasurePlan, stopwatch: Stopwatch, measurements: list[Measurement]
-    ) -> None:
-        self._fabric = fabric
-        self._plan = plan
-        self._stopwatch = stopwatch
-        self._measurements = measurements
-
-    @property
-    def _live(self) -> list[Measurement]:
-        return [measurement for measurement in self._measurements if not measurement.problem]
-
-    def run(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Everything; the device's state right before the samples and right after."""
-        self._warm()
-        self._launch_all()
-        for measurement in self._measurements:
-            measurement.before = measurement.checked(self._fabric.rank)
-            # xor goes back and forth: an even number of calls may leave what was there.
-            measurement.changes = measurement.contestant.case.reduction != "xor" and not measurement.is_as_before(
-                measurement.opened.output(0)
-            )
-            if measurement.before.wrong or measurement.before.guard_faults:
-                measurement.problem = "its results were wrong right before timing"
-        self._agree()
-        self._write_all()
-        self._prepare()
-        for _ in range(self._plan.timing.warmup):
-            self._round()
-        self._write_all()  # what the warm-up left must not pass for what the timed calls do
-        device = device_of(self._fabric)
-        before = read_clocks(device)
-        for _ in range(self._plan.timing.samples):
-            self._round(keep=True)
-        after = read_clocks(device)
-        self._meet()
-        self._check_what_is_left()
-        self._launch_all()
-        for measurement in self._live:
-            measurement.after.append(measurement.checked(self._fabric.rank))
-        self._meet()
-        return before, after
-
-    def _settle(self) -> None:
-        """Wait for all that was queued, and hear what kernels have to say about it."""
-        self._fabric.synchronize()
-        for measurement in self._live:
-            if report := measurement.opened.trouble():
-                raise Deadlock(f"{measurement.contestant.case.name}: {report}", rank=self._fabric.rank)
-
-    def _meet(self) -> None:
-        """Everything queued is done, on all ranks."""
-        self._settle()
-        self._fabric.barrier()
-
-    def _warm(self) -> None:
-        """Load what belongs to the measuring itself, before a kernel that spins is on the device."""
-        self._fabric.queue_barrier()
-        self._stopwatch.delay()
-        self._stopwatch.mark()
-        self._meet()
-
-    def _write_all(self) -> None:
-        """Inputs into all slots, poison into their outputs, while no rank runs anything."""
-        self._meet()
-        for measurement in self._live:
-            for slot in range(measurement.opened.slots):
-                measurement.opened.write(slot, measurement.data)
-        self._meet()
-
-    def _launch_all(self) -> None:
-        """Fresh inputs, then one call on every slot; one contestant after another."""
-        self._write_all()
-        for measurement in self._live:
-            if measurement.once is not None:
-                measurement.once()
-            else:
-                self._calls(measurement, measurement.opened.slots)()
-            self._meet()
-
-    def _agree(self) -> None:
-        """What one rank found wrong, no rank times."""
-        mine = {
-            str(index): measurement.problem
-            for index, measurement in enumerate(self._measurements)
-            if measurement.problem
-        }
-        for rank, note in enumerate(self._fabric.exchange(json.dumps(mine))):
-            for index, problem in json.loads(note).items():
-                measurement = self._measurements[int(index)]
-                measurement.problem = measurement.problem or f"rank {rank}: {problem}"
-
-    def _calls(self, measurement: Measurement, calls: int) -> Callable[[], None]:
-        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
-        window = self._plan.timing.window
-        entry, exit_ = window != Window.kernel, window == Window.both_barriers
-
-        def queue() -> None:
-            for call in range(calls):
-                if entry:
-                    self._fabric.queue_barrier()
-                measurement.opened.launch(call % measurement.opened.slots)
-                if exit_:
-                    self._fabric.queue_barrier()
-
-        return queue
-
-    def _prepare(self) -> None:
-        """Make each measurement's graph. A contestant that can't be captured is not timed; the others are."""
-        for measurement in self._live:
-            measurement.queue = self._calls(measurement, measurement.calls)
-            if self._plan.timing.mode == TimingMode.graph:
-                try:
-                    measurement.queue = self._stopwatch.capture(measurement.queue)
-                    if measurement.accumulates:
-                        # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
-                        measurement.once = self._stopwatch.capture(self._calls(measurement, measurement.opened.slots))
-                except Exception as error:
-                    measurement.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
-        self._agree()
-        self._meet()
-
-    def _round(self, keep: bool = False) -> None:
-        """One sample of each measurement, in turn."""
-        marks = []
-        for measurement in self._live:
-            self._fabric.queue_barrier()
-            self._stopwatch.delay()
-            start = self._stopwatch.mark()
-            measurement.queue()
-            marks.append((measurement, start, self._stopwatch.mark()))
-        self._settle()
-        if keep:
-            for measurement, start, end in marks:
-                measurement.samples_us.append(self._stopwatch.elapsed_us(start, end) / measurement.calls)
-
-    def _check_what_is_left(self) -> None:
-        """The outputs of the timed calls themselves; where they accumulate only that they did anything on each slot."""
-        for measurement in self._live:
-            if not measurement.accumulates:
-                measurement.after.append(measurement.checked(self._fabric.rank))
-            elif measurement.changes and any(map(measurement.is_as_before, measurement.outputs())):
-                measurement.problem = "the timed calls changed nothing"
-        self._agree()
 
 
 @dataclass(frozen=True, slots=True)

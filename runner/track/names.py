@@ -125,14 +125,18 @@ def _errors(check: Check, dtype: str) -> dict[str, float]:
 
 
 def _timing_metrics(timing: Timing, size_bytes: int) -> dict[str, float]:
-    """Times in us (time_us is the median), bandwidths in GB/s, and the share of the measured limit where there is
-    one."""
+    """Times in us (time_us is the median); bandwidths in GB/s, if it is known what is moved; and the share of the
+    measured limit where there is one."""
     found = {
         "latency/time_us": timing.median_us,
         "latency/time_us_min": timing.min_us,
         "latency/time_us_p95": timing.p95_us,
         "latency/time_us_p99": timing.p99_us,
         "latency/time_us_max": timing.max_us,
+    }
+    if not timing.has_bandwidth:
+        return found
+    found |= {
         "bandwidth/algbw_gbps": timing.algbw_gbps(size_bytes),
         "bandwidth/busbw_gbps": timing.busbw_gbps(size_bytes),
     }
@@ -180,6 +184,8 @@ def parameters_of(record: Record) -> dict[str, Any]:
     if record.fabric is not None:
         parameters |= {"fabric": record.fabric.name, "arch": record.fabric.arch}
         parameters |= {f"fabric.{key}": value for key, value in record.fabric.settings.items()}
+        if isinstance(gpu := record.fabric.settings.get("gpu"), dict):
+            parameters["fabric.gpu"] = gpu.get("name")
     configuration = record.request.configuration or {}
     if "sizes" in configuration:
         parameters["sizes"] = _sizes(configuration["sizes"])

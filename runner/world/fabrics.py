@@ -6,12 +6,13 @@ import ctypes
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from reports.table.text import counted
 from runner.request_error import RequestError
+from simulator.gpu import Gpu
 from simulator.options import MultimemModel, Schedule
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class FabricName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
-    """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's."""
+    """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
+    limits the simulated GPUs have; None: no limits."""
 
     name: FabricName
     arch: str
@@ -47,6 +49,7 @@ class FabricRequest:
     schedule: Schedule
     seed: int
     step_budget: int | None
+    gpu: Gpu | None = None
 
     @property
     def simulated(self) -> bool:
@@ -124,6 +127,8 @@ def resolve(
     """
     if fabric.name == FabricName.simulator:
         return fabric, "asked for"
+    if fabric.gpu is not None:
+        return replace(fabric, name=FabricName.simulator), "fabric.gpu asked for"
     found = machine()
     missing, remedy = _missing(found)
     if fabric.name == FabricName.auto and missing:
@@ -241,6 +246,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
         multimem=fabric.multimem,
         schedule=fabric.schedule,
         seed=fabric.seed,
+        gpu=fabric.gpu,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
@@ -255,4 +261,6 @@ def settings(fabric: FabricRequest) -> dict[str, object]:
     chosen["seed"] = fabric.seed
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget
+    if fabric.gpu is not None:
+        chosen["gpu"] = asdict(fabric.gpu)
     return chosen

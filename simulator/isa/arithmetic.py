@@ -213,6 +213,7 @@ def _move(instruction: Instruction, bind: Binder) -> Run:
         assert kind == ("u8" if wide else "u4")
         shift, mask = (32 if source.name.endswith("hi") else 0), (1 << (64 if wide else 32)) - 1
         return lambda frame: frame.regs[to].fill(frame.batch.space.clock_ns >> shift & mask)
+    assert not isinstance(source, Register) or (kind == "?") == (bind.register_dtype(source) == "?")
     origin = bind.read(source, kind)
 
     def run(frame: LaneFrame) -> None:

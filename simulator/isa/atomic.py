@@ -14,8 +14,9 @@ import numpy as np
 from simulator.isa.floats import INFINITY
 from simulator.isa.memory import ORDER, check_order, element_type, slots_of
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
-from simulator.isa.spaces import READERS, is_in_heaps, reach, spread
+from simulator.isa.spaces import READERS, is_in_heaps, is_own, reach, spread
 from simulator.isa.switch import add_once, element_of
+from simulator.memory.space import LaneFault
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
@@ -36,7 +37,7 @@ _CACHE = "L2::cache_hint"
 
 
 def _keys(opcode: str) -> list[str]:
-    spaces = ("", "global.", "shared.", "shared::cta.")
+    spaces = ("", "global.", "shared.", "shared::cta.", "shared::cluster.")
     forms = [
         f"{word}.{name}"
         for word, names in _FORMS.items()
@@ -130,23 +131,27 @@ _WHOLE: dict[str, Any] = {
 }
 
 
+def combination(word: str, name: str, in_global: bool) -> Any:
+    """Return the function from old and given values to new ones of an operation on a PTX type."""
+    return _of_floats(word, name, in_global) if name in ("f32", "f64", *_HALVES) else _WHOLE[word]
+
+
 def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     check_order(instruction)
     word, name = _word_of(instruction), element_type(instruction)
-    is_float = name in ("f32", "f64", *_HALVES)
     kind, part = DTYPES[name], DTYPES[element_of(name)]
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
     targets = slots_of(wanted, True, bind, kind) if wanted != Register("_") else None
     space_name = next((one for one in instruction.qualifiers if one.startswith(("global", "shared"))), "")
-    space = space_name.partition("::")[0]
+    space = space_name if space_name == "shared::cluster" else space_name.partition("::")[0]
     addresses = READERS[space](operands.pop(0), bind)
     if _CACHE in instruction.qualifiers:
         operands.pop()
     sources = [slots_of(operand, False, bind, kind) for operand in operands]
     assert len(sources) == (2 if word == "cas" else 1)
     count = len(sources[0])
-    functions = [_of_floats(word, name, in_global) if is_float else _WHOLE[word] for in_global in (False, True)]
+    functions = [combination(word, name, in_global) for in_global in (False, True)]
     width = np.dtype(kind).itemsize * count
 
     def run(frame: LaneFrame) -> None:
@@ -193,6 +198,8 @@ def changed_cells(
     if space in ("", "global"):
         flat, index = heaps.memory, heaps.resolve(frame.view, addresses, width, instruction, "atomic").index
     else:
+        if space == "shared::cluster":
+            _refuse_pairs(frame, addresses, instruction)
         reached = reach(frame, space, addresses, width, instruction, "atomic")
         flat, index = reached.flat, reached.index
     function = functions[space in ("", "global")]
@@ -207,6 +214,20 @@ def changed_cells(
         if changed:
             heaps.version += 1
     return old
+
+
+def _refuse_pairs(frame: LaneFrame, addresses: Lanes, instruction: Instruction) -> None:
+    """Raise LaneFault for pairs of halves in another block's shared memory, which an H200 adds there as one integer.
+
+    Seen in 2026-11 with ptxas 13.5 and with the compiler of driver 580.
+    """
+    kind = element_type(instruction)
+    if kind not in ("f16x2", "bf16x2"):
+        return
+    own = is_own(frame, addresses.astype(np.int64))
+    if not own.all():
+        text = "of another block's shared memory: GPUs add integers there (seen on an H200), use halves one by one"
+        raise LaneFault(int(np.argmin(own)), f"{instruction.opcode} on {kind} {text}")
 
 
 @operation(*_keys("atom"), neutral=f"{ORDER} {_CACHE}")

@@ -1,62 +1,103 @@
-"""Bulk copies between global and shared memory (cp.async.bulk), the mbarriers that count them, and their fences.
+"""Bulk copies and reductions between global and shared memory (cp.async.bulk and its relatives), and their fences.
 
 What a copy does after its issue is in simulator/run/copies.py. Waiting for a group ends a basic block: the machine
-keeps the lanes there.
+keeps the lanes there. The operations and types of reductions are those of the PTX ISA's tables. Additions of floats
+keep subnormals, as an H200 does; of f32 the PTX ISA says that they are flushed.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import fence_run
-from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
-from simulator.isa.spaces import address_reader, shared_reader
+from simulator.isa.atomic import combination
+from simulator.isa.mbarriers import barrier_reader, values_of
+from simulator.isa.memory import element_type, fence_run
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
+from simulator.isa.spaces import (
+    CLUSTER_MASK,
+    CLUSTER_SHIFT,
+    Place,
+    address_reader,
+    places_of,
+    shared_place,
+    shared_reader,
+)
 from simulator.memory.space import LaneFault
-from simulator.observe.events import MbarrierOperation, tell
-from simulator.ptx.ir import Instruction, Operand, Register
+from simulator.memory.transfer import Transfer
+from simulator.ptx.ir import Immediate, Instruction, Operand
 
 UNIT_BYTES = 16
-"""Addresses and sizes of bulk copies are multiples of it."""
-BARRIER_BYTES = 8
-_ORDERS = "acquire release relaxed cta cluster"
-_SHARED = ("shared", "shared::cta")
+"""Addresses and sizes of bulk copies are multiples of it, and a byte mask has a bit for each byte of it."""
+PREFETCHES = ("L2::64B", "L2::128B", "L2::256B")
+HINT = "L2::cache_hint"
+COUNTED = "mbarrier::complete_tx::bytes"
+CLUSTER = "shared::cluster"
+MULTICAST = "multicast::cluster"
+MASK_ARCH = 100
+"""The first architecture (sm_100) that has byte masks."""
+
+_WHOLE = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32"}
+_WITHIN = _WHOLE | {word: "u32 s32" for word in ("min", "max")} | {word: "b32" for word in ("and", "or", "xor")}
+_TO_GLOBAL = (
+    _WHOLE
+    | {"add": "u32 s32 u64 f32 f64", "add.noftz": "f16 bf16"}
+    | {word: "u32 s32 u64 s64 f16 bf16" for word in ("min", "max")}
+    | {word: "b32 b64" for word in ("and", "or", "xor")}
+)
+"""Types by operation of reductions within shared memory and to global memory."""
 
 
-def _values(operand: Operand, bind: Binder) -> Any:
-    """A function from a frame to the lanes' values of a 32-bit operand."""
-    slot = bind.read(operand, "u4")
-    return lambda frame: np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist()
+def _forms(table: dict[str, str]) -> list[str]:
+    return [f"{word}.{name}" for word, names in table.items() for name in names.split()]
 
 
-def _shared_place(frame: LaneFrame, address: int, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
-    """Where a lane's shared address lies in the batch's shared memory (one row a block), checked."""
-    size = frame.batch.shared_bytes
-    if address % unit_bytes:
-        raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
-    if not 0 <= address <= size - size_bytes:
-        text = f"{what} of {size_bytes} bytes at byte {address:#x} of shared memory"
-        raise LaneFault(position, f"{text}: outside the block's {size} bytes")
-    row: int = frame.batch.shared.shape[1]
-    return int(frame.view.lanes[position]) // frame.view.launched.block * row + address
+def policy(
+    instruction: Instruction, operands: list[Operand], bind: Binder, prefetches: tuple[str, ...] = ()
+) -> list[Operand]:
+    """Return the operands without that of a cache hint, which is the last one. Raises UnknownInstruction for hints that
+    the instruction can't have."""
+    for word in instruction.qualifiers:
+        if word in PREFETCHES and word not in prefetches:
+            raise UnknownInstruction(f"{instruction.opcode} has no .{word} here; {instruction.where()}")
+    if HINT not in instruction.qualifiers:
+        return operands
+    assert isinstance(operands[-1], Immediate) or bind.register_dtype(operands[-1]) == "u8"
+    return operands[:-1]
 
 
-def _barrier_reader(operand: Operand, bind: Binder) -> Any:
-    """A function from a frame to the lanes' keys of mbarriers."""
-    addresses = shared_reader(operand, bind)
-
-    def keys(frame: LaneFrame) -> list[int]:
-        found = addresses(frame).tolist()
-        return [
-            _shared_place(frame, address, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
-            for position, address in enumerate(found)
-        ]
-
-    return keys
+def no_hint(instruction: Instruction) -> None:
+    """Raise UnknownInstruction if the instruction has a cache hint."""
+    for word in instruction.qualifiers:
+        if word in (*PREFETCHES, HINT):
+            raise UnknownInstruction(f"{instruction.opcode} has no .{word} here; {instruction.where()}")
 
 
-# Copies
+def _check_direction(instruction: Instruction, wanted: tuple[str, ...]) -> None:
+    spaces = tuple(word for word in instruction.qualifiers if word == "global" or word.startswith("shared"))
+    if spaces != wanted:
+        raise UnknownInstruction(f"the simulator has no such direction of a bulk copy; {instruction.where()}")
+
+
+def _check_size(instruction: Instruction, size: Operand) -> None:
+    """A literal that is no multiple is refused at once, as the assembler does."""
+    if isinstance(size, Immediate) and size.bits % UNIT_BYTES:
+        raise UnknownInstruction(f"{_wrong_size(size.bits)}; {instruction.where()}")
+
+
+def _wrong_size(size_bytes: int) -> str:
+    return f"a bulk copy of {size_bytes} bytes; it copies a multiple of {UNIT_BYTES}, and not nothing"
+
+
+def _checked(position: int, size_bytes: int, address: int = 0) -> None:
+    if size_bytes == 0 or size_bytes % UNIT_BYTES:
+        raise LaneFault(position, _wrong_size(size_bytes))
+    if address % UNIT_BYTES:
+        raise LaneFault(position, f"a bulk copy at {address:#x}: not aligned to {UNIT_BYTES} bytes")
 
 
 def _rank_of(frame: LaneFrame, position: int) -> int:
@@ -64,188 +105,252 @@ def _rank_of(frame: LaneFrame, position: int) -> int:
     return rank if isinstance(rank, int) else int(rank[position])
 
 
-def _copy(instruction: Instruction, bind: Binder, is_load: bool) -> Run:
-    words = instruction.qualifiers
-    spaces = [word for word in words if word == "global" or word.startswith("shared")]
-    if (spaces[0] == "global") == is_load:
-        raise UnknownInstruction(f"the simulator has no such direction of cp.async.bulk; {instruction.where()}")
-    target, source, size, *rest = instruction.operands
-    assert len(rest) == (1 if is_load else 0)
-    outside, inside = (source, target) if is_load else (target, source)
-    addresses, places, sizes = address_reader(outside, bind), shared_reader(inside, bind), _values(size, bind)
-    keys = _barrier_reader(rest[0], bind) if is_load else None
+# Into shared memory
 
-    def run(frame: LaneFrame) -> None:
-        copies = frame.batch.copies
-        counted = keys(frame) if keys is not None else [-1] * frame.count
-        rows = zip(addresses(frame).tolist(), places(frame).tolist(), sizes(frame), counted, strict=True)
-        for position, (address, place, size_bytes, key) in enumerate(rows):
-            if size_bytes == 0 or size_bytes % UNIT_BYTES:
-                text = f"a bulk copy of {size_bytes} bytes; it copies a multiple of {UNIT_BYTES}, and not nothing"
-                raise LaneFault(position, text)
-            if address % UNIT_BYTES:
-                raise LaneFault(position, f"a bulk copy at {address:#x}: not aligned to {UNIT_BYTES} bytes")
-            shared = _shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
-            if is_load and key not in copies.mbarriers:
-                raise LaneFault(position, f"{copies.place(key)} holds no mbarrier")
-            try:
-                action = "load" if is_load else "store"
-                rank = _rank_of(frame, position)
-                index = frame.batch.space.resolve_bulk(rank, address, size_bytes, action)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
-            copies.issue(int(frame.view.lanes[position]), instruction, shared, index, size_bytes, is_load, key)
 
-    return run
+def _aim(frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int) -> int:
+    """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
+    mbarrier is in another block's memory."""
+    shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
+    row = frame.batch.shared.shape[1]
+    if shared // row != key // row:
+        raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
+    try:
+        frame.batch.mbarriers.check(key)
+    except LaneFault as fault:
+        raise LaneFault(position, fault.message) from None
+    return shared
 
 
 @operation(
-    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes",
-    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+    *(f"cp.async.bulk.{space}.global.{COUNTED}" for space in ("shared::cta", "shared::cluster")),
+    f"cp.async.bulk.shared::cluster.global.{COUNTED}.{MULTICAST}",
+    neutral=f"{HINT} {' '.join(PREFETCHES)}",
 )
 def _load(instruction: Instruction, bind: Binder) -> Run:
-    """Without a cluster launch a block is a cluster of its own, so both names mean its own shared memory."""
-    return _copy(instruction, bind, is_load=True)
+    """From global memory into that of the thread's own block, or of blocks of its cluster."""
+    (space,) = (word for word in instruction.qualifiers if word.startswith("shared"))
+    _check_direction(instruction, (space, "global"))
+    target, source, size, counter, *mask = policy(instruction, list(instruction.operands), bind)
+    assert len(mask) == (MULTICAST in instruction.qualifiers)
+    _check_size(instruction, size)
+    addresses, places, sizes = address_reader(source, bind), shared_reader(target, bind), values_of(size, bind)
+    keys = barrier_reader(instruction, counter, bind)
+    masks = _mask_reader(mask[0], bind) if mask else None
+
+    def aims(frame: LaneFrame) -> list[tuple[Place, ...]]:
+        if masks is not None:
+            return _aims(frame, places(frame), masks(frame))
+        return [(place,) for place in places_of(frame, places(frame), space)]
+
+    def run(frame: LaneFrame) -> None:
+        batch = frame.batch
+        row = batch.shared.shape[1]
+        lanes = zip(addresses(frame).tolist(), sizes(frame), keys(frame), aims(frame), strict=True)
+        for position, (address, size_bytes, key, targets) in enumerate(lanes):
+            _checked(position, size_bytes, address)
+            try:
+                index = batch.space.resolve_bulk(_rank_of(frame, position), address, size_bytes, "load")
+            except LaneFault as fault:
+                raise LaneFault(position, fault.message) from None
+            counters = tuple(block * row + key % row for block, _ in targets) if masks is not None else (key,)
+            begins = tuple(_aim(frame, position, *one, size_bytes) for one in zip(targets, counters, strict=True))
+            transfer = Transfer(("global", index), "shared", begins, size_bytes, address, counters[0])
+            if len(counters) > 1:
+                transfer = replace(transfer, mbarriers=counters)
+            batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
+
+    return run
 
 
-@operation("cp.async.bulk.global.shared::cta.bulk_group")
+def _mask_reader(operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[int]]:
+    """A function from a frame to the lanes' 16-bit masks."""
+    assert isinstance(operand, Immediate) or bind.register_dtype(operand) == "u2"
+    slot = bind.read(operand, "u2")
+    return lambda frame: list(np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist())
+
+
+def _aims(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Place, ...]]:
+    """Return for each lane the same place in each block of the cluster whose rank is in the lane's mask."""
+    size = frame.batch.cluster
+    given = np.array(masks, np.int64)
+    wrong = (given == 0) | (given >> size != 0)
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        text = f"a copy to the blocks in mask {masks[position]:#x} of a cluster with ranks 0 to {size - 1}"
+        raise LaneFault(position, text)
+    found: list[list[Place]] = [[] for _ in masks]
+    for rank in range(size):
+        chosen = np.flatnonzero(given >> rank & 1)
+        if len(chosen):
+            addresses = (places[chosen] & CLUSTER_MASK) + (rank + 1 << CLUSTER_SHIFT)
+            try:
+                some = places_of(frame.batch.narrow(frame, chosen, []), addresses, CLUSTER)
+            except LaneFault as fault:
+                raise LaneFault(int(chosen[fault.lane]), fault.message) from None
+            for position, place in zip(chosen.tolist(), some, strict=True):
+                found[position].append(place)
+    return [tuple(one) for one in found]
+
+
+@operation(
+    f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}",
+    *(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{form}" for form in _forms(_WITHIN)),
+)
+def _within(instruction: Instruction, bind: Binder) -> Run:
+    """Copy from the own shared memory to a block of the cluster, whose mbarrier counts the bytes; or combine.
+
+    In a launch without clusters it is an illegal instruction, as an H200 showed.
+    """
+    _check_direction(instruction, (CLUSTER, "shared::cta"))
+    no_hint(instruction)
+    target, source, size, counter = instruction.operands
+    _check_size(instruction, size)
+    to, origin, sizes = shared_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
+    keys = barrier_reader(instruction, counter, bind)
+    change = _Change.of(instruction) if "reduce" in instruction.qualifiers else _Change()
+
+    def run(frame: LaneFrame) -> None:
+        batch = frame.batch
+        if not batch.launched.clusters.is_explicit:
+            raise LaneFault(0, "a bulk copy within shared memory where the launch has no clusters: a GPU stops there")
+        aims, places = places_of(frame, to(frame), CLUSTER), places_of(frame, origin(frame), "shared::cta")
+        rows = zip(aims, places, sizes(frame), keys(frame), strict=True)
+        for position, (aim, place, size_bytes, key) in enumerate(rows):
+            _checked(position, size_bytes)
+            aimed = _aim(frame, position, aim, key, size_bytes)
+            shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
+            how = (change.combine, change.element)
+            transfer = Transfer(("shared", shared), "shared", (aimed,), size_bytes, -1, key, *how)
+            batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
+
+    return run
+
+
+# Into global memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What becomes of a target: combine and element as in Transfer."""
+
+    combine: Callable[[Any, Any], Any] | None = None
+    element: str = field(default="u1")
+
+    @classmethod
+    def of(cls, instruction: Instruction) -> _Change:
+        """The change that a reduction names."""
+        name = element_type(instruction)
+        word = next(one for one in instruction.qualifiers if one in _TO_GLOBAL)
+        return cls(combination(word, name, in_global=False), DTYPES[name])
+
+
+def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Binder) -> Any:
+    """Take a byte mask off the operands; return a function from a frame to the lanes' masks, None without one."""
+    if "cp_mask" not in instruction.qualifiers:
+        return None
+    number = re.match(r"sm_(\d+)", bind.target)
+    if number is None or int(number[1]) < MASK_ARCH:
+        raise UnknownInstruction(f"{bind.target} has no .cp_mask: it takes sm_{MASK_ARCH}; {instruction.where()}")
+    return _mask_reader(operands.pop(), bind)
+
+
+def _into_global(instruction: Instruction, bind: Binder, change: _Change, multicast: bool) -> Run:
+    _check_direction(instruction, ("global", "shared::cta"))
+    operands = list(instruction.operands)
+    masks = _chosen_reader(instruction, operands, bind)
+    target, source, size = policy(instruction, operands, bind)
+    _check_size(instruction, size)
+    addresses, places, sizes = address_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
+    name = ".".join(word for word in instruction.mnemonic.split(".")[:5] if word not in ("global", "shared::cta"))
+
+    def run(frame: LaneFrame) -> None:
+        batch = frame.batch
+        chosen = masks(frame) if masks is not None else [None] * frame.count
+        origins = places_of(frame, places(frame), "shared::cta")
+        rows = zip(addresses(frame).tolist(), origins, sizes(frame), chosen, strict=True)
+        for position, (address, place, size_bytes, mask) in enumerate(rows):
+            _checked(position, size_bytes, address)
+            shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
+            rank = _rank_of(frame, position)
+            try:
+                if multicast:
+                    targets = tuple(batch.space.resolve_bulk_multicast(rank, address, size_bytes, name))
+                else:
+                    targets = (batch.space.resolve_bulk(rank, address, size_bytes, "store"),)
+            except LaneFault as fault:
+                raise LaneFault(position, fault.message) from None
+            bits = None if mask is None else np.resize(mask >> np.arange(UNIT_BYTES) & 1 == 1, size_bytes)
+            how = (-1, change.combine, change.element, bits)
+            transfer = Transfer(("shared", shared), "global", targets, size_bytes, address, *how)
+            batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
+
+    return run
+
+
+@operation(*(f"cp.async.bulk.global.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
 def _store(instruction: Instruction, bind: Binder) -> Run:
-    return _copy(instruction, bind, is_load=False)
+    """A multicast address is none of this instruction's (Space refuses it): multimem.cp.async.bulk takes those."""
+    return _into_global(instruction, bind, _Change(), multicast=False)
 
 
-@operation("cp.async.bulk.commit_group")
+@operation(*(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(_TO_GLOBAL)))
+def _reduce(instruction: Instruction, bind: Binder) -> Run:
+    return _into_global(instruction, bind, _Change.of(instruction), multicast=False)
+
+
+@operation(*(f"multimem.cp.async.bulk.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
+def _store_multicast(instruction: Instruction, bind: Binder) -> Run:
+    """A copy to every replica."""
+    return _multicast(instruction, bind, _Change())
+
+
+@operation(*(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(_TO_GLOBAL)))
+def _reduce_multicast(instruction: Instruction, bind: Binder) -> Run:
+    """A reduction into every replica."""
+    return _multicast(instruction, bind, _Change.of(instruction))
+
+
+def _multicast(instruction: Instruction, bind: Binder, change: _Change) -> Run:
+    words = instruction.qualifiers
+    known = ["cp", "reduce", "async", "bulk", "global", "shared::cta", "bulk_group", "cp_mask"]
+    strange = [word for word in words if word not in (*known, *DTYPES, "noftz", *_TO_GLOBAL)]
+    if strange:  # orders and scopes, which other forms of multimem have
+        raise UnknownInstruction(f"multimem.cp has no .{strange[0]} here; {instruction.where()}")
+    return _into_global(instruction, bind, change, multicast=True)
+
+
+@operation("cp.async.bulk.prefetch.L2.global")
+def _prefetch(instruction: Instruction, bind: Binder) -> Run:
+    """Caches are not simulated: only what the PTX ISA leaves undefined is refused."""
+    source, size = policy(instruction, list(instruction.operands), bind)
+    _check_size(instruction, size)
+    addresses, sizes = address_reader(source, bind), values_of(size, bind)
+
+    def run(frame: LaneFrame) -> None:
+        for position, (address, size_bytes) in enumerate(zip(addresses(frame).tolist(), sizes(frame), strict=True)):
+            if size_bytes % UNIT_BYTES or address % UNIT_BYTES:
+                text = f"a prefetch of {size_bytes} bytes at {address:#x}: both are multiples of {UNIT_BYTES}"
+                raise LaneFault(position, text)
+
+    return run
+
+
+# Groups
+
+
+@operation("cp.async.bulk.commit_group", "cp.async.commit_group")
 def _commit(instruction: Instruction, bind: Binder) -> Run:
+    no_hint(instruction)
+    assert not instruction.operands
     return lambda frame: frame.batch.copies.commit(frame.view.lanes, instruction)
 
 
-@operation("cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read")
+@operation("cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read", "cp.async.wait_group", "cp.async.wait_all")
 def _wait_group(instruction: Instruction, bind: Binder) -> Run:
     """Ends a block: carried out by the machine."""
+    no_hint(instruction)
     return lambda frame: None
-
-
-# mbarriers
-
-
-def _each(frame: LaneFrame, keys: list[int], change: Any) -> list[int]:
-    """Call change(key, position) for each lane, in their order; return the phases that the mbarriers were in before."""
-    copies = frame.batch.copies
-    phases = []
-    for position, key in enumerate(keys):
-        phases.append(copies.phase(key))
-        try:
-            change(key, position)
-        except LaneFault as fault:
-            raise LaneFault(position, fault.message) from None
-    return phases
-
-
-def _report(
-    frame: LaneFrame, instruction: Instruction, operation: str, keys: Any, phases: Any, counts: Any, passed: Any = None
-) -> None:
-    """Tell the listeners of an operation; keys, phases and counts: one a lane, or one for all."""
-    events, view = frame.batch.space.events, frame.view
-    if events.mbarrier:
-        columns = [np.asarray(one, np.int64) for one in (keys, phases, counts)]
-        at, phase, count = (np.broadcast_to(one, frame.count) for one in columns)
-        at = at % frame.batch.shared.shape[1]
-        who = (view.launched, view.lanes, events.step)
-        tell(events.mbarrier, MbarrierOperation(*who, instruction, operation, at, phase, count, passed))
-
-
-@operation(*(f"mbarrier.init.{space}.b64" for space in _SHARED))
-def _init(instruction: Instruction, bind: Binder) -> Run:
-    keys, counts = _barrier_reader(instruction.operands[0], bind), _values(instruction.operands[1], bind)
-
-    def run(frame: LaneFrame) -> None:
-        made, given = keys(frame), counts(frame)
-        phases = _each(frame, made, lambda key, position: frame.batch.copies.init(key, given[position]))
-        frame.batch.space.version += 1
-        _report(frame, instruction, "init", made, phases, given)
-
-    return run
-
-
-@operation(*(f"mbarrier.inval.{space}.b64" for space in _SHARED))
-def _inval(instruction: Instruction, bind: Binder) -> Run:
-    keys = _barrier_reader(instruction.operands[0], bind)
-
-    def run(frame: LaneFrame) -> None:
-        gone = keys(frame)
-        phases = _each(frame, gone, lambda key, position: frame.batch.copies.invalidate(key))
-        _report(frame, instruction, "inval", gone, phases, 0)
-
-    return run
-
-
-def _arrival(instruction: Instruction, bind: Binder, expects: bool) -> Run:
-    """An arrival gives a state for forms of wait that are not here: only its sink is taken."""
-    sink, address, *rest = instruction.operands
-    assert sink == Register("_")
-    assert len(rest) == 1 if expects else len(rest) <= 1
-    keys = _barrier_reader(address, bind)
-    values = _values(rest[0], bind) if rest else lambda frame: [1] * frame.count
-
-    def run(frame: LaneFrame) -> None:
-        copies, given, told = frame.batch.copies, values(frame), keys(frame)
-        arrivals = [1] * frame.count if expects else given
-
-        def change(key: int, position: int) -> None:
-            if expects:
-                copies.expect(key, given[position])
-            copies.arrive(key, arrivals[position])
-
-        phases = _each(frame, told, change)
-        frame.batch.space.version += 1
-        if expects:
-            _report(frame, instruction, "expect_tx", told, phases, given)
-        _report(frame, instruction, "arrive", told, phases, arrivals)
-
-    return run
-
-
-@operation(*(f"mbarrier.arrive.{space}.b64" for space in _SHARED), neutral=_ORDERS)
-def _arrive(instruction: Instruction, bind: Binder) -> Run:
-    return _arrival(instruction, bind, expects=False)
-
-
-@operation(*(f"mbarrier.arrive.expect_tx.{space}.b64" for space in _SHARED))
-def _arrive_expecting(instruction: Instruction, bind: Binder) -> Run:
-    return _arrival(instruction, bind, expects=True)
-
-
-@operation(*(f"mbarrier.{word}.parity.{space}.b64" for word in ("try_wait", "test_wait") for space in _SHARED))
-def _wait(instruction: Instruction, bind: Binder) -> Run:
-    """try_wait may suspend the thread for a while and then give up: here it gives up at once."""
-    target = bind.write(instruction.operands[0])
-    addresses = shared_reader(instruction.operands[1], bind)
-    parities = bind.read(instruction.operands[2], "u4")
-    word = "try_wait" if "try_wait" in instruction.qualifiers else "test_wait"
-    assert len(instruction.operands) <= 4  # the last is a hint of how long to suspend
-
-    def run(frame: LaneFrame) -> None:
-        copies = frame.batch.copies
-        # Many threads ask the same few barriers: each is looked at once.
-        row = np.int64(frame.batch.shared.shape[1])
-        blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
-        found = addresses(frame)
-        _, first, back = np.unique(blocks * row + found, return_index=True, return_inverse=True)
-        phases = np.empty(len(first), np.int64)
-        for number, position in enumerate(first.tolist()):
-            key = _shared_place(frame, int(found[position]), position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
-            if key not in copies.mbarriers:
-                raise LaneFault(position, f"{copies.place(key)} holds no mbarrier")
-            phases[number] = copies.phase(key)
-            copies.asked = key
-        parity = np.broadcast_to(frame.regs[parities], frame.count)
-        if bool((parity > 1).any()):
-            position = int(np.argmax(parity > 1))
-            raise LaneFault(position, f"a phase has parity 0 or 1, not {int(parity[position])}")
-        passed = (phases[back] & 1) != parity
-        fill(frame.regs[target], passed)
-        _report(frame, instruction, word, found, phases[back], 0, passed)
-
-    return run
 
 
 # Fences
@@ -256,6 +361,7 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
     "fence.proxy.async",
     "fence.proxy.async.global",
     "fence.proxy.async.shared::cta",
+    "fence.proxy.async.shared::cluster",
 )
 def _fence(instruction: Instruction, bind: Binder) -> Run:
     """Between two steps all memory is one, whichever proxy looks at it: a fence has nothing left to do but to be

@@ -20,6 +20,11 @@ from simulator.ptx.ir import Instruction
     "barrier.sync",
     "bar.arrive",
     "barrier.arrive",
+    "barrier.cluster.arrive",
+    "barrier.cluster.arrive.release",
+    "barrier.cluster.arrive.relaxed",
+    "barrier.cluster.wait",
+    "barrier.cluster.wait.acquire",
     "nanosleep.u32",
     neutral="uni aligned cta",
 )

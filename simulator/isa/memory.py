@@ -31,7 +31,7 @@ _TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b6
 _FORMS = tuple(
     f"{vector}{name}" for name in _TYPES for vector in ("", "v2.", "v4.", "v8.") if vector != "v8." or name[1:] == "32"
 )
-_NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
+NARROW = tuple(one for one in _FORMS if (one[:3], one[-2:]) not in (("v4.", "64"), ("v8.", "32")))
 """Types with vectors, of 128 bits at most: 256 are for global memory only."""
 
 
@@ -52,8 +52,8 @@ _LOAD_ORDERS = frozenset({"weak", "relaxed", "acquire"})
 _STORE_ORDERS = frozenset({"weak", "relaxed", "release"})
 _REDUCTION_ORDERS = frozenset({"relaxed", "release"})
 _ORDERS = {
-    "ld": _LOAD_ORDERS | {"volatile", "mmio"},
-    "st": _STORE_ORDERS | {"volatile", "mmio"},
+    "ld": _LOAD_ORDERS | {"volatile"},
+    "st": _STORE_ORDERS | {"volatile"},
     "red": _REDUCTION_ORDERS,
     "atom": frozenset({"relaxed", "acquire", "release", "acq_rel"}),
     "multimem.ld_reduce": _LOAD_ORDERS,
@@ -61,6 +61,8 @@ _ORDERS = {
     "multimem.red": _REDUCTION_ORDERS,
 }
 """The orders that each kind of access may have (PTX ISA 9.7.9); the assembler accepts no others."""
+_NO_MMIO = frozenset({"v2", "v4", "v8", "shared", "shared::cta", "shared::cluster", "L1::no_allocate"})
+"""What the assembler takes for no access to a device: .mmio does not stand beside it."""
 
 
 def check_order(instruction: Instruction) -> None:
@@ -69,15 +71,19 @@ def check_order(instruction: Instruction) -> None:
     kind = instruction.opcode
     if kind == "multimem":
         kind += "." + next(word for word in instruction.qualifiers if f"multimem.{word}" in _ORDERS)
-    orders = words & {"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"}
+    orders = words & {"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"}
     if len(orders) > 1 or not orders <= _ORDERS[kind]:
         raise UnknownInstruction(f"{kind} has no order {' '.join(sorted(orders))}; {instruction.where()}")
     scoped = words & {"cta", "cluster", "gpu", "sys"}
+    if scoped and words & {"local", "const"}:
+        raise UnknownInstruction(f"memory that no other thread writes has no scope; {instruction.where()}")
     if bool(orders & {"relaxed", "acquire", "release"}) != bool(scoped) and kind not in ("atom", "red"):
         raise UnknownInstruction(f"an order without a scope, or a scope without an order; {instruction.where()}")
+    if "mmio" in words and not (kind in ("ld", "st") and {"relaxed", "sys"} <= words and not words & _NO_MMIO):
+        raise UnknownInstruction(f"mmio is relaxed.sys, of one element in global memory; {instruction.where()}")
 
 
-@operation(*(f"ld.param{where}.{name}" for name in _NARROW for where in ("", "::entry", "::func")))
+@operation(*(f"ld.param{where}.{name}" for name in NARROW for where in ("", "::entry", "::func")))
 def _load_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter, or a part of one that is a struct; not aligned to the access or beyond its end is no operand.
 
@@ -153,17 +159,19 @@ def _load_read_only(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in _NARROW))
+@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in NARROW))
 def _load_elsewhere(instruction: Instruction, bind: Binder) -> Run:
+    check_order(instruction)
     return load_build("local" if "local" in instruction.qualifiers else "const", instruction, bind)
 
 
-@operation(*(f"st.local.{name}" for name in _NARROW))
+@operation(*(f"st.local.{name}" for name in NARROW))
 def _store_local(instruction: Instruction, bind: Binder) -> Run:
+    check_order(instruction)
     return store_build("local", instruction, bind)
 
 
-@operation(*(f"st.param{where}.{name}" for name in _NARROW for where in ("", "::func")))
+@operation(*(f"st.param{where}.{name}" for name in NARROW for where in ("", "::func")))
 def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter of a call, or what a function returns: the thread's own."""
     address = instruction.operands[0]
@@ -242,9 +250,10 @@ def extend(target: Lanes, values: Lanes, kind: str) -> None:
 
 
 @operation(
-    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
+    *(f"ld.{space}.{name}" for space in ("shared", "shared::cta") for name in NARROW),
 )
 def _load_shared(instruction: Instruction, bind: Binder) -> Run:
+    check_order(instruction)
     kind = DTYPES[element_type(instruction)]
     size = np.dtype(kind).itemsize
     targets = slots_of(instruction.operands[0], True, bind, kind)
@@ -268,9 +277,10 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
 
 
 @operation(
-    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in _NARROW),
+    *(f"st.{space}.{name}" for space in ("shared", "shared::cta") for name in NARROW),
 )
 def _store_shared(instruction: Instruction, bind: Binder) -> Run:
+    check_order(instruction)
     kind = f"u{np.dtype(DTYPES[element_type(instruction)]).itemsize}"
     size = np.dtype(kind).itemsize
     addresses = shared_reader(instruction.operands[0], bind)

@@ -1,8 +1,8 @@
 """Float arithmetic in other modes than nearest even: .rz, .rm, .rp, .ftz, .sat, and the approximations of the GPU.
 
 Of an approximation (.approx, .full) the PTX ISA gives the largest error, and not the result. The simulator gives the
-result that is nearest to the exact one, which is within every such bound. Where an approximation flushes subnormals
-(.ftz), so does this one.
+result that is nearest to the exact one, which is within every such bound; a GPU may give others. Where an approximation
+flushes subnormals (.ftz), so does this one, and special values are those of the PTX ISA's tables.
 """
 
 from __future__ import annotations
@@ -215,13 +215,20 @@ def _approximate(function: Callable[..., Any], flush: bool) -> Any:
     return run
 
 
+def _short_quotient(a: Any, b: Any) -> Any:
+    """div.approx multiplies by 1 / b, which is 0 where |b| is above 2**126."""
+    size = np.abs(b)
+    huge = (size > 2.0**126) & (size < 2.0**128)
+    return np.where(huge, a * np.copysign(0.0, b), a / b)
+
+
 def _register_approximations() -> None:
     for word, function in _FUNCTIONS.items():
         for flush in ("", ".ftz") if word != "tanh" else ("",):
             _add(f"{word}.approx{flush}.f32", value_builder(_approximate(function, bool(flush)), ("f4",)))
-    for word in ("approx", "full"):
+    for word, quotient in (("approx", _short_quotient), ("full", np.divide)):
         for flush in ("", ".ftz"):
-            divide = _approximate(lambda a, b: a / b, bool(flush))
+            divide = _approximate(quotient, bool(flush))
             _add(f"div.{word}{flush}.f32", value_builder(divide, ("f4", "f4")))
     for word in ("rcp", "rsqrt"):
         exact = _FUNCTIONS[word]
@@ -234,7 +241,8 @@ def _register_approximations() -> None:
 
 
 def _short_f64(function: Callable[[Any], Any]) -> Callable[[Lanes], Lanes]:
-    """The GPU looks at the upper 32 bits of its operand only, and gives 32 bits and zeros; subnormals are zeros."""
+    """The GPU looks at the upper 32 bits of its operand only, and gives 32 bits and zeros, also in a NaN; subnormals
+    are zeros."""
 
     def upper(a: Lanes) -> Lanes:
         bits = a.view(np.uint64)
@@ -243,7 +251,11 @@ def _short_f64(function: Callable[[Any], Any]) -> Callable[[Lanes], Lanes]:
         cut = bits & np.uint64(0xFFFFFFFF00000000)
         return np.where(nan, np.nan, cut.view(np.float64))
 
-    return lambda a: numbers.canonical_f64(upper(function(upper(a))))
+    def run(a: Lanes) -> Lanes:
+        out = numbers.canonical_f64(upper(function(upper(a))))
+        return (out.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+
+    return run
 
 
 def _half_function(function: Callable[[Any], Any], brain: bool, flush: bool, packed: bool) -> Any:

@@ -3,6 +3,9 @@
 Shared memory, local memory and kernel parameters have addresses that begin at 0 in their own space; a generic address
 is such an address plus the start of the space's window (simulator/memory/space.py). Global and constant addresses are
 the same number in both.
+
+An address of a cluster's shared memory (.shared::cluster) is one of a block's (.shared::cta) with 1 + the block's rank
+in the cluster above it; 0 there is the thread's own block. So what mapa gives means the same to all of the cluster.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ from simulator.observe.events import Access, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol
 
 WINDOWS = {"shared": SHARED, "local": LOCAL, "param": PARAMETER}
-_SPACE_OF = {start >> WINDOW_SHIFT: name for name, start in WINDOWS.items()}
+_SPACE_OF = {start >> WINDOW_SHIFT: name for name, start in WINDOWS.items()} | {
+    SHARED >> WINDOW_SHIFT: "shared::cluster"
+}
 CONVERTED = ("global", "shared", "local", "const", "param")
 CLUSTER_SHIFT = 24
-"""Of an address of shared memory: the bits above it name a block of the cluster, 0 the thread's own."""
+"""The bits of an address of shared memory above it are 1 + the rank of a block in the cluster, or 0."""
+CLUSTER_MASK = (1 << CLUSTER_SHIFT) - 1
 
 
 # Addresses
@@ -97,6 +103,7 @@ READERS: dict[str, Callable[[Any, Binder], Any]] = {
     "global": address_reader,
     "const": address_reader,
     "shared": shared_reader,
+    "shared::cluster": shared_reader,
     "local": local_reader,
     "param": parameter_reader,
 }
@@ -121,21 +128,118 @@ def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
     index = addresses.astype(np.int64)
     wrong = (index < 0) | (index + width > size) | (index % width != 0)
     if wrong.any():
-        lane = int(np.argmax(wrong))
-        raise LaneFault(
-            lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
-        )
+        index = own_addresses(frame, index)
+        _check_shared(frame, index, width)
     blocks: Lanes = frame.batch.blocks_of(frame.view.lanes)
     return blocks * np.int64(frame.batch.shared.shape[1]) + index
 
 
-def report_shared(frame: LaneFrame, addresses: Lanes, width: int, instruction: Instruction, action: str) -> None:
-    """Tell the listeners of an access to shared memory; addresses are bytes within the block's."""
+def _check_shared(frame: LaneFrame, index: Lanes, width: int) -> None:
+    size = frame.batch.shared_bytes
+    wrong = (index < 0) | (index + width > size) | (index % width != 0)
+    if wrong.any():
+        lane = int(np.argmax(wrong))
+        raise LaneFault(
+            lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
+        )
+
+
+def own_addresses(frame: LaneFrame, index: Lanes) -> Lanes:
+    """Return the addresses in the thread's block of those that may name it as one of the cluster. Raises LaneFault for
+    those of other blocks."""
+    tags = index >> CLUSTER_SHIFT
+    if not (tags > 0).any():
+        return index
+    clusters = frame.batch.launched.clusters
+    ranks = clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
+    other = (tags > 0) & (tags <= clusters.size) & (tags - 1 != ranks)
+    if other.any():
+        lane = int(np.argmax(other))
+        text = f"shared memory of the block with rank {int(tags[lane]) - 1} in the cluster, where the thread's own"
+        raise LaneFault(lane, f"{text} (.shared::cta) is meant; its block has rank {int(ranks[lane])}")
+    return np.where(tags - 1 == ranks, index & CLUSTER_MASK, index)
+
+
+def cluster_places(frame: LaneFrame, addresses: Lanes) -> tuple[Lanes, Lanes]:
+    """The number of the block, within the batch, that each address of a cluster's shared memory names, and the address
+    there. Raises LaneFault for a block that is not in the cluster, has not begun or is over."""
+    batch = frame.batch
+    index = addresses.astype(np.int64)
+    own: Lanes = batch.blocks_of(frame.view.lanes)
+    tags = index >> CLUSTER_SHIFT
+    if not tags.any():
+        return own, index
+    clusters = batch.launched.clusters
+    wrong = (tags < 0) | (tags > clusters.size)
+    if wrong.any():
+        lane = int(np.argmax(wrong))
+        text = f"{int(index[lane]):#x} is no address of shared memory in a cluster of {_counted(clusters.size)}"
+        raise LaneFault(lane, text)
+    blocks = np.where(tags == 0, own, clusters.blocks_of(clusters.numbers_of(own), tags - 1))
+    over = batch.alive[blocks] == 0
+    if over.any():
+        lane = int(np.argmax(over))
+        raise LaneFault(lane, f"shared memory of {_named(frame, int(blocks[lane]))}, whose threads have all returned")
+    if batch.begun is not None and not batch.begun[blocks].all():
+        lane = int(np.argmin(batch.begun[blocks]))
+        text = "which may not have begun: no barrier of the cluster (barrier.cluster) was passed before"
+        raise LaneFault(lane, f"shared memory of {_named(frame, int(blocks[lane]))}, {text}")
+    return blocks, index & CLUSTER_MASK
+
+
+Place = tuple[int, int]
+"""A block, as the batch numbers it, and a byte of its shared memory."""
+
+
+def places_of(frame: LaneFrame, addresses: Lanes, space: str) -> list[Place]:
+    """Return what each lane's address of "shared::cta" or "shared::cluster" memory means; not checked for bounds."""
+    index = addresses.astype(np.int64)
+    if space == "shared::cluster":
+        blocks, index = cluster_places(frame, index)
+    else:
+        blocks, index = frame.batch.blocks_of(frame.view.lanes), own_addresses(frame, index)
+    return list(zip(blocks.tolist(), index.tolist(), strict=True))
+
+
+def shared_place(frame: LaneFrame, place: Place, position: int, size_bytes: int, unit_bytes: int, what: str) -> int:
+    """Return where a lane's place lies in the batch's shared memory (one row a block). Raises LaneFault, about `what`,
+    for one that is not aligned to unit_bytes or outside."""
+    size = frame.batch.shared_bytes
+    block, address = place
+    if address % unit_bytes:
+        raise LaneFault(position, f"{what} at byte {address:#x} of shared memory is not aligned to {unit_bytes} bytes")
+    if not 0 <= address <= size - size_bytes:
+        text = f"{what} of {size_bytes} bytes at byte {address:#x} of shared memory"
+        raise LaneFault(position, f"{text}: outside the block's {size} bytes")
+    row: int = frame.batch.shared.shape[1]
+    return block * row + address
+
+
+def _counted(size: int) -> str:
+    return "1 block" if size == 1 else f"{size} blocks"
+
+
+def _named(frame: LaneFrame, block: int) -> str:
+    found: str = frame.batch.block_name(block % frame.batch.grid)
+    return found
+
+
+def report_shared(
+    frame: LaneFrame,
+    addresses: Lanes,
+    width: int,
+    instruction: Instruction,
+    action: str,
+    blocks: Lanes | None = None,
+) -> None:
+    """Tell the listeners of an access to shared memory; addresses are bytes within the block's. blocks: whose it is, as
+    the batch numbers them; None: the lanes' own."""
     events, view = frame.batch.space.events, frame.view
     if events.shared_access:
         who = (view.launched, view.lanes, events.step)
-        addresses = addresses.astype(np.int64)
-        event = Access(*who, instruction, action, "shared", width, view.rank, view.rank, addresses)
+        addresses = addresses.astype(np.int64) & CLUSTER_MASK
+        owners = None if blocks is None else blocks % frame.batch.grid
+        event = Access(*who, instruction, action, "shared", width, view.rank, view.rank, addresses, owners)
         tell(events.shared_access, event)
 
 
@@ -158,11 +262,16 @@ class Reached:
 
 
 def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instruction: Instruction, action: str) -> Reached:
-    """Check an access to "shared", "local" or "param" memory, as Space.resolve does for the heaps."""
+    """Check an access to a space that is not global, as Space.resolve does for the heaps."""
     batch = frame.batch
-    if space == "shared":
-        index = shared_index(frame, addresses, width)
-        report_shared(frame, addresses, width, instruction, action)
+    if space in ("shared", "shared::cluster"):
+        if space == "shared":
+            blocks, index = None, shared_index(frame, addresses, width)
+        else:
+            blocks, places = cluster_places(frame, addresses)
+            _check_shared(frame, places, width)
+            index = blocks * np.int64(batch.shared.shape[1]) + places
+        report_shared(frame, addresses, width, instruction, action, blocks)
         good = batch.shared_written.reshape(-1)
         places = index[:, None] + np.arange(width)
         if action != "store":
@@ -206,7 +315,7 @@ def spread(frame: LaneFrame, addresses: Lanes, run: Callable[[LaneFrame, str, La
         some = frame if window is None else frame.batch.narrow(frame, lanes, [])
         mine = addresses[lanes]
         if space != "global":
-            mine = (mine - np.uint64(WINDOWS[space])).view(np.int64)
+            mine = (mine - np.uint64(WINDOWS[space.partition("::")[0]])).view(np.int64)
         try:
             run(some, space, mine, lanes)
         except LaneFault as fault:
@@ -296,6 +405,14 @@ def _converted_back(space: str) -> Any:
     return build
 
 
+def is_own(frame: LaneFrame, addresses: Lanes) -> Lanes:
+    """Return whether each lane's address of the cluster's shared memory is in its own block."""
+    tags = addresses >> CLUSTER_SHIFT
+    ranks = frame.batch.launched.clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
+    found: Lanes = (tags == 0) | (tags - 1 == ranks)
+    return found
+
+
 def _is_in(space: str) -> Any:
     """isspacep: whether a generic address lies in a space's window."""
 
@@ -307,7 +424,7 @@ def _is_in(space: str) -> Any:
             if space.startswith("shared"):
                 found = addresses >> np.uint64(WINDOW_SHIFT) == np.uint64(SHARED >> WINDOW_SHIFT)
                 if space != "shared::cluster":
-                    found &= frame.batch.is_own_block(frame.view.lanes, (addresses - np.uint64(SHARED)).view(np.int64))
+                    found &= is_own(frame, (addresses - np.uint64(SHARED)).view(np.int64))
             elif space in WINDOWS:
                 found = addresses >> np.uint64(WINDOW_SHIFT) == np.uint64(WINDOWS[space] >> WINDOW_SHIFT)
             else:

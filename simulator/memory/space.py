@@ -11,6 +11,7 @@ them to listeners (simulator/observe/events.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +123,7 @@ class Space(Heaps):
         if span.allocation is None:
             self._bounds(index, addresses, width_bytes, action)
         if self.events.access:
-            target: int | Indices = span.allocation.rank if span.allocation else self._owners(index)
+            target: int | Indices = span.allocation.rank if span.allocation else self.owners(index)
             self._report(view, addresses, width_bytes, instruction, action, target)
         if action != "store":
             self._poison(span, addresses)
@@ -177,10 +178,48 @@ class Space(Heaps):
             self.version += 1
         return spans
 
+    # Copies by single lanes
+
+    def resolve_parts(self, view: View, addresses: Addresses, taken: Indices) -> Indices:
+        """Check that each lane may read `taken` bytes at its address, one lane at least; return where they are.
+
+        Lanes that take nothing may have any address; theirs is 0. What they read comes later: read_parts.
+        """
+        index = np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
+        index = np.where(taken > 0, index, 0)
+        reading = np.flatnonzero(taken > 0)
+        for size in np.unique(taken[reading]).tolist():
+            at = reading[taken[reading] == size]
+            viewer = view.rank if isinstance(view.rank, int) else view.rank[at]
+            some, where = index[at], addresses[at]
+            try:
+                if int(some.min()) < 0 or int(some.max()) >= self.heaps_end:
+                    self._beyond_heaps(viewer, where, some, size, "load")
+                self._bounds(some, where, size, "load")
+            except LaneFault as fault:
+                raise LaneFault(int(at[fault.lane]), fault.message) from None
+        return index
+
+    def read_parts(
+        self, addresses: Addresses, index: Indices, taken: Indices, size_bytes: int
+    ) -> npt.NDArray[np.uint8]:
+        """Return size_bytes a lane: those that it takes, then zeros. Raises LaneFault for poison."""
+        column = np.arange(size_bytes)
+        wanted = column < taken[:, None]
+        places = np.where(wanted, index[:, None] + column, 0)
+        bad = (wanted & (self.written[places] == 0)).any(axis=1)
+        for lane in np.flatnonzero(bad).tolist():
+            first = int(index[lane])
+            found = self._one_allocation(first, first + int(taken[lane]))
+            if found is not None and found.unwritten:
+                place = self.describe(first, int(addresses[lane]))
+                raise LaneFault(lane, f"copy of {int(taken[lane])} bytes at {place}: never written (poison)")
+        return np.where(wanted, self.memory[places], np.uint8(0))
+
     # Bulk copies
 
     def resolve_bulk(self, rank: int, address: int, size_bytes: int, action: str) -> int:
-        """Check a bulk copy's range of global memory, as one lane of rank sees it; gives its index.
+        """Check a bulk copy's range of global memory, as one lane of rank sees it; return its index.
 
         action: "load" or "store". What it does with the bytes comes later: read_bulk and write_bulk.
         """
@@ -195,6 +234,18 @@ class Space(Heaps):
             raise AssertionError("bounds are right, and there is no allocation")
         return start
 
+    def resolve_bulk_multicast(self, rank: int, address: int, size_bytes: int, what: str) -> list[int]:
+        """As resolve_bulk, for a multicast address: return the index of each replica, in rank order."""
+        start = address - self.base(rank) - MULTICAST * self.capacity
+        if not 0 <= start < self.capacity:
+            raise LaneFault(0, f"{what} at {address:#x}: not a multicast address of this rank")
+        replicas = [start + one * self.capacity for one in range(self.world_size)]
+        for owner, index in enumerate(replicas):
+            if self._one_allocation(index, index + size_bytes) is None:
+                where = np.array([index], np.int64), np.array([address], np.uint64)
+                self._bounds(*where, size_bytes, f"{what} (replica of rank {owner})")
+        return replicas
+
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
         """A copy of the bytes. Raises LaneFault for poison."""
         good = self.written[index : index + size_bytes]
@@ -205,9 +256,11 @@ class Space(Heaps):
             raise LaneFault(0, f"bulk copy of {size_bytes} bytes: never written (poison) from {place}")
         return self.memory[index : index + size_bytes].copy()
 
-    def write_bulk(self, index: int, data: npt.NDArray[np.uint8]) -> None:
-        self.memory[index : index + len(data)] = data
-        self.written[index : index + len(data)] = 1
+    def write_bulk(self, index: int, data: npt.NDArray[np.uint8], chosen: npt.NDArray[np.bool_] | None = None) -> None:
+        """Store the bytes, or of them only the chosen ones."""
+        at: Any = slice(index, index + len(data)) if chosen is None else index + np.flatnonzero(chosen)
+        self.memory[at] = data if chosen is None else data[chosen]
+        self.written[at] = 1
         self.version += 1
 
     def make_poison(self, index: int, size_bytes: int) -> None:
@@ -255,8 +308,8 @@ class Space(Heaps):
             place = self.describe(int(index[lane]), int(addresses[lane]))
             raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
 
-    def _owners(self, index: Indices) -> Indices:
-        """The rank whose memory each index is."""
+    def owners(self, index: Indices) -> Indices:
+        """Return the rank whose memory each index is."""
         owners: Indices = index // self.capacity
         for lane in np.flatnonzero(index >= self.heaps_end).tolist():
             found = self.allocations[abs(int(self.granules[int(index[lane]) // GRANULE_BYTES]))]

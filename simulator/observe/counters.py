@@ -1,13 +1,13 @@
 """Counters: the first listener. Accesses and bytes by kind, in total by link, and for each launch by phase.
 
 Phases. A lane waits by looking at what other threads release: by strong loads of global memory (ld with acquire,
-relaxed, volatile or mmio, not multimem) and by acquiring atomics (atom with acquire or acq_rel). Such an access belongs
+relaxed or volatile, not multimem) and by acquiring atomics (atom with acquire or acq_rel). Such an access belongs
 to the phase that it ends: the next phase begins with the lane's next access of another kind, however often it had to
-look. At a barrier (bar.sync, bar.warp.sync) a lane that has waited begins its next phase, too, and all lanes of the
-unit go on in the latest phase that one of them is in; so the threads that a few others wait for are in step with them.
-A phase of a rank's launch is what its lanes do in their phases of that number. In all_reduce/one_shot the wait of the
-entry barrier ends phase 0, and phase 1 is the body with the exit barrier, whose wait ends it. Waits for mbarriers end
-no phase: they are not for other ranks.
+look. At a barrier (of a warp, a block or a cluster) a lane that has waited begins its next phase, too, and all lanes of
+the unit go on in the latest phase that one of them is in; so the threads that a few others wait for are in step with
+them. A phase of a rank's launch is what its lanes do in their phases of that number. In all_reduce/one_shot the wait of
+the entry barrier ends phase 0, and phase 1 is the body with the exit barrier, whose wait ends it. Waits for mbarriers
+end no phase: they are not for other ranks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.events import (
+    MULTICAST_TARGET,
     Access,
     BarrierCompleted,
     CopyMoment,
+    LaneCopyMoment,
     LaneEvent,
     LaunchBegan,
     LaunchEnded,
@@ -39,7 +41,7 @@ WARP = 32
 
 _READS, _WRITES = ("own_read", "peer_read"), ("own_write", "peer_write")
 _SIGNAL = frozenset({"acquire", "release", "acq_rel"})
-_STRONG = frozenset({"acquire", "relaxed", "volatile", "mmio"})
+_STRONG = frozenset({"acquire", "relaxed", "volatile"})
 _ACQUIRES = frozenset({"acquire", "acq_rel"})
 
 Own = bool | npt.NDArray[np.bool_]
@@ -108,8 +110,8 @@ class _Running:
         phases: Ids = later >> 1
         return phases
 
-    def meet(self, lanes: Group, width: int) -> None:
-        """Lanes leave barriers; each barrier has the given number of lanes of a block."""
+    def meet(self, lanes: Group, unit: str) -> None:
+        """Lanes leave barriers of units: "warp", "block" or "cluster"."""
         at = slice(lanes.start, lanes.stop) if isinstance(lanes, range) else lanes
         now = self.states[at]
         first = int(now[0])
@@ -117,20 +119,29 @@ class _Running:
             if first & 1:
                 self.states[at] = first + 1
             return
+        latest = (now + 1) & ~1
+        if unit == "cluster":
+            _, number = np.unique(self.launched.clusters_of(lanes), return_inverse=True)
+            most = np.zeros(int(number.max()) + 1, latest.dtype)
+            np.maximum.at(most, number, latest)
+            self.states[at] = most[number]
+            return
+        width = WARP if unit == "warp" else self.launched.block
         blocks, threads = np.divmod(ids_of(lanes), self.launched.block)
         units = blocks * self.launched.block + threads // width
         starts = np.flatnonzero(np.concatenate([[True], units[1:] != units[:-1]]))
-        latest = np.maximum.reduceat((now + 1) & ~1, starts)
-        self.states[at] = np.repeat(latest, np.diff([*starts, len(units)]))
+        most = np.maximum.reduceat(latest, starts)
+        self.states[at] = np.repeat(most, np.diff([*starts, len(units)]))
 
 
 class Counters(Listener):
     """What kernels did since reset().
 
     launches: by number of the launch, over all ranks. instructions are PTX instructions times lanes. A signal is an
-    access with acquire or release order, or an atomic; a bulk copy is one access of its size, when it is issued; shared
-    memory is not counted. links[viewer, target]: bytes that rank viewer read from or wrote to target's memory. The
-    switch is counted from the viewer's side: bytes reduced, and bytes stored, once.
+    access with acquire or release order, or an atomic; a bulk copy or reduction is one access of its size, when it is
+    issued, and so is what a lane's cp.async reads; shared memory is not counted. links[viewer, target]: bytes that rank
+    viewer read from or wrote to target's memory. The switch is counted from the viewer's side: bytes reduced, and bytes
+    stored, once.
     """
 
     def __init__(self, world_size: int) -> None:
@@ -166,8 +177,7 @@ class Counters(Listener):
             self.launches[int(number)].instructions += event.instructions * int(lanes)
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
-        width = WARP if event.unit == "warp" else event.launched.block
-        self._running[event.launched].meet(event.lanes, width)
+        self._running[event.launched].meet(event.lanes, event.unit)
 
     def access(self, event: Access) -> None:
         words = event.instruction.qualifiers
@@ -191,11 +201,24 @@ class Counters(Listener):
         self._count(event, kinds, event.width_bytes, waits, own)
 
     def copy(self, event: CopyMoment) -> None:
-        if event.moment == "issued":
+        if event.moment == "issued" and event.target == MULTICAST_TARGET:
+            self._count(event, ("multicast_store", "multicast_store"), event.size_bytes, False, True)
+        elif event.moment == "issued" and event.within < 0:
             viewer = int(event.ranks[0])
             self.links[viewer, event.target] += event.size_bytes
             kinds = _READS if event.is_load else _WRITES
             self._count(event, kinds, event.size_bytes, False, viewer == event.target)
+
+    def lane_copy(self, event: LaneCopyMoment) -> None:
+        if event.moment != "issued":
+            return
+        for size in np.unique(event.taken[event.taken > 0]).tolist():
+            at = event.taken == size
+            lanes, targets = ids_of(event.lanes)[at], event.targets[at]
+            some = LaneEvent(event.launched, lanes, event.step)
+            pairs = np.bincount(some.ranks * self.world_size + targets, minlength=self.world_size**2)
+            self.links += pairs.reshape(self.links.shape) * size
+            self._count(some, _READS, size, False, some.ranks == targets)
 
     def _count(self, event: LaneEvent, kinds: tuple[str, str], width_bytes: int, waits: bool, own: Own) -> None:
         """Count an access of each lane. kinds: what it is if it is to the own rank's memory (own), and if it is not."""

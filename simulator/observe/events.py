@@ -27,8 +27,9 @@ Addresses = npt.NDArray[np.uint64] | Ids
 MULTICAST_TARGET = -1
 """An access's target in place of a rank: all ranks' replicas, through the switch."""
 
-_ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "sc"})
+_ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "sc"})
 _SCOPES = frozenset({"cta", "cluster", "gpu", "gl", "sys"})
+_REDUCTIONS = frozenset(["add", "min", "max", "inc", "dec", "and", "or", "xor"])
 _KINDS = {"reduce": "multimem_reduce", "broadcast": "multimem_store", "red": "multimem_red"}
 
 
@@ -74,6 +75,7 @@ class Access(LaneEvent):
     heap, through the own or a peer's window), "multicast" or "shared". width_bytes: of each lane's access, all elements
     of a vector. viewer: the rank that accesses, target: the rank whose memory it is (MULTICAST_TARGET: all replicas);
     one number for all lanes, or one a lane. addresses: as viewer sees them; of shared memory bytes within the block's.
+    target_blocks: of shared memory, the block whose memory it is, one a lane; None: the lane's own block.
     """
 
     instruction: Instruction
@@ -83,6 +85,7 @@ class Access(LaneEvent):
     viewer: int | Ids
     target: int | Ids
     addresses: Addresses
+    target_blocks: Ids | None = None
 
     @property
     def kind(self) -> str:
@@ -101,7 +104,7 @@ class Access(LaneEvent):
         """ "cta", "cluster", "gpu" or "sys"; "" of a weak access, which has none."""
         if self.order == "weak":
             return ""
-        return scope_of(self.instruction, "sys" if self.order in ("volatile", "mmio") else "gpu")
+        return scope_of(self.instruction, "sys" if self.order == "volatile" else "gpu")
 
 
 @dataclass(slots=True, eq=False)
@@ -134,13 +137,16 @@ class Fence(LaneEvent):
 
     @property
     def proxy(self) -> str:
-        """Of a proxy fence "alias", "async", "async.global" or "async.shared::cta"; else ""."""
+        """Of a proxy fence "alias", "async", or "async." and a space ("async.shared::cta"); else ""."""
         return ".".join(self.instruction.qualifiers[1:]) if self.kind == "proxy" else ""
 
 
 @dataclass(slots=True, eq=False)
 class BarrierArrived(LaneEvent):
-    """Lanes came to a barrier. unit: who meets there, "block" or "warp"."""
+    """Lanes came to a barrier. unit: who meets there, "warp", "block" or "cluster".
+
+    At the barrier of a cluster lanes arrive (barrier.cluster.arrive, the instruction) and go on; they wait later.
+    """
 
     instruction: Instruction
     unit: str
@@ -150,7 +156,9 @@ class BarrierArrived(LaneEvent):
 class BarrierCompleted(LaneEvent):
     """Barriers of one or more units are complete: all lanes of these units that had arrived go on.
 
-    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes.
+    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At the barrier
+    of a cluster the lanes are those that go on from barrier.cluster.wait; lanes that come there after all have arrived
+    are an event of their own. All lanes of a cluster arrive once in each phase, and wait before they arrive again.
     """
 
     unit: str
@@ -160,11 +168,13 @@ class BarrierCompleted(LaneEvent):
 class MbarrierOperation(LaneEvent):
     """An operation on mbarriers took place.
 
-    operation: "init", "inval", "expect_tx", "arrive" (arrive.expect_tx is both, in this order), "complete_tx" (a bulk
-    copy counts its bytes; the lane is the one that issued it), "try_wait" or "test_wait". One element a lane:
-    addresses, bytes within the block's shared memory; phases, the number of the phase that the operation counted in, or
-    that was the current one when a wait asked; counts, the arrivals (init: that each phase expects) or bytes, 0 for
-    others; passed, of waits only: whether the phase asked for is over, which is the one before the current one.
+    operation: "init", "inval", "expect_tx", "arrive" (arrive.expect_tx is both, in this order; of
+    cp.async.mbarrier.arrive when it takes place), "arrive_drop", "complete_tx" (bytes are copied: of a bulk copy, the
+    lane is the one that issued it), "try_wait" or "test_wait". One element a lane: addresses, bytes within the block's
+    shared memory; phases, the number of the phase that the operation counted in, or that was the current one when a
+    wait asked; counts, the arrivals (init: that each phase expects) or bytes, 0 for others; passed, of waits only:
+    whether the phase asked for is over, which is the one before the current one; target_blocks, the block whose shared
+    memory it is, None: the lane's own block.
     """
 
     instruction: Instruction
@@ -173,16 +183,23 @@ class MbarrierOperation(LaneEvent):
     phases: Ids
     counts: Ids
     passed: npt.NDArray[np.bool_] | None = None
+    target_blocks: Ids | None = None
 
 
 @dataclass(slots=True, eq=False)
 class CopyMoment(LaneEvent):
     """A bulk copy of one lane got on. moment: "issued", "read" (all its source) or "written" (all its destination).
 
-    number: of the copy, in its launched kernels. is_load: from global into shared memory. global_address: as the lane's
-    rank sees it; target: the rank whose memory it is. shared_address: bytes within the block's shared memory. mbarrier:
-    where in shared memory lies the one that counts a load's bytes, -1 of a store. group: the number, from 0, of the
-    lane's bulk group that a store belongs to (the groups are numbered as the lane commits them), -1 of a load.
+    st.async and red.async are copies of registers, which are read when they are issued. A copy to several blocks of the
+    cluster (multicast) is written once in each of them.
+
+    number: of the copy, in its launched kernels. is_load: into shared memory. global_address: as the lane's rank sees
+    it; target: the rank whose memory it is (MULTICAST_TARGET: all replicas). shared_address: bytes within the block's
+    shared memory. mbarrier: where in shared memory lies the one that counts the bytes, -1 of a copy that belongs to a
+    group. group: the number, from 0, of that bulk group of the lane (the groups are numbered as the lane commits them),
+    -1 if an mbarrier counts the bytes. within: where in shared memory the destination is, of a copy from shared to
+    shared memory, whose global_address is -1; else -1. target_blocks: those whose shared memory it writes, where
+    mbarrier lies as well; none if it writes global memory. Of a copy of registers shared_address is -1.
     """
 
     instruction: Instruction
@@ -195,21 +212,61 @@ class CopyMoment(LaneEvent):
     size_bytes: int
     mbarrier: int
     group: int
+    within: int = -1
+    target_blocks: tuple[int, ...] = ()
 
     @property
     def source(self) -> tuple[str, int]:
-        """State space and address that the copy reads."""
-        return ("global", self.global_address) if self.is_load else ("shared", self.shared_address)
+        """State space and address that the copy reads; "register" and -1 of registers."""
+        if self.shared_address < 0:
+            return ("register", -1)
+        if self.is_load and self.within < 0:
+            return ("global", self.global_address)
+        return ("shared", self.shared_address)
 
     @property
     def destination(self) -> tuple[str, int]:
-        """State space and address that the copy writes."""
+        """State space and address that the copy writes, or combines with what it read (reduction)."""
+        if self.within >= 0:
+            return ("shared", self.within)
         return ("shared", self.shared_address) if self.is_load else ("global", self.global_address)
+
+    @property
+    def reduction(self) -> str:
+        """The operation of a reduction ("add", ..), "" of a plain copy."""
+        words = self.instruction.qualifiers
+        is_reduction = "reduce" in words or self.instruction.opcode == "red"
+        return next((word for word in words if word in _REDUCTIONS), "") if is_reduction else ""
+
+
+@dataclass(slots=True, eq=False)
+class LaneCopyMoment(LaneEvent):
+    """Copies by single lanes (cp.async) got on. moment: "issued", "read" or "written".
+
+    number: of the instruction's step, in its launched kernels; from its issue on, some of its lanes may go on before
+    others. size_bytes: how many each lane writes to shared memory. One element a lane: taken, how many of them are read
+    (the others become zeros); global_addresses, as the lane's rank sees them, and targets, the ranks whose memory it
+    is, which mean nothing where nothing is taken; shared_addresses, bytes within the block's shared memory; groups, the
+    number, from 0, of the group that the lane commits next.
+    """
+
+    instruction: Instruction
+    moment: str
+    number: int
+    global_addresses: Addresses
+    targets: Ids
+    shared_addresses: Ids
+    size_bytes: int
+    taken: Ids
+    groups: Ids
 
 
 @dataclass(slots=True, eq=False)
 class CopiesCommitted(LaneEvent):
-    """Lanes closed a bulk group. groups: its number, one a lane; -1 of a lane that never issued a store."""
+    """Lanes closed a group: of bulk copies (cp.async.bulk.commit_group) or of their own (cp.async.commit_group).
+
+    groups: its number, one a lane; -1 of a lane that never issued a bulk copy that belongs to a group.
+    """
 
     instruction: Instruction
     groups: Ids
@@ -217,7 +274,7 @@ class CopiesCommitted(LaneEvent):
 
 @dataclass(slots=True, eq=False)
 class CopiesAwaited(LaneEvent):
-    """Lanes go on after cp.async.bulk.wait_group: all their groups but the latest `allowed` are over.
+    """Lanes go on after a wait for groups, of bulk copies or of their own: all but the latest `allowed` are over.
 
     reads_only (.read): over means that the sources were read; else that the destinations were written.
     """
@@ -309,6 +366,8 @@ class Listener:
 
     def copy(self, event: CopyMoment) -> None: ...
 
+    def lane_copy(self, event: LaneCopyMoment) -> None: ...
+
     def copies_committed(self, event: CopiesCommitted) -> None: ...
 
     def copies_awaited(self, event: CopiesAwaited) -> None: ...
@@ -344,6 +403,7 @@ class Events:
     barrier_completed: Told
     mbarrier: Told
     copy: Told
+    lane_copy: Told
     copies_committed: Told
     copies_awaited: Told
     printed: Told

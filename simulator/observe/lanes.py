@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,69 @@ def ids_of(group: Group) -> Ids:
     return np.arange(group.start, group.stop) if isinstance(group, range) else group
 
 
+Extent = tuple[int, int, int]
+"""Numbers in x, y and z."""
+
+
+def coordinate(number: Any, extent: Extent, axis: int) -> Any:
+    """Return x, y or z (axis 0, 1 or 2) of a linear number, x varying fastest, or of an array of them."""
+    return number // math.prod(extent[:axis]) % extent[axis]
+
+
+def linear(coordinates: list[Any], extent: Extent) -> Any:
+    """Return the linear number of x, y and z, x varying fastest, or an array of them."""
+    x, y, z = coordinates
+    return (z * extent[1] + y) * extent[0] + x
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """How the blocks of a grid form clusters. grid and shape: blocks of the grid and of a cluster in x, y and z.
+
+    Blocks and clusters are numbered in order of x, then y, then z, those of a second rank behind those of the first. A
+    block's rank is its number within its cluster. is_explicit: the launch or the kernel names the shape.
+    """
+
+    grid: Extent
+    shape: Extent
+    is_explicit: bool
+
+    @property
+    def size(self) -> int:
+        """Number of blocks in a cluster."""
+        return math.prod(self.shape)
+
+    @property
+    def extent(self) -> Extent:
+        """Number of clusters in x, y and z."""
+        x, y, z = (blocks // size for blocks, size in zip(self.grid, self.shape, strict=True))
+        return x, y, z
+
+    @property
+    def count(self) -> int:
+        """Number of clusters in the grid."""
+        return math.prod(self.extent)
+
+    def numbers_of(self, blocks: Any) -> Any:
+        """Return the number of each block's cluster."""
+        if self.size == 1:
+            return blocks
+        places = [coordinate(blocks, self.grid, axis) // self.shape[axis] for axis in range(3)]
+        return blocks // math.prod(self.grid) * self.count + linear(places, self.extent)
+
+    def ranks_of(self, blocks: Any) -> Any:
+        """Return each block's rank in its cluster."""
+        return linear([coordinate(blocks, self.grid, axis) % self.shape[axis] for axis in range(3)], self.shape)
+
+    def blocks_of(self, clusters: Any, ranks: Any) -> Any:
+        """Return the number of the block with each rank in each cluster."""
+        places = [
+            coordinate(clusters, self.extent, axis) * self.shape[axis] + coordinate(ranks, self.shape, axis)
+            for axis in range(3)
+        ]
+        return clusters // self.count * math.prod(self.grid) + linear(places, self.grid)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Launched:
     """A kernel that the simulator runs on several ranks together: one launch of each of them.
@@ -24,7 +89,7 @@ class Launched:
     kernel: the executable's name. ranks: ascending. numbers[i]: the number of the launch on ranks[i]; a rank counts its
     launches from 0 since the ranks came into the world. grid: number of blocks of one rank; block: number of threads of
     one block; both are numbered in order of x, then y, then z. Lane l is thread l % block of block l // block % grid on
-    rank ranks[l // (grid * block)].
+    rank ranks[l // (grid * block)]. clusters: which blocks form a cluster.
     """
 
     kernel: str
@@ -32,6 +97,7 @@ class Launched:
     numbers: tuple[int, ...]
     grid: int
     block: int
+    clusters: Clusters
 
     @property
     def threads(self) -> int:
@@ -65,6 +131,11 @@ class Launched:
         """Return each lane's block, as its rank numbers them."""
         blocks: Ids = ids_of(lanes) // self.block % self.grid
         return blocks
+
+    def clusters_of(self, lanes: Group) -> Ids:
+        """Return the number of each lane's cluster within the launches of all ranks."""
+        clusters: Ids = self.clusters.numbers_of(ids_of(lanes) // self.block)
+        return clusters
 
     def threads_of(self, lanes: Group) -> Ids:
         """Return each lane's thread, as its block numbers them."""

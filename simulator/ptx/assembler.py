@@ -7,13 +7,20 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 PACKAGE = "nvidia-cuda-nvcc"
 """The package of PyPI that brings ptxas; it needs no GPU."""
 
 _PROBLEM = re.compile(r"^ptxas\s+(?:\S+,\s+line\s+(\d+);\s*)?(?:error|fatal)\s*:\s*(.+?)\s*$", re.MULTILINE)
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_REGISTERS, _BARRIERS = re.compile(r"Used (\d+) registers"), re.compile(r"used (\d+) barriers")
+_TOO_NEW = re.compile(r"Unsupported \.version [\d.]+; current version is '([\d.]+)'")
+_VERSION = re.compile(r"^(\s*\.version\s+)[\d.]+", re.MULTILINE)
 _WHEELS = ("cu*/bin/ptxas", "cuda_nvcc/bin/ptxas")
 
 
@@ -34,6 +41,14 @@ class Verdict:
     problems: tuple[Problem, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a kernel takes, as ptxas counts it: registers of a thread, and numbered barriers of a block."""
+
+    registers: int
+    barriers: int
+
+
 def find_ptxas() -> Path | None:
     """Return ptxas on PATH, else the one that an installed package brings, else None."""
     if (found := shutil.which("ptxas")) is not None:
@@ -46,13 +61,50 @@ def find_ptxas() -> Path | None:
     return None
 
 
-def assembled(ptxas: Path, ptx: str, arch: str) -> Verdict:
-    """Assemble a module for an architecture; nothing is kept. Raises OSError if ptxas can't be started."""
+def usage_of(ptx: str, entry: str, arch: str) -> Usage | None:
+    """Return what an entry of a module takes on an architecture; None if ptxas is not installed or refuses the module.
+
+    A module that states a later version of PTX than ptxas knows is assembled as one of the version that it knows, which
+    it refuses if that matters.
+    """
+    ptxas = find_ptxas()
+    return _usages(ptxas, ptx, arch).get(entry) if ptxas is not None else None
+
+
+@lru_cache(maxsize=256)
+def _usages(ptxas: Path, ptx: str, arch: str) -> Mapping[str, Usage]:
+    """What each entry of a module takes; a module is assembled once for an architecture. Nothing if it is refused."""
+    done = _run(ptxas, ptx, arch, "-v")
+    if late := _TOO_NEW.search(done.stdout + done.stderr):
+        done = _run(ptxas, _VERSION.sub(rf"\g<1>{late[1]}", ptx, count=1), arch, "-v")
+    return MappingProxyType(_read_usages(done.stdout + done.stderr) if not done.returncode else {})
+
+
+def _read_usages(said: str) -> dict[str, Usage]:
+    """What ptxas -v says of each entry."""
+    found = {}
+    entry = ""
+    for line in said.splitlines():
+        if match := _ENTRY.search(line):
+            entry = match[1]
+        elif match := _REGISTERS.search(line):
+            barriers = _BARRIERS.search(line)
+            found[entry] = Usage(int(match[1]), int(barriers[1]) if barriers else 0)
+    return found
+
+
+def _run(ptxas: Path, ptx: str, arch: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Assemble a module, and keep nothing but what ptxas says."""
     with tempfile.TemporaryDirectory(prefix="symlab-ptxas-") as folder:
         source = Path(folder) / "module.ptx"
         source.write_text(ptx, encoding="utf-8")
-        command = [str(ptxas), f"-arch={arch}", str(source), "-o", str(Path(folder) / "module.cubin")]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        command = [str(ptxas), f"-arch={arch}", *options, str(source), "-o", str(Path(folder) / "module.cubin")]
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+
+
+def assembled(ptxas: Path, ptx: str, arch: str) -> Verdict:
+    """Assemble a module for an architecture; nothing is kept. Raises OSError if ptxas can't be started."""
+    done = _run(ptxas, ptx, arch)
     said = done.stdout + done.stderr
     problems = [Problem(int(line or 0), text) for line, text in _PROBLEM.findall(said)]
     if len(problems) > 1:  # the last one only says that there were errors

@@ -68,9 +68,8 @@ def _has_target(instruction: Instruction) -> bool:
     if instruction.opcode == "multimem":
         return "ld_reduce" in instruction.qualifiers
     if instruction.opcode == "mbarrier":
-        return not {"init", "inval", "complete_tx"} & set(instruction.qualifiers) and (
-            "expect_tx" not in instruction.qualifiers or "arrive" in instruction.qualifiers
-        )
+        words = {"arrive", "arrive_drop", "test_wait", "try_wait", "pending_count"}
+        return not words.isdisjoint(instruction.qualifiers)
     if instruction.opcode in ("bar", "barrier"):
         return "red" in instruction.qualifiers
     return instruction.opcode not in _NO_TARGET
@@ -99,15 +98,17 @@ def reads_clock(instruction: Instruction) -> bool:
 
 def reads_memory(instruction: Instruction) -> bool:
     """Whether what it gives depends on memory, shared memory and mbarriers included."""
-    return instruction.opcode in ("ld", "atom", "multimem") or _asks_barrier(instruction)
+    if instruction.opcode == "multimem":
+        return "ld_reduce" in instruction.qualifiers
+    return instruction.opcode in ("ld", "atom") or _asks_barrier(instruction)
 
 
 def writes_memory(instruction: Instruction) -> bool:
     """Whether it may change memory each time it runs, so that who runs it again and again gets somewhere."""
     if instruction.opcode == "mbarrier":
-        return not _asks_barrier(instruction)
+        return not _asks_barrier(instruction) and "pending_count" not in instruction.qualifiers
     if instruction.opcode == "multimem":
-        return not {"st", "red"}.isdisjoint(instruction.qualifiers)
+        return "ld_reduce" not in instruction.qualifiers
     return instruction.opcode in ("st", "red", "cp", "call") or instruction.opcode in COLLECTIVES
 
 

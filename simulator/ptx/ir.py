@@ -114,7 +114,12 @@ class Instruction:
     @property
     def is_group_wait(self) -> bool:
         """Whether threads may have to stay here until copies are done."""
-        return self.opcode == "cp" and "wait_group" in self.qualifiers
+        return self.opcode == "cp" and not {"wait_group", "wait_all"}.isdisjoint(self.qualifiers)
+
+    @property
+    def is_cluster_barrier(self) -> bool:
+        """Whether it is an arrival at the barrier of all threads of a cluster, or a wait there."""
+        return self.opcode == "barrier" and "cluster" in self.qualifiers
 
     def where(self) -> str:
         """The PTX line and, where line information is there, the Python lines: for messages."""
@@ -243,6 +248,7 @@ class Kernel:
     registers maps a name to its class: "pred", "b8", "b16", "b32", "b64". shared_bytes are those of the variables that
     the kernel declares itself; a launch's dynamic shared memory begins behind them, at dynamic_offset_bytes.
     required_block and required_cluster are the block and the cluster (x, y, z) that a launch must have, None for any.
+    most_cluster_blocks: of a cluster, None for any. is_explicit_cluster: a launch must have a cluster.
     first is the block where it begins. frame holds the variables of each thread by name, frame_bytes is the size of the
     kernel's own frame. unsupported: declarations that the simulator does not have; instructions say so themselves.
     """
@@ -258,6 +264,8 @@ class Kernel:
     dynamic_offset_bytes: int
     required_block: tuple[int, int, int] | None
     required_cluster: tuple[int, int, int] | None
+    most_cluster_blocks: int | None = None
+    is_explicit_cluster: bool = False
     first: int = 0
     functions: tuple[Function, ...] = ()
     frame: dict[str, FrameVariable] = field(default_factory=dict)

@@ -119,7 +119,8 @@ def closing(text: str, start: int) -> int:
         depth += 1 if match.group() == "{" else -1
         if depth == 0:
             return match.start()
-    raise PtxSyntaxError("the kernel's closing brace is missing")
+    line = text.count("\n", 0, start) + 1
+    raise PtxSyntaxError(f"PTX line {line}: a brace opens here and is never closed: the closing brace is missing")
 
 
 def _define(module: Module, kind: str, start: int, end: int, line: int) -> int:

@@ -56,6 +56,8 @@ def parse_kernel(ptx: str, entry: str) -> Kernel:
     module = scan(ptx)
     if entry not in module.entries:
         raise ValueError(f"no kernel {entry} in this PTX; it has {', '.join(module.entries) or 'none'}")
+    if module.entries[entry].start < 0:
+        raise PtxSyntaxError(f"PTX line {module.entries[entry].line}: kernel {entry} has no body, it is only declared")
     return _Linker(module, module.entries[entry]).kernel()
 
 
@@ -114,6 +116,8 @@ class _Linker:
             dynamic_offset_bytes=dynamic_offset,
             required_block=_required(entry.directives, "reqntid"),
             required_cluster=_required(entry.directives, "reqnctapercluster"),
+            most_cluster_blocks=(_required(entry.directives, "maxclusterrank") or (None,))[0],
+            is_explicit_cluster=".explicitcluster" in entry.directives,
             first=starts[-1] if functions else 0,
             functions=tuple(made),
             frame=body.frame,

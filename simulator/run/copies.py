@@ -1,110 +1,85 @@
-"""Bulk copies that are under way: what cp.async.bulk began, and what happens to it later than its own step.
+"""Copies that are under way: what cp.async and its relatives began, and what happens to it later than its own step.
 
-A copy takes place in two moments of its own: it reads all its source, then it writes all its destination. Both come at
-steps that the schedule chooses, never at the step that issued it. So a kernel that uses a destination before it waited
-finds old bytes or poison there, and one that overwrites a source too early has copied the new bytes.
+A bulk copy takes place in two moments of its own: it reads all its source, then it writes all its destination. Both
+come at steps that the schedule chooses, never at the step that issued it. So a kernel that uses a destination before it
+waited finds old bytes or poison there, and one that overwrites a source too early has copied the new bytes. A reduction
+(cp.reduce.async.bulk) combines what it read with its destination when it writes, all elements in one step.
 
 A copy into shared memory ends by counting its bytes on an mbarrier; one into global memory belongs to a group of its
-thread, which the thread can wait for (cp.async.bulk.wait_group): until it has been written, or (.read) only read.
+thread, which the thread can wait for (cp.async.bulk.wait_group): until it has been written, or (.read) only read. The
+small copies of single lanes (cp.async) are in simulator/run/lane_copies.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from memory.fabric import DeviceFault
-from simulator.memory.space import LaneFault, Space
+from simulator.memory.space import LaneFault
+from simulator.memory.transfer import Transfer
 from simulator.observe.events import (
+    MULTICAST_TARGET,
     CopiesAwaited,
     CopiesCommitted,
     CopyMoment,
     MbarrierOperation,
     tell,
 )
-from simulator.observe.lanes import Group, Ids, Launched, ids_of
+from simulator.observe.lanes import Group, ids_of
 from simulator.ptx.ir import Immediate, Instruction
 from simulator.run.groups import compact, split
-from simulator.run.mbarriers import MAX_COUNT, MBarrier, MisusedBarrier
+from simulator.run.lane_copies import Arrival, LaneCopies, LaneCopy
+from simulator.run.mbarriers import Mbarriers
+from simulator.run.owner import LAG_STEPS, Owner
 
 Bytes = npt.NDArray[np.uint8]
-
-LAG_STEPS = 16
-"""Steps from issue to read and from read to write, in fair order: enough for another block to run in between."""
-
-
-class Owner(Protocol):
-    """The batch that copies belong to, as far as they need it."""
-
-    space: Space
-    launched: Launched
-    block: int
-    shared: Any
-    shared_written: Any
-    rank_alive: dict[int, int]
-    steps: int
-
-    @property
-    def alive(self) -> Ids:
-        """Threads by block that haven't returned."""
-        ...
-
-    def place(self, lane: int) -> tuple[int, int, int]:
-        """Rank, block and thread of a lane."""
-        ...
-
-    def blocks_of(self, ids: Any) -> Any:
-        """The number of each lane's block within the batch."""
-        ...
-
-    def arrive(self, index: int, group: Group) -> None:
-        """Send lanes to a basic block."""
-        ...
-
-    def finish(self, rank: int, count: int) -> None:
-        """Count threads or copies of a rank as over."""
-        ...
-
-    def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
-        """The error that names a lane and what it did wrong in which instruction."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """One copy of one thread. shared: where in the batch's shared memory; index: where in Space.memory; mbarrier: the
-    key of the one that counts it, of a load only; group: the number of its group among the lane's, of a store only;
-    due: the step of its next moment. held: its bytes, once read.
+    """One bulk copy of one thread. group: the number of its group among the lane's, -1 if an mbarrier counts it; due:
+    the step of its next moment. held: its bytes, once read.
     """
 
     number: int
     lane: int
     instruction: Instruction
-    shared: int
-    index: int
-    size_bytes: int
-    is_load: bool
+    transfer: Transfer
     due: int
-    mbarrier: int
     group: int
     held: Bytes | None = None
     is_done: bool = False
 
+    @property
+    def is_load(self) -> bool:
+        """Whether it goes into shared memory."""
+        return self.transfer.target_space == "shared"
+
+    def blocks(self, row_bytes: int) -> set[int]:
+        """The blocks whose shared memory it still needs, each of row_bytes."""
+        space, start = self.transfer.source
+        places = [start] if space == "shared" and self.held is None else []
+        return {place // row_bytes for place in (*places, *(self.transfer.targets if self.is_load else ()))}
+
+
+UnderWay = Copy | LaneCopy | Arrival
+
 
 @dataclass(slots=True)
 class Waiting:
-    """Lanes at a wait_group: until all but their `allowed` latest groups are done (or read)."""
+    """Lanes at a wait_group: until all but their `allowed` latest groups are done (or read); None: all their copies."""
 
     following: int
     group: Group
     instruction: Instruction
 
     @property
-    def allowed(self) -> int:
+    def allowed(self) -> int | None:
+        if "wait_all" in self.instruction.qualifiers:
+            return None
         operand = self.instruction.operands[0]
         assert isinstance(operand, Immediate)
         return operand.bits
@@ -113,57 +88,69 @@ class Waiting:
     def reads_only(self) -> bool:
         return "read" in self.instruction.qualifiers
 
+    @property
+    def is_bulk(self) -> bool:
+        return "bulk" in self.instruction.qualifiers
+
 
 @dataclass(slots=True)
 class Copies:
-    """The copies, groups and mbarriers of one batch. An mbarrier's key is its byte in the batch's shared memory."""
+    """The copies and groups of one batch. under_way: bulk copies, and those of single lanes (lane_copies)."""
 
     batch: Owner
+    mbarriers: Mbarriers
     issued: int = 0
-    under_way: list[Copy] = field(default_factory=list)
+    under_way: list[UnderWay] = field(default_factory=list)
     groups: dict[int, list[list[Copy]]] = field(default_factory=dict)
     uncommitted: dict[int, list[Copy]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)  # how many groups a lane has made
-    mbarriers: dict[int, MBarrier] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
-    asked: int = -1  # the mbarrier that a lane asked last, for the report of a deadlock
+    lane_copies: LaneCopies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lane_copies = LaneCopies(self.batch, self.mbarriers)
 
     # What instructions do
 
-    def issue(
-        self,
-        lane: int,
-        instruction: Instruction,
-        shared: int,
-        index: int,
-        size_bytes: int,
-        is_load: bool,
-        mbarrier: int,
-    ) -> None:
-        """Begin a copy: the arguments are those of Copy."""
-        group = -1 if is_load else self.committed.get(lane, 0)
-        due = self.batch.steps + LAG_STEPS
-        copy = Copy(self.issued, lane, instruction, shared, index, size_bytes, is_load, due, mbarrier, group)
+    def issue(self, lane: int, instruction: Instruction, transfer: Transfer, held: Bytes | None = None) -> None:
+        """Begin a bulk copy; held: its bytes, of one whose source is registers."""
+        is_grouped = transfer.mbarrier < 0
+        group = self.committed.get(lane, 0) if is_grouped else -1
+        copy = Copy(self.issued, lane, instruction, transfer, self.batch.steps + LAG_STEPS, group, held)
         self.issued += 1
         self.under_way.append(copy)
         rank, _, _ = self.batch.place(lane)
         self.batch.rank_alive[rank] += 1  # a kernel is not over while its copies are under way
-        if not is_load:
+        if is_grouped:
             self.uncommitted.setdefault(lane, []).append(copy)
         self._report(copy, "issued")
+        if held is not None:
+            self._report(copy, "read")
+
+    def issue_lanes(self, lanes: Group, instruction: Instruction, *how: Any) -> None:
+        """Begin copies of single lanes; how: the further arguments of LaneCopies.issue."""
+        self.under_way.append(self.lane_copies.issue(lanes, instruction, *how))
+
+    def arrive_later(self, lanes: Group, instruction: Instruction, keys: list[int], adds: bool) -> None:
+        """Let lanes arrive at mbarriers when their copies are done, see LaneCopies."""
+        self.under_way.append(self.lane_copies.arrive_later(lanes, instruction, keys, adds))
 
     def commit(self, lanes: Group, instruction: Instruction) -> None:
-        """Make a group of what the lanes have issued since their last one. Who never copied has nothing to wait for."""
-        made = []
-        for lane in ids_of(lanes).tolist():
-            made.append(-1)
-            if lane in self.uncommitted or lane in self.groups:
-                groups = self.groups.setdefault(lane, [])
-                while groups and all(copy.is_done for copy in groups[0]):
-                    groups.pop(0)
-                groups.append(self.uncommitted.pop(lane, []))
-                made[-1] = self.committed.get(lane, 0)
-                self.committed[lane] = made[-1] + 1
+        """Make a group of what the lanes have issued since their last one. A lane that never issued a bulk copy has
+        nothing to wait for."""
+        made: Any = []
+        if "bulk" not in instruction.qualifiers:
+            made = self.lane_copies.commit(lanes)
+        else:
+            for lane in ids_of(lanes).tolist():
+                made.append(-1)
+                if lane in self.uncommitted or lane in self.groups:
+                    groups = self.groups.setdefault(lane, [])
+                    while groups and all(copy.is_done for copy in groups[0]):
+                        groups.pop(0)
+                    groups.append(self.uncommitted.pop(lane, []))
+                    made[-1] = self.committed.get(lane, 0)
+                    self.committed[lane] = made[-1] + 1
         events = self.batch.space.events
         if events.copies_committed:
             event = CopiesCommitted(self.batch.launched, lanes, events.step, instruction, np.array(made, np.int64))
@@ -172,13 +159,17 @@ class Copies:
     def wait(self, one: Waiting) -> None:
         """Send on the lanes whose groups are done; the others wait."""
         allowed, reads_only = one.allowed, one.reads_only
-        held = np.array([self._holds(lane, allowed, reads_only) for lane in ids_of(one.group).tolist()])
+        if one.is_bulk:
+            assert allowed is not None
+            held = np.array([self._holds(lane, allowed, reads_only) for lane in ids_of(one.group).tolist()])
+        else:
+            held = self.lane_copies.held(one.group, allowed)
         stay, leave = split(one.group, [held])
         if leave is not None:
             events = self.batch.space.events
             if events.copies_awaited:
                 who = (self.batch.launched, leave, events.step)
-                tell(events.copies_awaited, CopiesAwaited(*who, one.instruction, allowed, reads_only))
+                tell(events.copies_awaited, CopiesAwaited(*who, one.instruction, allowed or 0, reads_only))
             self.batch.arrive(one.following, leave)
         if stay is not None:
             self.waiting.append(Waiting(one.following, stay, one.instruction))
@@ -192,127 +183,152 @@ class Copies:
         )
 
     def ended(self, lanes: Group) -> None:
-        """Some lanes are over, perhaps their blocks. Raises DeviceFault if a copy still uses one's shared memory."""
+        """Some lanes are over, perhaps their blocks. Raises DeviceFault if a bulk copy still uses the shared memory
+        of one."""
         blocks = set(self.batch.blocks_of(lanes).tolist())
         for copy in self.under_way:
-            block = copy.lane // self.batch.block
-            if block in blocks and self.batch.alive[block] == 0 and (copy.is_load or copy.held is None):
-                what = "writes" if copy.is_load else "reads"
-                text = f"the block ended while a bulk copy still {what} its shared memory"
-                raise self.batch.fault(copy.lane, text, copy.instruction)
+            if not isinstance(copy, Copy):
+                continue
+            for block in copy.blocks(self.batch.shared.shape[1]) & blocks:
+                if self.batch.alive[block] == 0:
+                    own = block == copy.lane // self.batch.block
+                    who = "the block" if own else f"block {block % self.batch.launched.grid}"
+                    what = "writes" if copy.is_load else "reads"
+                    text = f"{who} ended while a bulk copy still {what} its shared memory"
+                    raise self.batch.fault(copy.lane, text, copy.instruction)
 
     # What happens by itself
 
-    def advance(self, chosen: list[Copy]) -> None:
+    def advance(self, chosen: list[UnderWay]) -> None:
         """Let these copies read, or write if they have read."""
-        for copy in chosen:
-            try:
-                if copy.held is None:
-                    self._read(copy)
-                    copy.due = self.batch.steps + LAG_STEPS
-                else:
-                    self._write(copy)
-            except LaneFault as fault:
-                raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
+        for one in chosen:
+            if isinstance(one, Copy):
+                self._advance(one)
+            else:
+                self.lane_copies.advance(one)
         if chosen:
-            self.under_way = [copy for copy in self.under_way if not copy.is_done]
+            self.under_way = [one for one in self.under_way if not one.is_done]
             waiting, self.waiting = self.waiting, []
-            for one in waiting:
-                self.wait(one)
+            for group in waiting:
+                self.wait(group)
+
+    def part(self, one: UnderWay, lane: int, width: int) -> UnderWay:
+        """Return a piece of lanes' copies that can move on alone: of the `width` lanes of a block around this one. Bulk
+        copies are in one piece."""
+        if not isinstance(one, LaneCopy):
+            return one
+        low = lane - lane % self.batch.block % width
+        found = self.lane_copies.part(one, low, low + width)
+        if found is None:
+            return one
+        self.under_way.append(found)
+        return found
+
+    def _advance(self, copy: Copy) -> None:
+        try:
+            if copy.held is None:
+                self._read(copy)
+                copy.due = self.batch.steps + LAG_STEPS
+            else:
+                self._write(copy, copy.held)
+        except LaneFault as fault:
+            raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
 
     def _read(self, copy: Copy) -> None:
-        size = copy.size_bytes
-        if copy.is_load:
-            copy.held = self.batch.space.read_bulk(copy.index, size)
-        elif not self.batch.shared_written.reshape(-1)[copy.shared : copy.shared + size].all():
-            raise LaneFault(0, "bulk copy of shared memory that was never written (poison)")
+        transfer = copy.transfer
+        space, start = transfer.source
+        if space == "global":
+            copy.held = self.batch.space.read_bulk(start, transfer.size_bytes)
         else:
-            copy.held = self.batch.shared.reshape(-1)[copy.shared : copy.shared + size].copy()
+            copy.held = self._shared_bytes(start, transfer)
         self._report(copy, "read")
+        if transfer.mbarriers:
+            self._divide(copy)
 
-    def _write(self, copy: Copy) -> None:
-        assert copy.held is not None
-        batch, end = self.batch, copy.shared + copy.size_bytes
+    def _divide(self, copy: Copy) -> None:
+        """Make a copy to several blocks one for each of them, which are written at moments of their own."""
+        transfer = copy.transfer
+        each = [
+            replace(transfer, targets=(target,), mbarrier=key, mbarriers=())
+            for target, key in zip(transfer.targets, transfer.mbarriers, strict=True)
+        ]
+        copy.transfer = each[0]
+        self.under_way += [replace(copy, transfer=one, due=self.batch.steps + LAG_STEPS) for one in each[1:]]
+        self.batch.rank_alive[self.batch.place(copy.lane)[0]] += len(each) - 1
+
+    def _shared_bytes(self, start: int, transfer: Transfer) -> Bytes:
+        """Shared memory that a copy reads. Raises LaneFault for poison among the bytes that it wants."""
+        end = start + transfer.size_bytes
+        good = self.batch.shared_written.reshape(-1)[start:end]
+        if not (good if transfer.chosen is None else good[transfer.chosen]).all():
+            raise LaneFault(0, "bulk copy of shared memory that was never written (poison)")
+        found: Bytes = self.batch.shared.reshape(-1)[start:end].copy()
+        return found
+
+    def _write(self, copy: Copy, held: Bytes) -> None:
+        batch, transfer = self.batch, copy.transfer
         copy.is_done = True
-        if copy.is_load:
-            batch.shared.reshape(-1)[copy.shared : end] = copy.held
-            batch.shared_written.reshape(-1)[copy.shared : end] = True
-            batch.space.version += 1
-            self._report(copy, "written")
+        for start in transfer.targets:
+            end = start + transfer.size_bytes
+            data = held if transfer.combine is None else self._combined(start, transfer, held)
+            if transfer.target_space == "shared":
+                batch.shared.reshape(-1)[start:end] = data
+                batch.shared_written.reshape(-1)[start:end] = True
+                batch.space.version += 1
+            else:
+                batch.space.write_bulk(start, data, transfer.chosen)
+        self._report(copy, "written")
+        if transfer.mbarrier >= 0:
             self._complete(copy)
-        else:
-            batch.space.write_bulk(copy.index, copy.held)
-            self._report(copy, "written")
         batch.finish(batch.place(copy.lane)[0], 1)
+
+    def _combined(self, start: int, transfer: Transfer, held: Bytes) -> Bytes:
+        """What a reduction's target holds afterwards."""
+        assert transfer.combine is not None
+        if transfer.target_space == "shared":
+            before = self._shared_bytes(start, transfer)
+        else:
+            before = self.batch.space.read_bulk(start, transfer.size_bytes)
+        made = transfer.combine(before.view(transfer.element), held.view(transfer.element))
+        out: Bytes = np.ascontiguousarray(made).view(np.uint8)
+        return out
 
     def _report(self, copy: Copy, moment: str) -> None:
         """Tell the listeners how far a copy is."""
-        batch, events = self.batch, self.batch.space.events
-        if events.copy:
-            rank, row = batch.place(copy.lane)[0], batch.shared.shape[1]
-            target = copy.index // batch.space.capacity
-            address = batch.space.base(rank) + copy.index
-            mbarrier = copy.mbarrier % row if copy.is_load else -1
-            event = CopyMoment(
-                batch.launched, compact(np.array([copy.lane])), events.step, copy.instruction, moment, copy.number,
-                copy.is_load, address, target, copy.shared % row, copy.size_bytes, mbarrier, copy.group,
-            )  # fmt: skip
-            tell(events.copy, event)
-
-    # mbarriers; all raise LaneFault (of lane 0)
-
-    def init(self, key: int, count: int) -> None:
-        """Make an mbarrier; each of its phases expects the given number of arrivals."""
-        if not 1 <= count <= MAX_COUNT:
-            raise LaneFault(0, f"an mbarrier for {count} arrivals; it takes 1 to {MAX_COUNT:,}")
-        if key in self.mbarriers:
-            raise LaneFault(0, f"{self.place(key)} holds {self.mbarriers[key]} already")
-        self.mbarriers[key] = MBarrier(count)
-
-    def invalidate(self, key: int) -> None:
-        """Make an mbarrier's place ordinary memory again."""
-        if self.mbarriers.pop(key, None) is None:
-            raise LaneFault(0, f"{self.place(key)} holds no mbarrier")
-
-    def expect(self, key: int, size_bytes: int) -> None:
-        """Announce bytes that will be copied."""
-        self._change(key, lambda barrier: barrier.expect(size_bytes))
-
-    def arrive(self, key: int, count: int) -> None:
-        """Count arrivals."""
-        self._change(key, lambda barrier: barrier.arrive(count))
-
-    def phase(self, key: int) -> int:
-        """The number of an mbarrier's current phase; 0 where there is none."""
-        return self.mbarriers[key].phase if key in self.mbarriers else 0
+        batch, events, transfer = self.batch, self.batch.space.events, copy.transfer
+        if not events.copy:
+            return
+        row = batch.shared.shape[1]
+        is_within = transfer.global_address < 0
+        blocks: tuple[int, ...] = ()
+        if copy.is_load:
+            blocks = tuple(target // row % batch.launched.grid for target in transfer.targets)
+        if is_within:
+            target, shared = batch.place(copy.lane)[0], transfer.source[1]
+        else:
+            index = transfer.source[1] if copy.is_load else transfer.targets[0]
+            target = index // batch.space.capacity if copy.is_load or len(transfer.targets) == 1 else MULTICAST_TARGET
+            shared = transfer.targets[0] if copy.is_load else transfer.source[1]
+        event = CopyMoment(
+            batch.launched, compact(np.array([copy.lane])), events.step, copy.instruction, moment, copy.number,
+            copy.is_load, transfer.global_address, target, shared % row if shared >= 0 else -1, transfer.size_bytes,
+            transfer.mbarrier % row if transfer.mbarrier >= 0 else -1, copy.group,
+            transfer.targets[0] % row if is_within else -1, blocks,
+        )  # fmt: skip
+        tell(events.copy, event)
 
     def _complete(self, copy: Copy) -> None:
         """Count the bytes of a copy that was written."""
-        phase, key = self.phase(copy.mbarrier), copy.mbarrier
-        self._change(key, lambda barrier: barrier.complete(copy.size_bytes))
+        key, size = copy.transfer.mbarrier, copy.transfer.size_bytes
+        phase = self.mbarriers.phase(key)
+        self.mbarriers.complete(key, size)
         events = self.batch.space.events
         if events.mbarrier:
             lane = compact(np.array([copy.lane]))
-            place, phases, counts = (
-                np.array([one], np.int64) for one in (key % self.batch.shared.shape[1], phase, copy.size_bytes)
+            row = self.batch.shared.shape[1]
+            place, phases, counts, owner = (
+                np.array([one], np.int64) for one in (key % row, phase, size, key // row % self.batch.launched.grid)
             )
             who = (self.batch.launched, lane, events.step)
-            event = MbarrierOperation(*who, copy.instruction, "complete_tx", place, phases, counts)
+            event = MbarrierOperation(*who, copy.instruction, "complete_tx", place, phases, counts, None, owner)
             tell(events.mbarrier, event)
-
-    def _change(self, key: int, change: Callable[[MBarrier], None]) -> None:
-        barrier = self.mbarriers.get(key)
-        if barrier is None:
-            raise LaneFault(0, f"{self.place(key)} holds no mbarrier")
-        try:
-            change(barrier)
-        except MisusedBarrier as error:
-            raise LaneFault(0, f"{self.place(key)}: {error}") from None
-
-    def place(self, key: int) -> str:
-        """ "byte 0x40 of shared memory"."""
-        return f"byte {key % self.batch.shared.shape[1]:#x} of shared memory"
-
-    def told(self, key: int) -> str:
-        """ "an mbarrier in phase 0 (1 of 1 arrivals and 0 bytes to come) at byte 0x40 of shared memory"."""
-        return f"{self.mbarriers[key]} at {self.place(key)}"

@@ -48,19 +48,13 @@ CHUNK_LANES = 16384
 
 _ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call", *COLLECTIVES})
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
-SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ctaid") for axis in "xyz"} | {"%laneid", "%warpid", "%smid"}
+SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ctaid", "clusterid", "cluster_ctaid") for axis in "xyz"}
+SPECIAL |= {"%laneid", "%warpid", "%smid", "%cluster_ctarank", "%gridid", "%envreg1", "%envreg2"}
 SPECIAL |= {f"%lanemask_{word}" for word in ("eq", "lt", "le", "gt", "ge")}
-_UNIFORM = {
-    "%ntid.x",
-    "%ntid.y",
-    "%ntid.z",
-    "%nctaid.x",
-    "%nctaid.y",
-    "%nctaid.z",
-    "%nwarpid",
-    "%nsmid",
-    "%dynamic_smem_size",
-}
+_UNIFORM = {f"%{name}.{axis}" for name in ("ntid", "nctaid", "nclusterid", "cluster_nctaid") for axis in "xyz"}
+_UNIFORM |= {"%nwarpid", "%nsmid", "%dynamic_smem_size", "%cluster_nctarank", "%is_explicit_cluster"}
+_ODD_SPECIALS = {"%gridid": "u8", "%is_explicit_cluster": "?"}
+"""Special registers that do not have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,8 @@ class Exit:
 
     "collective": lanes of a warp meet by the mask in slot and run together; "numbered": threads of a block meet at the
     barrier whose number is in slot, count_slot of them (-1: all), and run together if there is something to run; who
-    only arrives goes on at once (waits). reads and writes: the slots that run uses.
+    only arrives goes on at once (waits). "cluster": threads arrive at the barrier of their cluster, or wait there
+    (waits). reads and writes: the slots that run uses.
     """
 
     kind: str
@@ -183,7 +178,7 @@ class _Decoder:
     def _register(self, name: str) -> int:
         if name not in self.slot_of:
             if name in SPECIAL or name in _UNIFORM:
-                dtype = "u4"
+                dtype = _ODD_SPECIALS.get(name, "u4")
             elif name in self.kernel.registers:
                 dtype = _CLASS_DTYPE[self.kernel.registers[name]]
             else:
@@ -424,15 +419,18 @@ class _Decoder:
             return Exit("table", slot=self.read(index, "u4"), table=ways)
         if end.opcode in COLLECTIVES or (end.opcode == "bar" and "warp" in end.qualifiers):
             return self._collective(end, following)
+        if end.is_cluster_barrier:
+            assert not end.operands
+            return Exit("cluster", following, waits="wait" in end.qualifiers)
         if end.opcode in ("bar", "barrier"):
             return Exit("barrier", following, unit="block") if self.plain_barriers else self._numbered(end, following)
         if end.opcode == "call":
             site = self._site(end, following)
             return None if site is None else Exit("call", following, site=site)
         if end.is_group_wait:
-            assert end.guard is None
-            assert len(end.operands) == 1
-            assert isinstance(end.operands[0], Immediate)
+            is_all = "wait_all" in end.qualifiers
+            assert len(end.operands) == (0 if is_all else 1)
+            assert all(isinstance(one, Immediate) and not one.bits >> 31 for one in end.operands)
             return Exit("wait", following)
         return Exit(self._return_kind(block) if end.opcode == "ret" else "return")
 
@@ -528,6 +526,8 @@ class _Decoder:
         function = self.functions.get(target.name) if isinstance(target, Symbol) else None
         if function is None or function.first >= 0:
             raise UnknownInstruction("the simulator can't make this call")
+        if function.name in ("malloc", "free"):
+            raise UnknownInstruction(f"device-side {function.name} is unsupported: give the kernel a buffer for it")
         if function.name not in BUILTINS:
             raise UnknownInstruction(f"{function.name} has no body in this module, and the simulator has none for it")
         return BUILTINS[function.name](instruction, self)
@@ -604,7 +604,7 @@ def _has_plain_barriers(kernel: Kernel) -> bool:
         one.operands == (Immediate(0),) and "sync" in one.qualifiers
         for block in kernel.blocks
         for one in block.instructions
-        if one.opcode in ("bar", "barrier") and "warp" not in one.qualifiers
+        if one.opcode in ("bar", "barrier") and "warp" not in one.qualifiers and not one.is_cluster_barrier
     )
 
 
@@ -625,7 +625,7 @@ def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[in
 
 def _only_looks(body: Sequence[BlockStep]) -> bool:
     """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier."""
-    meets = {"barrier", "collective", "numbered", "call"}
+    meets = {"barrier", "collective", "numbered", "cluster", "call"}
     still = not any(one.writes_memory or one.reads_clock or one.exit.kind in meets for one in body)
     return still and any(one.reads_memory for one in body)
 

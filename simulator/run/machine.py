@@ -17,19 +17,23 @@ import numpy as np
 
 from memory.fabric import DeviceFault, Dimensions, Executable, Launch, Place
 from simulator.isa.registry import LaneFrame, Lanes
-from simulator.isa.spaces import CLUSTER_SHIFT
 from simulator.memory.space import LaneFault, Space, View
 from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnded, Stepped, tell
-from simulator.observe.lanes import Group, Ids, Launched, ids_of
+from simulator.observe.lanes import Clusters, Group, Ids, Launched, coordinate, ids_of
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
 from simulator.run.calls import Calls, address_of
+from simulator.run.cluster_barriers import ClusterBarriers
 from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
+from simulator.run.mbarriers import Mbarriers
 from simulator.run.meetings import NumberedBarriers, Warps
-from simulator.run.variables import variable_of
+from simulator.run.residency import Places, shared_bytes_of
+from simulator.run.variables import variable_of, workspace_of
 
+WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
+"""The registers that hold the workspace of a cooperative launch, with the lowest bit that each has of its address."""
 SPIN_PATIENCE = 12
 """How often a spin loop is run before its registers are watched: short data loops never pay for the watching."""
 MAX_WARPS = 64
@@ -62,7 +66,8 @@ class Batch:
     """One launch, on the ranks in `ranks` (ascending).
 
     arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
-    Blocks and threads are numbered in order of x, then y, then z.
+    Blocks and threads are numbered in order of x, then y, then z. places: those that its blocks have on the ranks'
+    GPUs; None: all blocks are there at once, each on a multiprocessor of its own.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Batch:
         arguments: list[tuple[bytes, ...]],
         multimem: str,
         numbers: list[int],
+        places: Places | None = None,
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry)
@@ -82,15 +88,19 @@ class Batch:
         self.ranks, self.grid, self.block = ranks, launch.blocks, launch.threads
         self.threads = self.grid * self.block  # of one rank
         self.lanes = len(ranks) * self.threads
-        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block)
+        clusters = clusters_of(self.program.kernel, launch)
+        self.cluster = clusters.size  # blocks
+        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block, clusters)
         self._arguments = arguments
+        self.places = places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
         # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
-        self.copies = Copies(weakref.proxy(self))
+        self.mbarriers = Mbarriers(self.shared.shape[1])
+        self.copies = Copies(weakref.proxy(self), self.mbarriers)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()
@@ -100,12 +110,17 @@ class Batch:
             weakref.proxy(self), kernel.frame_bytes, self.program.sites, by_address, self.program.parameter_slots
         )
         self.ready: dict[int, list[Group]] = {kernel.first: [range(self.lanes)]}
+        if places is not None:
+            self.ready = {kernel.first: [self._placed(places.begin())]}
         self.asleep: list[tuple[int, Group, int]] = []
         units = {"block", *(step.exit.unit for step in self.program.steps if step.exit.unit)}
         self.barriers = {unit: Barrier(unit, self.block, self.lanes) for unit in sorted(units)}
         self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.warps = Warps(self.block, self.lanes if self.meets else 0)
         self.numbered = NumberedBarriers(self.block, self.barriers["block"].alive)
+        has_cluster_barriers = any(step.exit.kind == "cluster" for step in self.program.steps)
+        self.in_clusters = ClusterBarriers(self.launched) if has_cluster_barriers else None
+        self.begun = np.zeros(len(self.alive), np.bool_) if self.cluster > 1 else None  # blocks, by number
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
@@ -129,8 +144,9 @@ class Batch:
             **{f"%nctaid.{axis}": count for axis, count in zip("xyz", self.launch.grid, strict=True)},
             **{f"%ntid.{axis}": count for axis, count in zip("xyz", self.launch.block, strict=True)},
             "%nwarpid": MAX_WARPS,
-            "%nsmid": self.grid,  # every block has a multiprocessor of its own
+            "%nsmid": self.grid if self.places is None else self.places.resident.gpu.multiprocessors,
             "%dynamic_smem_size": self.launch.shared_bytes,
+            **_cluster_constants(self.launched.clusters),
         }
         block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
         for slot, name in self.program.specials.items():
@@ -139,7 +155,13 @@ class Batch:
                 addresses = [self._variable_address(rank, variable) + int(offset) for rank in self.ranks]
                 self.kept[slot] = np.repeat(np.array(addresses, np.uint64), self.threads)
             elif name in uniform:
-                self.constants.append((slot, np.array([uniform[name]], np.uint32)))
+                kind = np.bool_ if name == "%is_explicit_cluster" else np.uint32
+                self.constants.append((slot, np.array([uniform[name]], kind)))
+            elif name == "%gridid":
+                self.kept[slot] = np.repeat(np.array(self.launched.numbers, np.uint64) + np.uint64(1), self.threads)
+            elif name in WORKSPACE_HALVES:
+                halves = [self._workspace_address(rank) >> WORKSPACE_HALVES[name] & 0xFFFFFFFF for rank in self.ranks]
+                self.kept[slot] = np.repeat(np.array(halves, np.uint32), self.threads)
             else:
                 self.kept[slot] = np.tile(self._special(name, block, thread), len(self.ranks))
 
@@ -158,10 +180,11 @@ class Batch:
         allocation = variable_of(self.space, self.executable, self.program.kernel, rank, name)
         return self.space.address(rank, allocation)
 
-    def is_own_block(self, lanes: Group, addresses: Any) -> Lanes:
-        """Whether generic addresses of shared memory, from its window's start on, are in each lane's own block."""
-        found: Lanes = addresses < 1 << CLUSTER_SHIFT
-        return found
+    def _workspace_address(self, rank: int) -> int:
+        """Where the blocks of a cooperative launch meet; 0 for others: then a barrier of the grid stops the kernel."""
+        if not self.launch.cooperative:
+            return 0
+        return self.space.address(rank, workspace_of(self.space, self.executable, rank))
 
     def _special(self, name: str, block: Lanes, thread: Lanes) -> Lanes:
         """A special register that differs among the threads of a rank, from their numbers of block and thread."""
@@ -171,7 +194,15 @@ class Batch:
             return lane_mask(name.rpartition("_")[2], thread % np.uint32(32))
         if name in ("%laneid", "%warpid"):
             return thread % np.uint32(32) if name == "%laneid" else thread // np.uint32(32)
+        clusters = self.launched.clusters
+        if name == "%cluster_ctarank":
+            ranks: Lanes = clusters.ranks_of(block)
+            return ranks
         number, extent = (thread, self.launch.block) if name.startswith("%tid") else (block, self.launch.grid)
+        if name.startswith("%clusterid"):
+            number, extent = clusters.numbers_of(block), clusters.extent
+        elif name.startswith("%cluster_ctaid"):
+            number, extent = clusters.ranks_of(block), clusters.shape
         found: Lanes = coordinate(number, extent, "xyz".index(name[-1]))
         return found
 
@@ -227,6 +258,8 @@ class Batch:
         events = self.space.events
         if events.stepped:
             tell(events.stepped, Stepped(self.launched, group, events.step, index, step.count))
+        if self.begun is not None:
+            self.begun[self.blocks_of(group)] = True
         masks: list[Lanes] = []
         for chunk in self._chunks(group):
             masks.append(self._run_chunk(step, chunk))
@@ -255,6 +288,8 @@ class Batch:
             self._collect(way_out, group)
         elif way_out.kind == "numbered":
             self._come(way_out, group)
+        elif way_out.kind == "cluster":
+            self._come_to_cluster(way_out, group)
         elif way_out.kind == "call":
             assert way_out.site is not None
             self.calls.call(way_out.site.number, group)
@@ -328,7 +363,7 @@ class Batch:
         for waiting in released:
             if not waiting:
                 continue
-            whole = np.sort(np.concatenate([lanes for _, lanes in waiting]))
+            whole = ids_of(merge([lanes for _, lanes in waiting]))
             self._tell_completed(compact(whole), "block")
             way_out = waiting[0][0]
             if way_out.run is not None:
@@ -336,7 +371,24 @@ class Batch:
             for one, lanes in waiting:
                 following.setdefault(one.taken, []).append(lanes)
         for index, parts in following.items():
-            self.arrive(index, compact(np.sort(np.concatenate(parts))))
+            self.arrive(index, merge([*parts]))
+
+    def _come_to_cluster(self, way_out: Exit, group: Group) -> None:
+        """Threads arrive at their cluster's barrier and go on, or wait there."""
+        end = way_out.instruction
+        assert end is not None
+        assert self.in_clusters is not None
+        try:
+            if way_out.waits:
+                released = self.in_clusters.wait(way_out, group)
+            else:
+                self._tell_arrived(group, end, "cluster")
+                released = self.in_clusters.arrive(group)
+        except LaneFault as fault:
+            raise self.fault(int(ids_of(group)[fault.lane]), fault.message, end) from None
+        if not way_out.waits:
+            self.arrive(way_out.taken, group)
+        self._go_on("cluster", released)
 
     def _tell_arrived(self, group: Group, instruction: Instruction, unit: str) -> None:
         events = self.space.events
@@ -520,22 +572,45 @@ class Batch:
         if self.meets:
             self._together(self.warps.leave(group))
             self._release_numbered(self.numbered.leave())
+        if self.in_clusters is not None:
+            self._go_on("cluster", self.in_clusters.leave(group))
         if self.copies.under_way:
             self.copies.ended(group)
+        if self.places is not None and not self.places.all_fit:
+            blocks = np.unique(self.blocks_of(group))
+            came = self.places.leave(blocks[self.alive[blocks] == 0])
+            if len(came):
+                self.arrive(self.program.kernel.first, self._placed(came))
+
+    def _placed(self, blocks: Ids) -> Group:
+        """The lanes of blocks that have become resident."""
+        assert self.places is not None
+        lanes = compact((blocks[:, None] * self.block + np.arange(self.block)).ravel())
+        for slot, name in self.program.specials.items():
+            if name == "%smid":
+                self.kept[slot][ids_of(lanes)] = np.repeat(self.places.multiprocessors[blocks], self.block)
+        return lanes
 
     def take(self, index: int) -> Group:
         """Remove and merge all lanes that are ready at a block."""
         return merge(self.ready.pop(index))
 
 
-def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
-    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
-    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
+def clusters_of(kernel: Kernel, launch: Launch) -> Clusters:
+    """Return the clusters of a launch: those that it names, else those that the kernel is compiled for."""
+    shape = kernel.required_cluster or launch.cluster
+    is_explicit = kernel.is_explicit_cluster or kernel.required_cluster is not None or math.prod(shape) > 1
+    return Clusters(launch.grid, shape, is_explicit)
 
 
-def coordinate(number: Any, extent: Dimensions, axis: int) -> Any:
-    """Return x, y or z (axis 0, 1 or 2) of a linear number, x varying fastest, or of an array of them."""
-    return number // math.prod(extent[:axis]) % extent[axis]
+def _cluster_constants(clusters: Clusters) -> dict[str, int]:
+    """The special registers of clusters that are the same for all threads."""
+    return {
+        **{f"%nclusterid.{axis}": count for axis, count in zip("xyz", clusters.extent, strict=True)},
+        **{f"%cluster_nctaid.{axis}": count for axis, count in zip("xyz", clusters.shape, strict=True)},
+        "%cluster_nctarank": clusters.size,
+        "%is_explicit_cluster": clusters.is_explicit,
+    }
 
 
 def lane_mask(word: str, lane: Lanes) -> Lanes:

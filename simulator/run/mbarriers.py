@@ -2,16 +2,25 @@
 
 An object has a phase, a count of arrivals that its phase still waits for, and a transaction count: bytes that were
 announced (expect_tx) and have not been copied yet. A phase is over when both are zero; the next begins at once, with as
-many arrivals to wait for as the object was made with. Who waits asks for the parity of a phase, and so can tell the
-current phase from the one before it, and no other.
+many arrivals to wait for as the object was made with, less those that were dropped. Who waits asks for the parity of a
+phase, or for the phase that a state names, and so can tell the current phase from the one before it, and no other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from simulator.memory.space import LaneFault
+
+Lanes = npt.NDArray[Any]
 MAX_COUNT = (1 << 20) - 1
 """Of arrivals, and of bytes in either direction (PTX ISA, "Contents of the mbarrier object")."""
+_COUNT_BITS = 20
 
 
 class MisusedBarrier(Exception):
@@ -30,6 +39,10 @@ class MBarrier:
     def __post_init__(self) -> None:
         self.pending = self.expected
 
+    def state(self) -> int:
+        """Return what an arrival gives before it counts: 64 bits that name the phase and its pending arrivals."""
+        return self.phase << _COUNT_BITS | self.pending
+
     def expect(self, size_bytes: int) -> None:
         """Announce bytes."""
         self._count(size_bytes)
@@ -40,10 +53,35 @@ class MBarrier:
         self.pending -= count
         self._turn()
 
+    def arrive_incomplete(self, count: int) -> None:
+        """Arrivals that may not be the last of the phase (.noComplete)."""
+        if count >= self.pending and self.bytes_due == 0:
+            raise MisusedBarrier(f"{count} arrivals with .noComplete would end the phase of {self}")
+        self.arrive(count)
+
+    def drop(self, count: int) -> None:
+        """Expect fewer arrivals in the phases that follow; the arrival itself comes on top."""
+        if count > self.expected:
+            raise MisusedBarrier(f"{count} arrivals dropped where {self} expects {self.expected} in a phase")
+        self.expected -= count
+
+    def add_pending(self, count: int) -> None:
+        """Wait for more arrivals in this phase alone."""
+        self.pending += count
+        if self.pending > MAX_COUNT:
+            raise MisusedBarrier(f"{self}: it waits for more than {MAX_COUNT:,} arrivals")
+
     def complete(self, size_bytes: int) -> None:
         """Bytes have been copied."""
         self._count(-size_bytes)
         self._turn()
+
+    def is_over(self, state: int) -> bool:
+        """Return whether the phase that a state names is over."""
+        phase = state >> _COUNT_BITS
+        if phase not in (self.phase, self.phase - 1):
+            raise MisusedBarrier(f"a wait for phase {phase} of {self}: it tells its current phase and the one before")
+        return phase != self.phase
 
     def _count(self, size_bytes: int) -> None:
         self.bytes_due += size_bytes
@@ -61,3 +99,100 @@ class MBarrier:
             f"an mbarrier in phase {self.phase} "
             f"({self.pending} of {self.expected} arrivals and {self.bytes_due} bytes to come)"
         )
+
+
+@dataclass(slots=True)
+class Mbarriers:
+    """The objects of one batch by key, which is an object's byte in the batch's shared memory (row_bytes a block).
+
+    asked: the key that a lane waited for last, for the report of a deadlock. What misuses an object raises LaneFault
+    (of lane 0).
+    """
+
+    row_bytes: int
+    objects: dict[int, MBarrier] = field(default_factory=dict)
+    asked: int = -1
+
+    def init(self, key: int, count: int) -> None:
+        """Make an mbarrier; each of its phases expects the given number of arrivals."""
+        if not 1 <= count <= MAX_COUNT:
+            raise LaneFault(0, f"an mbarrier for {count} arrivals; it takes 1 to {MAX_COUNT:,}")
+        if key in self.objects:
+            raise LaneFault(0, f"{self.place(key)} holds {self.objects[key]} already")
+        self.objects[key] = MBarrier(count)
+
+    def invalidate(self, key: int) -> None:
+        """Make an mbarrier's place ordinary memory again."""
+        self._find(key)
+        del self.objects[key]
+
+    def expect(self, key: int, size_bytes: int) -> None:
+        """Announce bytes that will be copied."""
+        self._change(key, lambda barrier: barrier.expect(size_bytes))
+
+    def complete(self, key: int, size_bytes: int) -> None:
+        """Count bytes as copied."""
+        self._change(key, lambda barrier: barrier.complete(size_bytes))
+
+    def add_pending(self, key: int, count: int) -> None:
+        """Make the current phase wait for more arrivals."""
+        self._change(key, lambda barrier: barrier.add_pending(count))
+
+    def arrive(self, key: int, count: int, partial: bool = False, drops: bool = False) -> None:
+        """Count arrivals; partial: which may not end the phase; drops: which later phases don't expect."""
+
+        def change(barrier: MBarrier) -> None:
+            if drops:
+                barrier.drop(count)
+            (barrier.arrive_incomplete if partial else barrier.arrive)(count)
+
+        self._change(key, change)
+
+    def state(self, key: int) -> int:
+        """Return the state that an arrival would give now."""
+        return self._find(key).state()
+
+    def phase(self, key: int) -> int:
+        """Return the number of an mbarrier's current phase; 0 where there is none."""
+        return self.objects[key].phase if key in self.objects else 0
+
+    def over(self, keys: Lanes, states: Lanes) -> npt.NDArray[np.bool_]:
+        """Return for each lane whether the phase that its state names is over."""
+        pairs, back = np.unique(np.stack([keys, states.astype(np.int64)]), axis=1, return_inverse=True)
+        found = np.zeros(pairs.shape[1], np.bool_)
+        for number, (key, state) in enumerate(pairs.T.tolist()):
+            try:
+                found[number] = self._find(key).is_over(state)
+            except MisusedBarrier as error:
+                lane = int(np.argmax(back.reshape(-1) == number))
+                raise LaneFault(lane, f"{self.place(key)}: {error}") from None
+        out: npt.NDArray[np.bool_] = found[back.reshape(-1)]
+        return out
+
+    def pending_of(self, states: Lanes) -> Lanes:
+        """Return the pending arrivals that states name."""
+        return states & np.uint64(MAX_COUNT)
+
+    def check(self, key: int) -> None:
+        """Raise LaneFault where no mbarrier is."""
+        self._find(key)
+
+    def place(self, key: int) -> str:
+        """ "byte 0x40 of shared memory"."""
+        return f"byte {key % self.row_bytes:#x} of shared memory"
+
+    def told(self, key: int) -> str:
+        """ "an mbarrier in phase 0 (1 of 1 arrivals and 0 bytes to come) at byte 0x40 of shared memory"."""
+        return f"{self.objects[key]} at {self.place(key)}"
+
+    def _find(self, key: int) -> MBarrier:
+        found = self.objects.get(key)
+        if found is None:
+            raise LaneFault(0, f"{self.place(key)} holds no mbarrier")
+        return found
+
+    def _change(self, key: int, change: Callable[[MBarrier], None]) -> None:
+        try:
+            change(self._find(key))
+        except MisusedBarrier as error:
+            raise LaneFault(0, f"{self.place(key)}: {error}") from None

@@ -104,7 +104,7 @@ class Warps:
         self.waiting[key] = staying
         if not staying:
             del self.waiting[key]
-        return [(ways[one], np.sort(np.concatenate(parts))) for one, parts in going.items()]
+        return [(ways[one], np.sort(np.concatenate(parts), kind="stable")) for one, parts in going.items()]
 
     def report(self) -> list[tuple[Exit, Ids, int]]:
         """For a deadlock's report: instruction, the lanes of a warp that wait there, and the places they wait for."""

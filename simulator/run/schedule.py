@@ -15,8 +15,9 @@ from simulator.observe.lanes import Group, ids_of
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Instruction
 from simulator.run.barriers import Barrier
-from simulator.run.copies import Copy
+from simulator.run.copies import UnderWay
 from simulator.run.groups import compact
+from simulator.run.lane_copies import LaneCopy
 from simulator.run.machine import Batch
 
 OLDEST_EVERY = 16
@@ -112,12 +113,14 @@ class Scheduler:
             batch.copies.advance([copy for copy in batch.copies.under_way if copy.due == due])
         return True
 
-    def _some_copies(self, batch: Batch) -> list[Copy]:
-        """A copy at random; or all that go its way, load or store, of its block, its rank, or of everybody."""
+    def _some_copies(self, batch: Batch) -> list[UnderWay]:
+        """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
         copies = batch.copies.under_way
         one = copies[int(self.random.integers(len(copies)))]
         unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
         if not unit:
+            if isinstance(one, LaneCopy) and len(one.lanes) > 1:
+                return [batch.copies.part(one, int(self.random.choice(one.lanes)), 32)]
             return [one]
         return [copy for copy in copies if copy.lane // unit == one.lane // unit and copy.is_load == one.is_load]
 
@@ -137,7 +140,8 @@ class Scheduler:
             for index, groups in sorted(batch.ready.items())
             if batch.program.kernel.blocks[index].instructions
         ]
-        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(places[:2]) or 'no thread was ready'}")
+        places = [*(places[:2] or ["no thread was ready"]), *_without_place(batches)[:2]]
+        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(places)}")
 
     def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
         if self.policy == "random":
@@ -214,7 +218,13 @@ def waiting_report(space: Space, batches: list[Batch]) -> str:
             for following, group in barrier.waiting:
                 lines += _at_barrier(batch, barrier, following, group)
         lines += _at_meetings(batch)
+    lines = [*_without_place(batches)[:REPORTED_THREADS], *lines]
     return "\n  ".join(lines + ([f"and {more} more threads that spin likewise"] if more else []))
+
+
+def _without_place(batches: list[Batch]) -> list[str]:
+    """A line for each rank whose GPU has no place for some blocks."""
+    return [line for batch in batches if batch.places is not None for line in batch.places.report(batch.ranks)]
 
 
 def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) -> list[str]:
@@ -244,6 +254,23 @@ def _at_meetings(batch: Batch) -> list[str]:
         text = f"rank {rank}, {batch.block_name(index)}: {one.come} of {needed} threads have come to barrier {number}"
         ends = {way_out.instruction.where() for way_out, _ in one.waiting if way_out.instruction}
         lines.append(f"{text}; they wait at {' and at '.join(sorted(ends)[:2]) or 'no place'}")
+    return lines + _at_clusters(batch)
+
+
+def _at_clusters(batch: Batch) -> list[str]:
+    """Threads that wait at the barriers of clusters, and the first of those that have not come."""
+    lines = []
+    clusters = batch.launched.clusters
+    for one in batch.in_clusters.stuck()[:REPORTED_THREADS] if batch.in_clusters is not None else ():
+        blocks = clusters.blocks_of(one.cluster, np.arange(clusters.size)) % batch.grid
+        names = "block" + ("s " if len(blocks) > 1 else " ") + ", ".join(map(str, blocks.tolist()))
+        who = f"rank {batch.ranks[one.cluster // clusters.count]}, cluster {one.cluster % clusters.count} ({names})"
+        missing = ", ".join(batch.name(lane).partition(", ")[2] for lane in one.missing[:2].tolist())
+        more = f" and {len(one.missing) - 2} more" if len(one.missing) > 2 else ""
+        lines.append(
+            f"{who}: {one.come} of {one.alive} threads have come to its barrier; it waits for {missing}{more}; "
+            f"they wait at {' and at '.join(place.where() for place in one.places[:2])}"
+        )
     return lines
 
 
@@ -259,7 +286,7 @@ def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, in
 def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     """Run one turn of the lane's spin while only this report listens, and say what it read."""
     reads = _Reads(space)
-    batch.copies.asked = -1
+    batch.mbarriers.asked = -1
     batch.ready = {index: [range(lane, lane + 1)]}
     try:
         with np.errstate(all="ignore"), space.events.only(reads):
@@ -268,7 +295,7 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
                     break
                 where = min(batch.ready)
                 batch.run(where, batch.take(where))
-                if (reads.seen or batch.copies.asked >= 0) and index in batch.ready:
+                if (reads.seen or batch.mbarriers.asked >= 0) and index in batch.ready:
                     break
     finally:
         batch.ready = {}
@@ -277,8 +304,8 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     if not reads.seen:  # on shared memory or through the switch, where one value would say little
         loop = (one for step in batch.program.steps[index:] for one in step.instructions)
         read = next(one for one in loop if reads_memory(one)).where()
-        copies = batch.copies
-        return f"{text}: {f'waits for {copies.told(copies.asked)}; ' if copies.asked >= 0 else ''}{read}"
+        barriers = batch.mbarriers
+        return f"{text}: {f'waits for {barriers.told(barriers.asked)}; ' if barriers.asked >= 0 else ''}{read}"
     instruction, address, value = reads.seen[-1]
     place = space.describe(address - space.base(rank), address)
     return f"{text}: sees {value} at {place}; {instruction.where()}"

@@ -12,6 +12,9 @@ from simulator.memory.heaps import Allocation
 from simulator.memory.space import SHARED, Space
 from simulator.ptx.ir import Kernel, Relocation
 from simulator.run.calls import address_of
+from simulator.run.nvshmem import STATE, fill_state
+
+WORKSPACE = "workspace of a cooperative launch"
 
 
 def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int, name: str) -> Allocation:
@@ -29,7 +32,19 @@ def variable_of(space: Space, executable: Executable, kernel: Kernel, rank: int,
         at = relocation.offset_bytes
         contents[at : at + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
     space.host_write(made, 0, np.frombuffer(bytes(contents), np.uint8))
+    if name == STATE:
+        fill_state(space, rank, made)
     return made
+
+
+def workspace_of(space: Space, executable: Executable, rank: int) -> Allocation:
+    """Return the 8 bytes through which the blocks of a cooperative launch meet: their number (8), and a word that is 0
+    before the kernel's first launch. CUDA's headers find them by %envreg1 and %envreg2. Raises HeapFull."""
+    key = (executable.digest, rank, WORKSPACE)
+    if key not in space.variables:
+        made = space.variables[key] = space.allocate_variable(rank, 8, 8, WORKSPACE, "global")
+        space.host_write(made, 0, np.array([8, 0], np.uint32).view(np.uint8))
+    return space.variables[key]
 
 
 def _address(space: Space, executable: Executable, kernel: Kernel, rank: int, relocation: Relocation) -> int:

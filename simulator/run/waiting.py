@@ -15,7 +15,7 @@ MAX_PLACES = 64
 
 def waiting_places(batches: list[Batch]) -> tuple[Place, ...]:
     """Return the threads that wait, at most MAX_PLACES, in the order of ranks, blocks and threads: one that spins at
-    the load of its loop, and of those that meet at a barrier the first of each block or warp."""
+    the load of its loop, and of those that meet at a barrier the first of each warp, block or cluster."""
     found: set[Place] = set()
     for batch in batches:
         for lane, instruction in _spinning(batch) + _at_barriers(batch) + _at_meetings(batch):
@@ -47,4 +47,6 @@ def _at_meetings(batch: Batch) -> list[tuple[int, Instruction | None]]:
     found = [(int(lanes[0]), way_out.instruction) for way_out, lanes, _ in batch.warps.report()]
     for one in batch.numbered.open.values():
         found += [(int(lanes[0]), way_out.instruction) for way_out, lanes in one.waiting if len(lanes)]
+    if batch.in_clusters is not None:
+        found += batch.in_clusters.first_waiting()
     return found

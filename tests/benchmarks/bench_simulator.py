@@ -56,7 +56,8 @@ def simulated(size_bytes: int) -> tuple[float, int]:
     finally:
         schedule.Scheduler.run = original  # type: ignore[method-assign]
     launches = [one for one in spent if one > 1e-4][-REPEATS:]
-    return statistics.median(launches), world.counters()["instructions"] // REPEATS
+    counts = world.counters()
+    return statistics.median(launches), counts["instructions"] // counts["of"]["launches"]
 
 
 def interpreted(block: int) -> float:

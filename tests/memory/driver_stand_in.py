@@ -68,6 +68,9 @@ class StandInDriver:
         kernel = self.world.kernels[executable.entry]
         self.queue.append(lambda: kernel(self.world.fabrics[self.rank], *(one.value for one in arguments)))
 
+    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        self.world.variables.append((self.rank, executable.name, name, offset_bytes, content))
+
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         world, rank = self.world, self.rank
         self.queue.append(lambda: world.at(rank, destination, size_bytes).copy_(world.at(rank, source, size_bytes)))

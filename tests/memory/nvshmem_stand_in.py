@@ -95,6 +95,9 @@ class StandInWorld:
         self.misuse: Misuse | None = None
         self.calls: list[list[str]] = [[] for _ in range(world_size)]
         self.complaints: list[str] = []
+        self.variables: list[
+            tuple[int, str, str, int, bytes]
+        ] = []  # that were set: rank, kernel, name, offset, content
         self.mapped: list[set[int]] = [set() for _ in range(world_size)]
         self.synchronised: list[set[int]] = [set() for _ in range(world_size)]
         self.published: list[dict[int, int]] = [{} for _ in range(world_size)]

@@ -108,6 +108,8 @@ driver.load(kernel)
 said(ValueError, lambda: driver.launch(kernel, ONE, GIVEN[:2]))
 said(ValueError, lambda: driver.launch(kernel, ONE, of(1, 2**32, 3)))
 said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_448), GIVEN))
+driver._arch = "sm_80"
+said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_80"), Launch(4, 32, cluster=2), GIVEN))
 """
     out = [line for line in lines(fake_driver, code) if line.startswith(("ValueError", "nothing", "launch"))]
     assert out == [
@@ -117,6 +119,7 @@ said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_44
         "ValueError: all_reduce/one_shot, parameter 1: 4294967296 is no u32: give -2^31 to 2^32 - 1",
         "ValueError: all_reduce/one_shot: shared_bytes is 232,448; beside the kernel's own 1,000 bytes "
         "a block can have 231,448",
+        "ValueError: all_reduce/one_shot: sm_80 has no clusters; they need sm_90 or later",
     ]
 
 
@@ -126,6 +129,29 @@ import dataclasses
 driver.load(dataclasses.replace(kernel, cubin=b"", ptx=".version 9.0", digest="sha256:2"))
 """
     assert "load version 9.0" in lines(fake_driver, code)
+
+
+def test_a_modules_variable_is_written_at_once(fake_driver: Path) -> None:
+    code = """
+driver.set_variable(kernel, "table", 8, bytes([1, 2, 255]))
+said(ValueError, lambda: driver.set_variable(kernel, "tabel", 0, b"1"))
+said(ValueError, lambda: driver.set_variable(kernel, "table", 8, bytes(17)))
+"""
+    assert lines(fake_driver, code)[-3:] == [
+        "write to 5008 01 02 ff",
+        "ValueError: all_reduce/one_shot has no variable tabel that can be set (variables), name one that is .visible",
+        "ValueError: all_reduce/one_shot: bytes 8 to 25 of variable table, which has 24 (variables), "
+        "give bytes within it",
+    ]
+
+
+def test_nvshmems_device_code_is_refused_while_its_state_is_not_set_up(fake_driver: Path) -> None:
+    code = """
+import dataclasses
+said(ValueError, lambda: driver.load(dataclasses.replace(kernel, ptx=".const .b8 nvshmemi_device_state_d[848];")))
+"""
+    (refusal,) = [line for line in lines(fake_driver, code) if line.startswith("ValueError")]
+    assert "has NVSHMEM's device code in it, and its state is not set up on GPUs yet" in refusal
 
 
 def test_a_failed_device_and_a_kernel_that_never_ends_are_named(fake_driver: Path) -> None:
@@ -179,6 +205,8 @@ def test_a_launch_in_three_dimensions_with_shared_memory_a_cluster_and_a_stream(
 driver.launch(kernel, Launch((4, 3, 2), (8, 4, 2), shared_bytes=100, stream=9), GIVEN)
 driver.launch(kernel, Launch((4, 3, 2), (8, 4, 2), shared_bytes=200_000, cluster=(2, 1, 2)), GIVEN)
 driver.launch(kernel, Launch(1, 1, shared_bytes=150_000), GIVEN)
+driver.launch(kernel, Launch(2, 1, cooperative=True), GIVEN)
+driver.launch(kernel, Launch(4, 1, cluster=2, cooperative=True), GIVEN)
 driver.wait(None)
 """
     out = lines(fake_driver, code)
@@ -188,8 +216,24 @@ driver.wait(None)
         "set 8 of 0x20 to 200000",
         f"{shape} shared 200000 stream 7 extra 0 attribute 4 is 2 1 2 arguments 1 2 3",
         "launch 0x20 grid 1 1 1 block 1 1 1 shared 150000 stream 7 extra 0 arguments 1 2 3",
+        "launch 0x20 grid 2 1 1 block 1 1 1 shared 0 stream 7 extra 0 attribute 2 is 1 0 0 arguments 1 2 3",
+        "launch 0x20 grid 4 1 1 block 1 1 1 shared 0 stream 7 extra 0 attribute 4 is 2 1 1 attribute 2 is 1 0 0 "
+        "arguments 1 2 3",
     ], "the limit is raised only where it is too low, and never lowered"
     assert "look 9" in out, "the stream of a launch is waited for"
+
+
+def test_a_cooperative_launch_of_more_blocks_than_fit_is_refused(fake_driver: Path) -> None:
+    """Of 1,024 threads 2 blocks fit on each of 132 multiprocessors."""
+    code = """
+driver.launch(kernel, Launch(264, 1024, cooperative=True), GIVEN)
+said(ValueError, lambda: driver.launch(kernel, Launch(265, 1024, cooperative=True), GIVEN))
+driver.launch(kernel, Launch(265, 1024), GIVEN)
+"""
+    out = lines(fake_driver, code)
+    assert [line.partition(" grid ")[2].split()[0] for line in launches(out)] == ["264", "265"]
+    text = "a cooperative launch of 265 blocks, and this GPU holds 264 of them at once: give at most that many"
+    assert f"ValueError: all_reduce/one_shot: {text}" in out
 
 
 def test_a_launch_that_is_repeated_is_packed_once_and_a_changed_one_again(fake_driver: Path) -> None:

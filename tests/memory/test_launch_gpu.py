@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
 
 from memory.driver import CudaDriver
 from memory.fabric import Argument, Executable, Launch
+from runner.request.gpu_types import gpu_of
+from simulator.gpu import Need, fit
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -56,6 +59,8 @@ CLUSTER = f"""{HEADER}
   ret;
 }}
 """
+
+EMPTY = f"{HEADER}.visible .entry kernel(.param .u64 out) {{ ret; }}"
 
 LAUNCH = Launch((3, 2, 2), (5, 4, 3), shared_bytes=100_000)
 
@@ -116,6 +121,32 @@ def test_a_gpu_leaves_what_the_simulator_leaves(driver: CudaDriver, own_stream: 
     assert torch.equal(out.cpu(), simulated(LAUNCH, size_bytes))
 
 
+VARIABLES = f"""{HEADER}
+.visible .const .align 8 .b8 table[16];
+.visible .global .align 4 .u32 counter = 40;
+.visible .entry kernel(.param .u64 out)
+{{
+  .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [out]; ld.const.b32 %r1, [table+8]; ld.const.b32 %r2, [table]; ld.global.u32 %r3, [counter];
+  st.global.b32 [%d1], %r1; st.global.b32 [%d1+4], %r2; st.global.b32 [%d1+8], %r3;
+  ret;
+}}
+"""
+
+
+@pytest.mark.gpu
+def test_a_gpu_gets_a_modules_variables(driver: CudaDriver) -> None:
+    kernel, out = executable(VARIABLES), torch.zeros(3, dtype=torch.int32, device="cuda:0")
+    for values, expected in (({}, [0, 0, 40]), ({"table": (8, 7), "counter": (0, 5)}, [7, 0, 5])):
+        for name, (offset, value) in values.items():
+            driver.set_variable(kernel, name, offset, struct.pack("<i", value))
+        driver.launch(kernel, Launch(1, 1), (Argument("address", out.data_ptr()),))
+        driver.wait(None)
+        assert out.tolist() == expected
+    with pytest.raises(ValueError, match="has no variable tabel"):
+        driver.set_variable(kernel, "tabel", 0, b"1")
+
+
 @pytest.mark.gpu
 def test_a_gpu_makes_clusters_of_blocks(driver: CudaDriver) -> None:
     launch = Launch((4, 2, 2), 1, cluster=(2, 1, 2))
@@ -134,4 +165,19 @@ def test_a_gpu_has_no_more_shared_memory_than_it_says(driver: CudaDriver) -> Non
     with pytest.raises(ValueError, match="shared_bytes is 232,448; beside the kernel's own .* a block can have 232,4"):
         driver.launch(executable(EVERYTHING), Launch(1, 32, shared_bytes=232_448), arguments(out.data_ptr()))
     driver.launch(executable(EVERYTHING), Launch(1, 32, shared_bytes=232_448 - 1024), arguments(out.data_ptr()))
+    driver.wait(None)
+
+
+@pytest.mark.gpu
+def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver: CudaDriver) -> None:
+    """A cooperative launch of that many blocks runs, and of one more is refused; the limits of h100 say as many."""
+    limits = gpu_of("h100")
+    assert limits is not None
+    limits = replace(limits, multiprocessors=driver.multiprocessors)
+    given = (Argument("address", 0),)
+    for threads in (96, 512, 1024):
+        most = fit(limits, Need(threads, 0)).blocks
+        driver.launch(executable(EMPTY), Launch(most, threads, cooperative=True), given)
+        with pytest.raises(ValueError, match=f"a cooperative launch of {most + 1} blocks, and this GPU holds {most}"):
+            driver.launch(executable(EMPTY), Launch(most + 1, threads, cooperative=True), given)
     driver.wait(None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from simulator_harness import executable, make_world, module, put, run, start
+from simulator_harness import ARCH, executable, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
 from simulator.isa.registry import canonical, key_of
@@ -104,9 +104,12 @@ class Bench:
         shared: str = "",
         parameters: Sequence[tuple[str, str, int | bytes]] = (),
         before: str = "",
+        target: str = ARCH,
+        cluster: int = 1,
     ) -> None:
         """shared: declarations. parameters: type, name and value of further kernel parameters. before: text at the
-        module's top level."""
+        module's top level. target: the architecture. cluster: blocks of a cluster."""
+        self.target = target
         self.vectors = list(vectors)
         self.numbers: dict[str, list[int]] = {}
         for number, one in enumerate(self.vectors):
@@ -114,6 +117,7 @@ class Bench:
         self.shared = shared
         self.parameters = parameters
         self.before = before
+        self.cluster = cluster
         self.blob_at: dict[bytes, int] = {}
         self.blobs: list[Array] = []
         self.input_bytes = 0
@@ -151,7 +155,9 @@ class Bench:
         parts.append("END:\n")
         registers = "".join(f"  .reg .b64 %in{size}, %out{size};\n" for size in (2, 4, 8)) + self.shared
         more = [f"{kind} {name}" for kind, name, _ in self.parameters]
-        return module("".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], self.before, registers)
+        return module(
+            "".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], self.before, registers, self.target
+        )
 
     def _section(self, vector: Vector) -> str:
         places: dict[str, int] = {name: self._blob(values) for name, values in vector.blobs.items()}
@@ -212,7 +218,7 @@ class Bench:
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
             more = [value for _, _, value in self.parameters]
             arguments = [source.address, out.address, fabric.rank * each, 3 if shape.skip else 0, *more]
-            start(fabric, code, each // shape.block, shape.block, arguments)
+            start(fabric, code, each // shape.block, shape.block, arguments, cluster=self.cluster)
             fabric.synchronize()
             return fabric.read(out, 0, out.size_bytes).numpy()
 

@@ -22,14 +22,20 @@ MODULES = (
     "vectors_memory",
     "defined_atomics",
     "vectors_atomic",
+    "vectors_cluster",
     "vectors_control",
     "vectors_space",
     "vectors_warp",
     "vectors_bulk",
+    "vectors_lane_copies",
+    "vectors_mbarriers",
     "vectors_multimem",
     "vectors_switch",
+    "vectors_multicast_copies",
     "multimem_bench",
     "families",
+    "forms_asynchronous",
+    "forms_cluster",
 )
 """In the order of their imports of each other."""
 

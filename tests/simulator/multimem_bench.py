@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import simulator_vectors_multicast_copies as copies
 import simulator_vectors_multimem as multimem
 import simulator_vectors_switch as switch
 from simulator_harness import executable, get, make_world, module, put, run, start
@@ -33,7 +34,7 @@ class MultimemBench:
             for s in (1, 2, 4, 8)
         ]
         parts += [self._section(one) for one in vectors]
-        registers = "".join(f"  .reg .b64 %in{s}, %out{s};\n" for s in (1, 2, 4, 8))
+        registers = "".join(f"  .reg .b64 %in{s}, %out{s};\n" for s in (1, 2, 4, 8)) + copies.SHARED
         self.ptx = module(
             "".join(parts), ["u64 in", "u64 out", "u64 mcin", "u64 mccells"], registers=registers, target=ARCH
         )
@@ -137,7 +138,7 @@ class MultimemBench:
 
 @lru_cache(maxsize=8)
 def family(ranks: int) -> list[MultimemVector]:
-    return [*multimem.family(ranks), *switch.family(ranks)]
+    return [*multimem.family(ranks), *switch.family(ranks), *copies.family(ranks)]
 
 
 @lru_cache(maxsize=8)

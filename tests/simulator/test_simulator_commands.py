@@ -72,10 +72,37 @@ def test_what_the_simulator_can_not_read_is_said(
     no_ptxas: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "cut.ptx"
-    path.write_text(SUM.read_text(encoding="utf-8").rstrip().removesuffix("}"), encoding="utf-8")
+    text = SUM.read_text(encoding="utf-8").rstrip().removesuffix("}")
+    path.write_text(text, encoding="utf-8")
+    first = 1 + text[: text.index("{")].count("\n")
     code, lines = checked(capsys, str(path))
     assert code == 1
-    assert lines[0] == f"{path}: the simulator can't read it: the kernel's closing brace is missing"
+    said = f"PTX line {first}: a brace opens here and is never closed: the closing brace is missing"
+    assert lines[0] == f"{path}: the simulator can't read it: {said}"
+    path.write_text(SUM.read_text(encoding="utf-8").replace("{", "\n", 1), encoding="utf-8")
+    code, lines = checked(capsys, str(path))
+    assert code == 1
+    assert "kernel sum has no body, it is only declared" in lines[0]
+
+
+def test_device_side_allocation_is_one_clear_line(
+    no_ptxas: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "heap.ptx"
+    path.write_text(
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".extern .func (.param .b64 got) malloc (.param .b64 size);\n.extern .func free (.param .b64 given);\n"
+        ".visible .entry k(.param .u64 out) {\n.reg .b64 %rd<3>;\n{ .param .b64 size;\n.param .b64 got;\n"
+        "st.param.b64 [size], 64;\ncall.uni (got), malloc, (size);\nld.param.b64 %rd1, [got]; }\n"
+        "{ .param .b64 given;\nst.param.b64 [given], %rd1;\ncall.uni free, (given); }\nret; }\n",
+        encoding="utf-8",
+    )
+    code, lines = checked(capsys, str(path))
+    assert code == 1
+    said = [line.strip() for line in lines if "device-side" in line]
+    assert said == [
+        f"device-side {name} is unsupported: give the kernel a buffer for it" for name in ("malloc", "free")
+    ]
 
 
 def test_what_ptxas_refuses_is_listed(fake_ptxas: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
 import re
-import runpy
 import shutil
+import subprocess
+import sys
 import tokenize
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 import simulator
+from tests.foreign import environment
+from tests.foreign.environment import ENVIRONMENT
 
 README = Path(simulator.__file__).parent / "README.md"
 TEXT = README.read_text(encoding="utf-8")
@@ -21,12 +24,24 @@ EXAMPLES = re.findall(r"^\*\*([\w ]+)\*\*.*?^```python\n(.*?)^```$", TEXT, re.MU
 CUDA = re.findall(r"^```cuda\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
+PACKAGES = {"CuTe DSL": "cutlass", "nvcc": "", "Triton": "triton", "Numba": "numba_cuda"}
+IN_BOTH = "import runpy, site, sys; sys.argv[2:] and site.addsitedir(sys.argv[2]); runpy.run_path(sys.argv[1])"
+"""Our environment's packages come before those of the other one."""
+
+
+def other_packages() -> list[str]:
+    """The folder of .venv-foreign's packages, where it was made with this Python."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return [] if environment.absent() else [str(one) for one in ENVIRONMENT.glob(f"lib/{version}/site-packages")]
+
+
 def absent(compiler: str) -> str:
     """Why an example can't run here; "" if it can."""
-    if compiler == "nvcc":
-        return "" if shutil.which("nvcc") else "nvcc is not on PATH"
-    package = {"CuTe DSL": "cutlass", "Triton": "triton", "Numba": "numba_cuda"}[compiler]
-    return "" if importlib.util.find_spec(package) else f"{package} is not installed"
+    if package := PACKAGES[compiler]:
+        is_there = importlib.util.find_spec(package) or any((Path(one) / package).exists() for one in other_packages())
+        return "" if is_there else f"{package} is not installed, neither here nor in .venv-foreign (make foreign)"
+    reason = environment.absent(needs_host_compiler=True)
+    return "" if shutil.which("nvcc") or not reason else f"nvcc is not on PATH, and {reason}"
 
 
 def promised(code: str) -> list[str]:
@@ -40,17 +55,21 @@ def test_there_is_an_example_of_each_compiler() -> None:
     assert all(promised(code) for _, code in EXAMPLES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "code"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_an_example_prints_what_it_says(
     compiler: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if reason := absent(compiler):
         pytest.skip(reason)
-    monkeypatch.chdir(tmp_path)
+    if not environment.absent():
+        monkeypatch.setenv("PATH", os.environ["PATH"] + os.pathsep + str(environment.toolkit()))
+        monkeypatch.setenv("CUDA_HOME", str(environment.toolkit().parent))  # Numba looks for NVVM there
     (tmp_path / "total.cu").write_text(CUDA[0], encoding="utf-8")
     script = tmp_path / "example.py"  # compilers read the source of their functions
     script.write_text(code, encoding="utf-8")
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        runpy.run_path(str(script))
-    assert printed.getvalue().splitlines() == promised(code)
+    command = [sys.executable, "-c", IN_BOTH, str(script), *other_packages()]
+    variables = {**os.environ, "PYTHONPATH": str(README.parents[1]), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == promised(code)

@@ -250,7 +250,7 @@ def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> No
         ({"kernel": ""}, "the kernel is empty text"),
         ({"seeds": 0}, "seeds is 0 \\(seeds\\), give their number"),
         ({"seeds": "3"}, "seeds is '3'"),
-        ({"seeds": [-1]}, "seed is -1 \\(seed\\), give 0 or more"),
+        ({"seeds": [-1]}, "seeds is \\[-1\\] \\(seeds\\), give their number, 1 or more, or a list"),
         ({"deadline_s": -1}, "leaves no time"),
         ({"buffers": [torch.ones(32)]}, "the buffers are of type list"),
         ({"arguments": "data"}, "the arguments are of type str"),
@@ -409,3 +409,61 @@ def test_what_is_launched_can_be_sent_to_a_process() -> None:
     assert torch.equal(back.contents["data"][1], torch.ones(2))
     h200 = Traits("nvshmem", "sm_90a", 2, 1 << 30, multicast=True)
     assert adapted(back, h200).executable.arch == "sm_90a"
+
+
+# Limits of a GPU
+
+PLACES = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry places(.param .u64 count, .param .u32 all) {
+  .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %d<2>;
+  ld.param.u64 %d1, [count]; ld.param.u32 %r2, [all];
+  mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET;
+  atom.add.release.gpu.global.u32 %r3, [%d1], 1;
+SPIN:
+  ld.acquire.gpu.global.u32 %r4, [%d1]; setp.lt.u32 %p2, %r4, %r2; @%p2 bra SPIN;
+MEET:
+  bar.sync 0; ret;
+}
+"""
+"""Each block counts itself, and waits until so many have."""
+
+FEW = {"like": "h100", "name": "few", "multiprocessors": 2}
+
+
+def places(gpu: Any, wanted: int, grid: int = 9, **how: Any) -> Simulation:
+    usual = {"ranks": 2, "block": 1024, "arguments": ["count", ("u32", wanted)], "seeds": 4}
+    return symlab.simulate(PLACES, **{**usual, **how}, grid=grid, buffers={"count": (1, torch.int32, 0)}, gpu=gpu)
+
+
+def test_blocks_wait_for_a_place_on_a_gpu() -> None:
+    assert places(None, 9).outputs["count"][1].tolist() == [9]
+    done = places(FEW, 4)
+    assert done.outputs["count"][1].tolist() == [9]
+    assert done.counts["residency"]["places"]["blocks_at_once"] == 4
+    with pytest.raises(symlab.WorldFailure, match=r"of 9 wait for a place: few holds 4 at once \(2 multi") as caught:
+        places(FEW, 5)
+    assert (caught.value.seed, caught.value.status) == (0, "DEADLOCK")
+
+
+def test_a_gpus_architecture_is_simulated() -> None:
+    assert places("b200", 9).outputs["count"][0].tolist() == [9]
+    with pytest.raises(ValueError, match=r"b200 is sm_100, and sm_90a is simulated \(arch, gpu\), give sm_100a"):
+        places("b200", 9, arch="sm_90a")
+    with pytest.raises(ValueError, match="places was compiled for sm_90, this world simulates sm_80"):
+        places("a100", 9)
+    with symlab.world(gpu="gb200") as world:
+        assert world.run(lambda rank, _: (rank.traits.arch, rank.traits.multiprocessors)) == [("sm_100a", 152)] * 2
+
+
+def test_launches_that_never_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="a cooperative launch of 9 blocks, and few holds 4 of them at once"):
+        places(FEW, 4, cooperative=True)
+    assert places(FEW, 4, grid=4, cooperative=True).outputs["count"][0].tolist() == [4]
+    assert places(None, 9, cooperative=True).outputs["count"][0].tolist() == [9]
+    with pytest.raises(ValueError, match=r"unknown GPU 'h300' \(gpu\), did you mean"):
+        places("h300", 4)
+    with pytest.raises(ValueError, match=r"unknown key 'sms' of a GPU \(gpu\)"):
+        places({**FEW, "sms": 4}, 4)

@@ -124,8 +124,33 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     exp = folder / "exp"
     exp.mkdir(parents=True, exist_ok=True)
     files = {"add_peers.ptx": ADD_PEERS.read_text(), "add_peers.py": REFERENCE, "waits.ptx": WAITS, "cute.py": CUTE}
+    files["tensors.py"] = TENSORS
     for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed
             (exp / file).write_text(content)
     text = yaml.safe_dump({"op": "custom", "world_size": 4, "custom": section(**changes), **(keys or {})})
     (exp / f"{name}.yaml").write_text(f"# @package _global_\n# my own\n{text}")
+
+
+TENSORS = """
+import cutlass
+import cutlass.cute as cute
+
+
+@cute.kernel
+def _add(inputs: list[cute.Tensor], output: cute.Tensor, threads: cutlass.Constexpr):
+    index = cute.arch.block_idx()[0] * threads + cute.arch.thread_idx()[0]
+    if index < cute.size(output):
+        total = cutlass.Float32(0)
+        for peer in cutlass.range_constexpr(len(inputs)):
+            total = total + inputs[peer][index]
+        output[index] = total
+
+
+@cute.jit
+def add_tensors(inputs: list[cute.Tensor], output: cute.Tensor, threads: cutlass.Constexpr):
+    blocks = cute.ceil_div(cute.size(output), threads)
+    _add(inputs, output, threads).launch(grid=[blocks, 1, 1], block=[threads, 1, 1])
+"""
+
+TENSOR_ARGUMENTS = [{"tensors": "input"}, {"address": "output"}, {"constexpr": 128}]

@@ -18,7 +18,7 @@ from reports.record.record import CHECK_WAS_OFF, Record, Status
 from reports.record.seal import broken
 from runner.__main__ import main
 from runner.case.todays_code import sources
-from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, write_experiment
+from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
 Run = Callable[..., int]
 
@@ -83,6 +83,28 @@ def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_pat
     assert cute.kernel is not None
     assert (cute.kernel.name, "nvidia-cutlass-dsl" in cute.kernel.compiler) == ("custom/add", True)
     assert [one["name"] for one in cute.request.brought["add"]["files"]] == ["add_peers.py", "cute.py"]
+
+
+@pytest.mark.parametrize("kind", ["tensors", "dynamic_tensors", "peers"])
+def test_a_function_with_tensors_computes_its_own_launch(run: Run, tmp_path: Path, kind: str) -> None:
+    arguments = [{kind: "input"}, *TENSOR_ARGUMENTS[1:]]
+    assert run("records=ptx") == 0
+    assert run("records=cute", kernel="tensors.py:add_tensors", arguments=arguments, launch=None) == 0
+    ptx, cute = record_in(tmp_path / "ptx"), record_in(tmp_path / "cute")
+    assert ptx.check is not None
+    assert cute.check is not None
+    assert cute.check.output_digests == ptx.check.output_digests
+    assert cute.kernel is not None
+    assert (cute.kernel.grid, cute.kernel.block) == (8, 128)
+    assert main(["replay", "cute", "--records", "new"]) == 0
+
+
+def test_a_function_launched_otherwise_than_was_said_has_failed(run: Run, tmp_path: Path) -> None:
+    values = {"kernel": "tensors.py:add_tensors", "arguments": TENSOR_ARGUMENTS, "launch": {"grid": 9}}
+    assert run(**values) == 1
+    record = record_in(tmp_path / "records")
+    assert record.status is Status.FAILED
+    assert "launches with grid (8, 1, 1), and (9, 1, 1) is given (grid), leave it out" in record.reason
 
 
 def test_a_fill_may_be_a_function(run: Run, tmp_path: Path) -> None:
@@ -155,6 +177,26 @@ def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
     assert {record.case.world_size for record in read([tmp_path / "records"])} == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda text: text.replace("{", "\n", 1), "entry add_peers has no body, it is only declared (custom.kernel)"),
+        (lambda text: text[: len(text) // 2], "a brace opens here and is never closed: the closing brace is missing"),
+    ],
+    ids=["no body", "cut off"],
+)
+def test_ptx_that_is_no_module_is_refused_with_its_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[str], str], words: str
+) -> None:
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "spoilt.ptx").write_text(spoil(ADD_PEERS.read_text()))
+    assert run(kernel="spoilt.ptx:add_peers") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert "PTX line " in line
+    assert not (tmp_path / "records").exists()
+
+
 def test_ptx_of_another_architecture_is_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     later = ADD_PEERS.read_text().replace("sm_80", "sm_100a")
@@ -179,6 +221,16 @@ MISUSE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"kernel": "cute.py:add", "arguments": [{"peers": "input"}]}, r"it can't take 1 arguments: missing .*arguments\)"),
     ({"kernel": "cute.py:add", "arguments": [{"bytes": "00"}]}, r"takes no bytes by value \(custom.arguments\)"),
+    (
+        {"kernel": "tensors.py:add_tensors", "arguments": [{"tensors": "input"}, {"tensors": "output"}]},
+        r"argument 1 is tensors, and the function takes a cute.Tensor there: give tensor \(custom.arguments\)",
+    ),
+    (
+        {"arguments": [{"tensors": "input"}, {"address": "output"}, "world_size", {"u32": 1000}]},
+        r"PTX takes no tensors, that is for functions of CuTe DSL.*\(custom.arguments\)",
+    ),
+    ({"arguments": [{"constexpr": "rank"}]}, r"all ranks run the same code.*\(custom.arguments\[0\]\)"),
+    ({"bytes": "4X"}, r"'4X' has the unknown unit 'X' \(custom.bytes\)"),
     ({"arguments": [{"peers": "input"}]}, r"has 4 parameters, and 1 arguments are given \(custom.arguments\)"),
     (
         {"arguments": [{"peers": "input"}, {"address": "output"}, {"u64": 4}, {"u32": 1000}]},
@@ -298,13 +350,23 @@ def test_the_experiments_of_conf_are_short_and_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("own_kernel", "custom_ptx"):
+    for name in ("own_kernel", "custom_ptx", "custom_cute"):
         assert len((ADD_PEERS.parents[1] / f"{name}.yaml").read_text().splitlines()) < 30
         sizes = ["sizes=[1K]"] if name == "own_kernel" else []
         assert main([f"+exp={name}", "fabric=simulator", "track=none", *sizes]) == 0
     names = {record.case.name for record in read(["records"])}
-    assert names == {"all_gather/pull", "all_gather/push", "all_gather/ring", "custom/add_peers"}
+    assert names == {"all_gather/pull", "all_gather/push", "all_gather/ring", "custom/add_peers", "custom/add_tensors"}
     assert {str(record.status) for record in read(["records"])} == {"PASSED"}
     places = [entry["place"] for record in read(["records"]) for entry in record.request.brought.values()]
-    assert set(places) == {"conf/exp/own/ring.py:SPEC", "conf/exp/own/add_peers.ptx:add_peers"}
+    assert set(places) == {
+        "conf/exp/own/ring.py:SPEC",
+        "conf/exp/own/add_peers.ptx:add_peers",
+        "conf/exp/own/add_tensors.py:add_tensors",
+    }
+    digests = {
+        record.check.output_digests
+        for record in read(["records"])
+        if record.case.op == "custom" and record.check is not None
+    }
+    assert len(digests) == 1, "PTX and CuTe DSL give the same bits"
     assert OmegaConf.load(ADD_PEERS.parents[1] / "custom_ptx.yaml").custom.kernel == "own/add_peers.ptx:add_peers"

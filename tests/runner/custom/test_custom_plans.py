@@ -29,7 +29,7 @@ def test_a_plan_is_sent_without_its_functions(files: Path) -> None:
         "output": {"dtype": "float32", "shape": [1000]},
     }
     job = custom_job(section(buffers=buffers), 2, 0, True, files)
-    executable = job.kernel.executable(job.spec, "sm_90a")
+    executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
     plan: CustomPlan = pickle.loads(pickle.dumps(plan_of(job, executable, seed=0, launches=2, is_checked=True)))
     assert plan.spec.reference is None
     assert torch.equal(plan.given["input"][1], torch.arange(1000, dtype=torch.float32))
@@ -44,7 +44,7 @@ def test_a_plan_is_sent_without_its_functions(files: Path) -> None:
 
 def test_only_compared_buffers_come_home(files: Path) -> None:
     job = custom_job(section(), 2, 0, True, files)
-    executable = job.kernel.executable(job.spec, "sm_90a")
+    executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
     assert plan_of(job, executable, seed=0, launches=2, is_checked=True).brings == ("output",)
     assert plan_of(job, executable, seed=0, launches=2, is_checked=False).brings == ()
 
@@ -86,7 +86,7 @@ def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
     }
     job = custom_job(values, 3, 0, True, files)
     assert job.spec.needs_multicast
-    executable = job.kernel.executable(job.spec, "sm_90a")
+    executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
     world = ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 20))
     try:
         outcomes = world.run(run_custom, plan_of(job, executable, seed=0, launches=3, is_checked=True), None)

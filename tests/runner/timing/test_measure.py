@@ -264,14 +264,14 @@ def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
 
 def test_a_slot_that_the_timed_calls_left_out_is_found_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = MeasurePlan((contestant(cache, "two_shot", placement="in_place"),), TIMING)
-    original = measure_module._Measuring._round
+    original = measure_module.Sampling._round
 
     def without_the_last(self: Any, keep: bool = False) -> None:
         original(self, keep)
         for measurement in self._measurements:
             measurement.opened.write(3, measurement.data)
 
-    monkeypatch.setattr(measure_module._Measuring, "_round", without_the_last)
+    monkeypatch.setattr(measure_module.Sampling, "_round", without_the_last)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.problem.endswith("the timed calls changed nothing")
 

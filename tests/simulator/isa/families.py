@@ -9,11 +9,14 @@ import simulator_multimem_bench as multimem
 import simulator_vectors_atomic as atomic
 import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
+import simulator_vectors_cluster as cluster
 import simulator_vectors_control as control
 import simulator_vectors_convert as convert
 import simulator_vectors_float as floats
 import simulator_vectors_float8 as float8
 import simulator_vectors_integer as integer
+import simulator_vectors_lane_copies as lane_copies
+import simulator_vectors_mbarriers as mbarriers
 import simulator_vectors_memory as memory
 import simulator_vectors_modes as modes
 import simulator_vectors_move as move
@@ -21,6 +24,7 @@ import simulator_vectors_order as order
 import simulator_vectors_space as space
 import simulator_vectors_warp as warp
 from simulator_bench import Bench, Vector
+from simulator_harness import ARCH
 
 FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "integer": integer.family,
@@ -30,6 +34,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "convert": convert.family,
     "move": move.family,
     "load": memory.family_loads,
+    "device": memory.family_devices,
     "store": memory.family_stores,
     "shared": memory.family_shared,
     "atomic": atomic.family,
@@ -41,19 +46,42 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "convert_modes": modes.family_conversions,
     "control": control.family,
     "bulk": bulk.family,
+    "byte_masks": bulk.family_masks,
+    "within_shared": bulk.family_within,
+    "lane_copies": lane_copies.family,
+    "mbarriers": mbarriers.family,
+    "cluster": cluster.family,
     "ret": lambda: control.endings()["ret"],
     "exit": lambda: control.endings()["exit"],
     "parameter": control.parameters,
 }
 SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
+SHARED |= {
+    "within_shared": bulk.SHARED,
+    "byte_masks": bulk.SHARED,
+    "lane_copies": lane_copies.SHARED,
+    "mbarriers": mbarriers.SHARED,
+}
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
+TARGETS = {"byte_masks": "sm_100a"}
+"""Families of forms that sm_90a does not have."""
+SHARED |= {"cluster": cluster.SHARED}
+CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}
+"""Blocks of a cluster, of the families that have any."""
 BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
 
 
 @lru_cache(maxsize=32)
 def bench_of(family: str) -> Bench:
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
-    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, BEFORE.get(family, ""))
+    return Bench(
+        FAMILIES[family](),
+        SHARED.get(family, ""),
+        parameters,
+        BEFORE.get(family, ""),
+        TARGETS.get(family, ARCH),
+        CLUSTERS.get(family, 1),
+    )
 
 
 @lru_cache(maxsize=1)

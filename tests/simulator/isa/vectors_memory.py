@@ -92,6 +92,16 @@ def _load(key: str, words: str, pattern: str, kind: str, count: int, width: int,
     )
 
 
+def devices() -> Iterator[Vector]:
+    """Accesses as to the registers of a device: .mmio, of one element."""
+    for space in ("", "global."):
+        for kind in TYPES:
+            width, home = bits_of(kind) // 8, homes(kind)[0]
+            for pattern in ("affine", "scattered"):
+                yield _load(f"ld.{space}{kind}", "mmio.relaxed.sys.", pattern, kind, 1, width, home)
+                yield _store(f"st.{space}{kind}", "mmio.relaxed.sys.", pattern, kind, 1, home)
+
+
 def stores() -> Iterator[Vector]:
     for space in ("", "global."):
         for vector, count in COUNTS.items():
@@ -199,6 +209,10 @@ def _shared(space: str, vector: str, count: int, kind: str, home: int) -> Iterat
     yield Vector(
         f"st.{space}{vector}{kind}", f"bytes_r{home}", wide, inputs, bytes_out, registers=declared + " .reg .b64 w;"
     )
+
+
+def family_devices() -> list[Vector]:
+    return list(devices())
 
 
 def family_loads() -> list[Vector]:

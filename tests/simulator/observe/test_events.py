@@ -15,7 +15,7 @@ from memory.fabric import Deadlock, Region
 from simulator.fabric import SimulatorFabric
 from simulator.observe import events as observed
 from simulator.observe.events import KINDS, Events, Listener, tell
-from simulator.observe.lanes import Launched, ids_of
+from simulator.observe.lanes import Clusters, Launched, ids_of
 from simulator.world import SimulatedWorld
 
 HOST = ("launch_began", "launch_ended", "host")
@@ -57,10 +57,12 @@ def logged(
     grid: int = 1,
     block: int = 1,
     registers: str = "",
+    before_body: str = "",
     **options: Any,
 ) -> tuple[Log, SimulatedWorld, list[dict[str, Region]]]:
     """Run the body on all ranks. %mine, %peer: 1 KiB of own memory, and of the next rank's; %all: multicast."""
     ptx = module(body, ["u64 mine", "u64 peer", "u64 all"], registers=registers)
+    ptx = ptx.replace(")\n{", f")\n{before_body}\n{{", 1)
     log, world = Log(), make_world(world_size, **options)
     world.space.events.add(log)
 
@@ -92,12 +94,13 @@ class TestAccesses:
     multimem.st.release.sys.global.u32 [%all+12], %r1;
     multimem.red.relaxed.gpu.global.add.u32 [%all+16], 1;
     setp.eq.u32 %p1, %lane, 5; @%p1 st.global.b16 [%d2+2], %h1;
+    ld.mmio.relaxed.sys.global.b32 %r1, [%d2+4];
     """
 
     def test_what_each_says(self) -> None:
         log, world, regions = logged(self.BODY, world_size=2, grid=2, block=4)
         found = [
-            (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:13]
+            (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:14]
         ]
         assert found == [
             ("load", "weak", "", "global", 8, 16),
@@ -112,6 +115,7 @@ class TestAccesses:
             ("multimem_store", "release", "sys", "multicast", 4, 16),
             ("multimem_red", "relaxed", "gpu", "multicast", 4, 16),
             ("store", "weak", "", "global", 2, 2),
+            ("load", "relaxed", "sys", "global", 4, 16),
         ]
         everybody = [(rank, 0, block, thread) for rank in range(2) for block in range(2) for thread in range(4)]
         own, far, *_, multicast, few = (log.of("access")[number] for number in (0, 1, 10, 11))
@@ -321,6 +325,52 @@ class TestCopies:
         assert len(written) == 3
         assert world.counters()["accesses"]["own_write"] == {"count": 3, "bytes": 48}
 
+    def test_reductions_and_multicast_targets(self) -> None:
+        """Of a copy within shared memory `within` is the destination; of one to all replicas no rank is the target."""
+        where = "async.bulk.global.shared::cta.bulk_group"
+        body = f"""
+        st.shared.v4.b32 [stage], {{%r0, %r0, %r0, %r0}}; st.shared.v4.b32 [stage+32], {{%r0, %r0, %r0, %r0}};
+        mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+        cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.max.u32 [stage+32], [stage], 16, [bar];
+        WAIT: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra WAIT;
+        cp.reduce.{where}.add.u32 [%peer+32], [stage], 16; multimem.cp.reduce.{where}.xor.b32 [%all+16], [stage], 16;
+        multimem.cp.{where} [%all], [stage], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+        """
+        log, world, regions = logged(
+            body, world_size=2, registers=self.SHARED, before_body=".reqnctapercluster 1, 1, 1"
+        )
+        issued = [one for one in log.of("copy") if one.moment == "issued" and one.ranks.tolist() == [0]]
+        far = world.space.base(0) - world.space.base(1) + regions[1]["mine"].address + 32
+        everywhere = world.fabric(0).multicast_address(regions[0]["all"])
+        shared = ("shared", 0)
+        assert [
+            (one.reduction, one.source, one.destination, one.target, one.mbarrier, one.group) for one in issued
+        ] == [
+            ("max", shared, ("shared", 32), 0, 64, -1),
+            ("add", shared, ("global", far), 1, -1, 0),
+            ("xor", shared, ("global", everywhere + 16), observed.MULTICAST_TARGET, -1, 0),
+            ("", shared, ("global", everywhere), observed.MULTICAST_TARGET, -1, 0),
+        ]
+        assert [one.is_load for one in issued] == [True, False, False, False]
+
+    def test_drops_states_and_bytes_of_an_mbarrier(self) -> None:
+        body = """
+        .reg .b64 %s; mbarrier.init.shared.b64 [bar], 3; mbarrier.arrive_drop.shared.b64 %s, [bar], 2;
+        mbarrier.expect_tx.shared.b64 [bar], 16; mbarrier.complete_tx.shared.b64 [bar], 16;
+        mbarrier.arrive.shared.b64 _, [bar]; mbarrier.test_wait.shared.b64 %p1, [bar], %s;
+        """
+        log, _, _ = logged(body, registers=self.SHARED)
+        found = [(one.operation, int(one.phases[0]), int(one.counts[0])) for one in log.of("mbarrier")]
+        assert found == [
+            ("init", 0, 3),
+            ("arrive_drop", 0, 2),
+            ("expect_tx", 0, 16),
+            ("complete_tx", 0, 16),
+            ("arrive", 0, 1),
+            ("test_wait", 1, 0),
+        ]
+        assert log.of("mbarrier")[-1].passed.tolist() == [True]
+
 
 def test_steps_count_instructions() -> None:
     log, world, _ = logged("setp.eq.u32 %p1, %lane, 1; @%p1 bra OUT; mov.u32 %r1, 1; OUT: mov.u32 %r2, 2;", block=3)
@@ -412,7 +462,7 @@ class TestListeners:
     fence.acq_rel.sys; bar.sync 0; bar.warp.sync -1;
     st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0}; ld.shared.b32 %r1, [stage]; fence.proxy.async;
     cp.async.bulk.global.shared::cta.bulk_group [%peer+256], [stage], 16; cp.async.bulk.commit_group;
-    cp.async.bulk.wait_group 0;
+    cp.async.bulk.wait_group 0; cp.async.ca.shared.global [stage], [%mine], 4; cp.async.wait_all;
     { .param .b64 p0; .param .b64 p1; .param .b32 q; .reg .b64 w; mov.u64 w, text; cvta.global.u64 w, w;
     st.param.b64 [p0], w; st.param.b64 [p1], w; call.uni (q), vprintf, (p0, p1); }
     """
@@ -463,8 +513,9 @@ class TestListeners:
             "isa.memory",
             "isa.spaces",
             "isa.system",
-            "isa.bulk",
+            "isa.mbarriers",
             "run.copies",
+            "run.lane_copies",
             "run.machine",
             "world",
         ):
@@ -519,12 +570,14 @@ class TestListeners:
 
 
 def test_lanes_and_what_is_behind_them() -> None:
-    launched = Launched("a kernel", (1, 3), (0, 4), grid=2, block=3)
+    pairs = Clusters((2, 1, 1), (2, 1, 1), is_explicit=True)
+    launched = Launched("a kernel", (1, 3), (0, 4), grid=2, block=3, clusters=pairs)
     assert (launched.threads, launched.lanes) == (6, 12)
     lanes = np.array([0, 4, 7, 11])
     assert launched.ranks_of(lanes).tolist() == [1, 1, 3, 3]
     assert launched.numbers_of(lanes).tolist() == [0, 0, 4, 4]
     assert launched.blocks_of(lanes).tolist() == [0, 1, 0, 1]
+    assert launched.clusters_of(lanes).tolist() == [0, 0, 1, 1]
     assert launched.threads_of(lanes).tolist() == [0, 1, 1, 2]
     assert [launched.place(int(lane)) for lane in lanes] == [(1, 0, 0), (1, 1, 1), (3, 0, 1), (3, 1, 2)]
     assert launched.threads_of(range(2, 5)).tolist() == [2, 0, 1]

@@ -36,12 +36,16 @@ def fill(value: str, count: int = BYTES) -> str:
     return " ".join(f"st.shared.b32 [stage+{at}], {value};" for at in range(0, count, 4))
 
 
-def outcome_of(body: str, schedule: dict[str, Any], *, world_size: int = 1, grid: int = 1, block: int = 1) -> Outcome:
+def outcome_of(
+    body: str, schedule: dict[str, Any], *, world_size: int = 1, grid: int = 1, block: int = 1, clusters: bool = False
+) -> Outcome:
     """Run the body on all ranks. %src: DATA plus the rank; %dst: 4 KiB of 7s; %peer_src, %peer_dst: the next rank's;
-    %flag, %peer_flag: zeroed. A rank's result is its dst,
-    when all kernels are over."""
-    names = ("src", "dst", "flag", "peer_src", "peer_dst", "peer_flag")
-    ptx = module(body, [f"u64 {name}" for name in names], registers=REGISTERS)
+    %flag, %peer_flag: zeroed; %all: dst's multicast address; %rank. A rank's result is its dst, when all kernels are
+    over."""
+    names = ("src", "dst", "flag", "peer_src", "peer_dst", "peer_flag", "all")
+    ptx = module(body, [*(f"u64 {name}" for name in names), "u32 rank"], registers=REGISTERS)
+    if clusters:
+        ptx = ptx.replace(")\n{", ")\n.reqnctapercluster 1, 1, 1\n{", 1)
 
     def program(fabric: SimulatorFabric) -> Any:
         own = [
@@ -52,7 +56,8 @@ def outcome_of(body: str, schedule: dict[str, Any], *, world_size: int = 1, grid
         fabric.barrier()
         peer = (fabric.rank + 1) % fabric.world_size
         far = [fabric.peer_address(region, peer) for region in own]
-        start(fabric, executable(ptx), grid, block, [*(one.address for one in own), *far])
+        everywhere = fabric.multicast_address(own[1])
+        start(fabric, executable(ptx), grid, block, [*(one.address for one in own), *far, everywhere, fabric.rank])
         fabric.synchronize()
         fabric.barrier()
         return get(fabric, own[1], "u4").copy()
@@ -164,6 +169,81 @@ class TestStores:
         assert "bulk copy of shared memory that was never written (poison)" in str(error.error())
 
 
+REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
+DONE = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+
+
+class TestReductions:
+    def test_reductions_of_all_threads_and_ranks_meet_in_one_place(self) -> None:
+        """Each of 8 threads of 2 blocks of 3 ranks adds 1 to 256 words of its own dst and of the next rank's."""
+        body = f"setp.ne.u32 %q, %r0, 0; @%q bra READY; {fill('1')} READY: bar.sync 0; {REDUCE} [%dst], [stage], 1024; {REDUCE} [%peer_dst], [stage], 1024; {DONE}"
+        assert all(right_under(body, lambda rank: copied([7 + 32] * 256), world_size=3, grid=2, block=8))
+
+    def test_a_target_keeps_its_old_value_until_the_reduction_is_done(self) -> None:
+        body = f"{fill('1', 16)} {REDUCE} [%dst], [stage], 16; ld.global.b32 %r1, [%dst]; st.global.b32 [%dst+1024], %r1; {DONE}"
+        old, new = ([8] * 4 + [7] * 252 + [one] for one in (7, 8))
+        found = right_under(body, lambda rank: copied(old))
+        assert found[0]
+        assert not any(right_under(body, lambda rank: copied(new))[:1])
+
+    def test_a_stage_that_is_used_again_too_early_adds_the_new_words(self) -> None:
+        first = f"{fill('1', 16)} {REDUCE} [%dst], [stage], 16; cp.async.bulk.commit_group;"
+        again = f"{fill('5', 16)} cp.async.bulk.wait_group 0;"
+        assert all(right_under(f"{first} cp.async.bulk.wait_group.read 0; {again}", lambda rank: copied([8] * 4)))
+        assert not right_under(f"{first} {again}", lambda rank: copied([8] * 4))[0]
+
+    def test_within_shared_memory_an_mbarrier_counts_the_bytes(self) -> None:
+        within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
+        use = "ld.shared.b32 %r1, [stage+12]; st.global.b32 [%dst], %r1;"
+        begin = f"{INIT} {fill('3', 32)} {expect(16)} {within} [stage], [stage+16], 16, [bar];"
+        assert all(right_under(f"{begin} {wait()} {use}", lambda rank: copied([6]), clusters=True))
+        assert right_under(f"{begin} {use} {wait()}", lambda rank: copied([3]), clusters=True)[0]
+
+    def test_a_launch_without_clusters_has_no_copies_within_shared_memory(self) -> None:
+        """As an H200 does, which stops with an illegal instruction."""
+        within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
+        body = f"{INIT} {fill('3', 32)} {expect(16)} {within} [stage], [stage+16], 16, [bar]; {wait()}"
+        assert "within shared memory where the launch has no clusters" in str(outcome_of(body, {}).error())
+
+    def test_a_target_that_was_never_written_is_poison(self) -> None:
+        within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
+        body = f"{INIT} {fill('3', 16)} {expect(16)} {within} [stage+16], [stage], 16, [bar]; {wait()}"
+        assert "shared memory that was never written (poison)" in str(outcome_of(body, {}, clusters=True).error())
+
+
+class TestMulticast:
+    """All ranks' dst, through the switch: %all."""
+
+    SEND = "multimem.cp.async.bulk.global.shared::cta.bulk_group"
+    ADD = "multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
+
+    def test_every_replica_gets_the_copy(self) -> None:
+        body = f"{fill('1', 16)} cvt.u64.u32 %d1, %rank; mad.lo.u64 %d1, %d1, 16, %all; {self.SEND} [%d1], [stage], 16; {DONE}"
+        assert all(right_under(body, lambda rank: copied([1] * 12), world_size=3))
+
+    def test_reductions_of_all_ranks_meet_in_every_replica(self) -> None:
+        body = f"{fill('1', 32)} {self.ADD} [%all], [stage], 32; {DONE}"
+        assert all(right_under(body, lambda rank: copied([11] * 8), world_size=4))
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            (f"{SEND} [%dst], [stage], 16;", "multimem.cp.async.bulk at 0x[0-9a-f]+: not a multicast address of this"),
+            (f"{ADD} [%dst], [stage], 16;", "multimem.cp.reduce.async.bulk at 0x[0-9a-f]+: not a multicast address"),
+            (f"{STORE} [%all], [stage], 16;", "a plain access to a multicast address; only multimem instructions"),
+            (f"{REDUCE} [%all], [stage], 16;", "a plain access to a multicast address; only multimem instructions"),
+            (f"{SEND} [%all+4088], [stage], 16;", "a bulk copy at 0x[0-9a-f]+: not aligned to 16 bytes"),
+            (f"{SEND} [%all+4080], [stage], 32;", "replica of rank 0.*outside every live tensor"),
+            ("cp.async.bulk.prefetch.L2.global [%src+8], 16;", "a prefetch of 16 bytes at 0x[0-9a-f]+8"),
+        ],
+    )
+    def test_addresses_of_the_other_kind_are_faults(self, text: str, message: str) -> None:
+        error = outcome_of(f"{fill('1', 32)}\n{text}", {}, world_size=2).error()
+        assert isinstance(error, DeviceFault)
+        with pytest.raises(DeviceFault, match=rf"block 0, thread 0: .*{message}.*PTX line \d+: {text[:8]}"):
+            raise error
+
+
 class TestSignals:
     """A rank pushes into the next one's dst and tells it; that one reads what it was told about."""
 
@@ -224,10 +304,14 @@ class TestRefusals:
             f"cp.async.bulk.shared::cta.global.bulk_group [stage], [%src], {BYTES};",
             f"cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%dst], [stage], {BYTES}, [bar];",
             f"{LOAD} [stage], [%src], {BYTES};",
-            "mbarrier.arrive.shared::cta.b64 %state, [bar];",
-            "setp.eq.u32 %q, %r0, %r0; @%q cp.async.bulk.wait_group 0;",
+            "mbarrier.arrive.shared::cluster.b64 %state, [bar];",
+            "mbarrier.arrive.acquire.cta.shared::cta.b64 _, [bar];",
             "cp.async.bulk.wait_group %r1;",
-            "cp.async.wait_group 0;",
+            "cp.async.cg.shared.global [stage], [%src], 8;",
+            f"{STORE}.cp_mask [%dst], [stage], 16, 5;",
+            f"{STORE}.L2::128B [%dst], [stage], 16;",
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%dst], [stage], 16;",
+            "multimem.cp.async.bulk.relaxed.global.shared::cta.bulk_group [%dst], [stage], 16;",
         ],
     )
     def test_forms_that_are_not_there_stop_with_their_line(self, text: str) -> None:
@@ -262,6 +346,18 @@ def test_bytes_are_counted_by_kind_and_by_link() -> None:
     assert accesses["peer_write"] == {"count": 3, "bytes": 3 * 1024}
     assert accesses["own_write"] == {"count": 3, "bytes": 3 * 256}
     assert outcome.counters["links"] == {"0->1": 1536, "1->2": 1536, "2->0": 1536}
+
+
+def test_reductions_and_multicast_copies_are_counted_as_writes() -> None:
+    body = f"""{fill("1", 32)} {REDUCE} [%dst], [stage], 16; {REDUCE} [%peer_dst], [stage], 32;
+        {TestMulticast.SEND} [%all], [stage], 32; {TestMulticast.ADD} [%all], [stage], 16; {DONE}"""
+    outcome = outcome_of(body, {}, world_size=3)
+    assert not any(outcome.errors)
+    accesses = outcome.counters["accesses"]
+    assert accesses["own_write"] == {"count": 3, "bytes": 3 * 16}
+    assert accesses["peer_write"] == {"count": 3, "bytes": 3 * 32}
+    assert accesses["multicast_store"] == {"count": 6, "bytes": 3 * 48}
+    assert outcome.counters["links"] == {"0->1": 32, "1->2": 32, "2->0": 32}
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:

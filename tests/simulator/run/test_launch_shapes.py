@@ -211,7 +211,6 @@ def test_a_load_beyond_a_parameter_or_across_its_alignment_is_no_operand(load: s
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch(4, 32, cluster=(2, 1, 1)), r"test/kernel: the simulator has no clusters: .*, not \(2, 1, 1\)"),
         (Launch(4, 32, stream=7), "test/kernel: the simulator has no streams: give stream None, not 7"),
         (Launch(4, 16), r"test/kernel is compiled for blocks of \(32, 1, 1\) threads, not \(16, 1, 1\) \(.reqntid\)"),
         (Launch(4, (8, 4, 1)), r"blocks of \(32, 1, 1\) threads, not \(8, 4, 1\) \(.reqntid\)"),
@@ -225,16 +224,6 @@ def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(launch: Launch, me
             fabric.launch(code, launch, [])
         fabric.launch(code, Launch(4, 32), [])
         fabric.synchronize()
-
-    succeed(make_world(1), program)
-
-
-def test_a_kernel_that_wants_a_cluster_is_refused() -> None:
-    code = executable(module("").replace(")\n{", ")\n.reqnctapercluster 4\n{", 1))
-
-    def program(fabric: SimulatorFabric) -> None:
-        with pytest.raises(ValueError, match=r"the simulator has no clusters: .*, not \(4, 1, 1\)"):
-            fabric.launch(code, Launch(4, 32), [])
 
     succeed(make_world(1), program)
 
@@ -254,3 +243,34 @@ def test_launches_of_other_shapes_do_not_share_a_batch() -> None:
         return found
 
     assert succeed(make_world(4), program).results == [[8, 0], [4, 0], [32, 0], [32, 64]]
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
+def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options: dict[str, Any]) -> None:
+    """%envreg1 and %envreg2 are its address: a word with its size, and one that is 0 first and keeps its value."""
+    body = """
+      mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; mov.b64 %d2, {%r2, %r1}; mul.wide.u32 %d1, %block, 16;
+      add.u64 %d1, %d1, %out; st.global.u64 [%d1], %d2; setp.eq.u64 %p1, %d2, 0; @%p1 ret;
+      ld.global.u32 %r3, [%d2]; atom.global.add.u32 %r4, [%d2+4], 1; st.global.v2.u32 [%d1+8], {%r3, %r4};
+    """
+    code = executable(module(body, ["u64 out"]))
+
+    def program(fabric: SimulatorFabric) -> Any:
+        found = []
+        for is_cooperative in (True, True, False):
+            out = put(fabric, f"out {len(found)}", np.zeros((3, 4), np.uint32))
+            arguments = [Argument("address", out.address)]
+            fabric.launch(code, Launch(3, 1, cooperative=is_cooperative), arguments)
+            found.append(get(fabric, out, "u4").reshape(3, 4))
+        return found
+
+    places = []
+    for first, second, alone in succeed(make_world(2, **options), program).results:
+        assert (first[:, :2] == first[0, :2]).all()
+        assert (second[:, :2] == first[0, :2]).all()
+        assert (first[:, 2] == 8).all()
+        assert sorted(first[:, 3].tolist()) == [0, 1, 2]
+        assert sorted(second[:, 3].tolist()) == [3, 4, 5]
+        assert not alone.any()
+        places.append(tuple(first[0, :2].tolist()))
+    assert len(set(places)) == 2

@@ -42,6 +42,53 @@ def test_bytes_may_come_before_they_are_announced() -> None:
     assert barrier.phase == 1
 
 
+def test_who_drops_out_is_not_expected_again() -> None:
+    barrier = MBarrier(3)
+    barrier.drop(1)
+    barrier.arrive(1)
+    assert (barrier.phase, barrier.pending) == (0, 2)
+    barrier.arrive(2)
+    assert (barrier.phase, barrier.pending) == (1, 2)
+    with pytest.raises(MisusedBarrier, match="3 arrivals dropped where .* expects 2 in a phase"):
+        barrier.drop(3)
+
+
+def test_a_state_tells_its_phase_and_the_one_before_it() -> None:
+    barrier = MBarrier(1)
+    first = barrier.state()
+    assert not barrier.is_over(first)
+    barrier.arrive(1)
+    assert barrier.is_over(first)
+    barrier.arrive(1)
+    with pytest.raises(MisusedBarrier, match="a wait for phase 0 of an mbarrier in phase 2 .*: it tells its current"):
+        barrier.is_over(first)
+    with pytest.raises(MisusedBarrier, match="a wait for phase 2199023255"):
+        barrier.is_over(2199023255 << 20)
+
+
+def test_an_arrival_that_may_not_complete_does_not() -> None:
+    barrier = MBarrier(2)
+    barrier.arrive_incomplete(1)
+    with pytest.raises(MisusedBarrier, match="1 arrivals with .noComplete would end the phase of an mbarrier"):
+        barrier.arrive_incomplete(1)
+    barrier.expect(16)
+    barrier.arrive_incomplete(1)
+    assert (barrier.phase, barrier.pending) == (0, 0)
+    barrier.complete(16)
+    assert barrier.phase == 1
+
+
+def test_arrivals_may_be_added_to_a_phase() -> None:
+    barrier = MBarrier(1)
+    barrier.add_pending(1)
+    barrier.arrive(1)
+    assert barrier.phase == 0
+    barrier.arrive(1)
+    assert (barrier.phase, barrier.pending) == (1, 1)
+    with pytest.raises(MisusedBarrier, match="waits for more than 1,048,575 arrivals"):
+        barrier.add_pending(MAX_COUNT)
+
+
 def test_too_many_arrivals_and_bytes_are_refused() -> None:
     barrier = MBarrier(2)
     with pytest.raises(MisusedBarrier, match="3 arrivals where an mbarrier in phase 0 .2 of 2 arrivals .* waits for 2"):
@@ -82,3 +129,54 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks(options: dict[str, Any]
             r"PTX line \d+: mbarrier.try_wait.parity.shared::cta.b64",
             str(error),
         ), error
+
+
+WAITS = {
+    "state": "mbarrier.arrive.noComplete.shared.b64 %s, [bar], 1; SPIN: mbarrier.test_wait.shared.b64 %p1, [bar], %s; @!%p1 bra SPIN;",
+    "time_limit": "SPIN: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p1, [bar], 0, 1000; @!%p1 bra SPIN;",
+    "generic": "cvt.u64.u32 %d1, %r2; cvta.shared.u64 %d1, %d1; SPIN: mbarrier.try_wait.parity.b64 %p1, [%d1], 0; @!%p1 bra SPIN;",
+}
+
+
+@pytest.mark.parametrize("form", WAITS)
+def test_a_deadlock_of_any_form_of_wait_names_the_mbarrier(form: str) -> None:
+    body = f"""
+      .shared .align 8 .b8 bar[8]; .reg .b64 %s; mov.u32 %r2, bar;
+      mbarrier.init.shared.b64 [bar], 3; mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 96;
+      mbarrier.complete_tx.shared.b64 [bar], 32; {WAITS[form]}
+    """
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, executable(module(body)), 1, 1)
+        fabric.synchronize()
+
+    error = run(make_world(1), program).errors[0]
+    assert isinstance(error, Deadlock)
+    arrivals = "2 of 3" if form == "state" else "3 of 3"
+    wanted = f"waits for an mbarrier in phase 0 ({arrivals} arrivals and 64 bytes to come) at byte 0x0 of shared memory"
+    assert wanted in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mbarrier.arrive.noComplete.shared.b64 _, [bar], 2;", "2 arrivals with .noComplete would end the phase of an"),
+        ("mbarrier.arrive.shared.b64 %s, [bar], 2; mbarrier.arrive.shared.b64 _, [bar], 2;\nmbarrier.test_wait.shared.b64 %p1, [bar], %s;",
+         "a wait for phase 0 of an mbarrier in phase 2"),
+        ("mbarrier.complete_tx.shared.b64 [bar], 1048576;", "its count of bytes has left the range"),
+        ("mbarrier.expect_tx.shared.b64 [bar+8], 16;", "byte 0x8 of shared memory holds no mbarrier"),
+        ("mbarrier.arrive_drop.shared.b64 _, [bar], 3;", "3 arrivals dropped where .* expects 2"),
+        ("mov.u64 %s, 4096;\nmbarrier.inval.b64 [%s];", "an mbarrier at 0x1000: not an address of shared memory"),
+    ],
+)  # fmt: skip
+def test_what_the_isa_leaves_undefined_is_a_fault(text: str, message: str) -> None:
+    body = f".shared .align 8 .b8 bar[16]; .reg .b64 %s;\nmbarrier.init.shared.b64 [bar], 2;\n{text}"
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, executable(module(body)), 1, 1)
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert re.search(
+        rf"rank 0, block 0, thread 0: .*{message}.*PTX line \d+: {re.escape(text.splitlines()[-1][:20])}", str(error)
+    ), error

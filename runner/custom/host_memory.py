@@ -1,0 +1,153 @@
+"""What a custom case needs of the host's memory: an upper bound, from its description alone.
+
+It is computed before inputs are made, since those of all ranks are made at once, in the process that judges. The parts,
+for n ranks, beside what runner/case/host_memory.py says of any case: the inputs of all ranks and their copy for the
+reference, the reference's own work (as much again), what must come out (any buffer may be compared), in the simulator
+what ranks hold (a buffer on its way, outputs of all launches), and the comparison of one buffer after the other.
+
+Peak resident memory of `python -m runner` with track=none on a 2-core x86 host, 2026-11-22, and its bound here (MiB),
+four ranks, float32:
+
+| case | peak | bound |
+|---|---:|---:|
+| 8 blocks x 128 threads, buffers of 4K | 263 | 463 |
+| 512 blocks x 1024 threads, buffers of 4K | 474 | 1021 |
+| 4000 blocks x 1024 threads, two buffers of 16M | 2104 | 6768 |
+| the same, launches=6 | 2250 | 7305 |
+| the same, within a tolerance | 2121 | 8404 |
+| 8 blocks x 128 threads, two buffers of 16M, check=false | 751 | 1472 |
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kernels.numeric.dtypes import FLOATS, ITEMSIZES
+from memory.counting import CountingFabric
+from memory.fabric import Launch
+from memory.placing import NVSHMEM, SIMULATED
+from memory.pool import SymmetricPool
+from runner.case.host_memory import (
+    ADDING_LANE_BYTES,
+    BASE_BYTES,
+    BOUNDED_BYTES,
+    FLOAT64_BYTES,
+    FOLDED_BYTES,
+    RANK_BYTES,
+    SLACK_PERCENT,
+    TRACKING_BYTES,
+    gibibytes,
+)
+from runner.custom.nouns import CustomSpec, Fill
+from runner.custom.program import allocate_custom
+from runner.request.schema import HostMemory
+from runner.request.sizes import format_bytes
+from runner.request_error import RequestError
+
+if TYPE_CHECKING:
+    from runner.request.validate import Request, ResolvedRequest
+    from runner.world.fabrics import FabricRequest
+
+WIDE_BYTES = 12
+"""Bytes an element while a float is drawn: in float32 or float64, and then rounded."""
+
+LIMIT_BYTES = 40
+"""Bytes an element of the limits of a tolerance: they are held for all buffers."""
+
+LANE_BYTES, REGISTERS_PERCENT = 64, 150
+"""A lane's bytes beside its registers, and what these take, in percent of their own size."""
+
+_REGISTERS = re.compile(r"\.reg\s+\.(pred|[busf](?:8|16|32|64|128)|f16x2|bf16x2|bf16)\s+[^;]*?<(\d+)>")
+
+
+def check_memory(
+    spec: CustomSpec, asked: Request, fabric: FabricRequest, available_bytes: int | None, ptx: str
+) -> None:
+    """Raise RequestError if a custom case does not fit the symmetric heap, or may need more than the host has.
+
+    available_bytes is what the host can still give; None, if it is unknown: then it is not compared. ptx is the
+    kernel's, "" of a function, which is not compiled yet.
+    """
+    needed = custom_heap_bytes(spec, asked.world_size, fabric.simulated)
+    if needed > fabric.heap_bytes:
+        raise RequestError(
+            f"the buffers of {spec.name} take {format_bytes(needed)} a rank with their guards, beyond the heap of "
+            f"{format_bytes(fabric.heap_bytes)} (custom.buffers, fabric.heap_bytes), give fabric.heap_bytes="
+            f"{format_bytes(needed)} or more, or smaller buffers"
+        )
+    if available_bytes is None or asked.host_memory == HostMemory.ignore:
+        return
+    total = custom_host_bytes(spec, asked, fabric, asked.world_size, ptx)
+    if total <= available_bytes:
+        return
+
+    def is_too_large(world_size: int) -> bool:
+        return custom_host_bytes(spec, asked, fabric, world_size, ptx) > available_bytes
+
+    fitting = bisect_left(range(1, asked.world_size), True, key=is_too_large)
+    advice = f"give smaller buffers or world_size={fitting}" if fitting else "give smaller buffers or a smaller grid"
+    doing = "simulating" if fabric.simulated else "checking"
+    raise RequestError(
+        f"{doing} {spec.name} with world_size={asked.world_size} takes up to {gibibytes(total)} of host memory, and "
+        f"{gibibytes(available_bytes)} is available (custom.buffers, world_size), {advice}; host_memory=ignore runs it "
+        "all the same, the bound may be too high"
+    )
+
+
+def custom_heap_bytes(spec: CustomSpec, world_size: int, is_simulated: bool) -> int:
+    """Return the smallest symmetric heap of a rank that holds a custom kernel's buffers."""
+    fabric = CountingFabric(world_size, SIMULATED if is_simulated else NVSHMEM)
+    with SymmetricPool(fabric) as pool:
+        allocate_custom(pool, spec, world_size)
+    return fabric.peak_bytes
+
+
+def custom_host_bytes(
+    spec: CustomSpec, asked: Request | ResolvedRequest, fabric: FabricRequest, ranks: int, ptx: str
+) -> int:
+    """Return an upper bound of the peak resident memory of the process that runs and judges a custom case."""
+    total = sum(one.size_bytes for one in spec.buffers)
+    filled = sum(one.size_bytes for one in spec.buffers if one.fill is not Fill.poison)
+    largest = max(spec.buffers, key=lambda one: one.size_bytes)
+    is_drawn = any(one.fill is Fill.normal or one.fill is Fill.random for one in spec.buffers)
+    on_its_way = largest.size_bytes + (largest.numel * WIDE_BYTES if is_drawn else largest.size_bytes)
+    held = ranks * 2 * filled
+    if asked.check:
+        held += ranks * (total + filled) + asked.launches * ranks * total + _comparing_bytes(spec, ranks)
+    simulated = 0
+    if fabric.simulated:
+        heap_bytes = custom_heap_bytes(spec, ranks, is_simulated=True)
+        simulated = ranks * (2 * heap_bytes + heap_bytes // 64 + 2 * on_its_way) + _lanes_bytes(spec.launch, ranks, ptx)
+    base = BASE_BYTES + (TRACKING_BYTES if asked.track.name != "none" else 0) + ranks * RANK_BYTES
+    return base + (held + on_its_way + simulated) * (100 + SLACK_PERCENT) // 100
+
+
+def _comparing_bytes(spec: CustomSpec, ranks: int) -> int:
+    """Bytes of the comparison of the largest buffer, and of the limits of all."""
+    floats = [one for one in spec.buffers if one.dtype in FLOATS]
+    bounded = not spec.tolerance.is_bitwise
+    each = {
+        one.name: FLOAT64_BYTES if ITEMSIZES[one.dtype] == 8 else BOUNDED_BYTES if bounded else FOLDED_BYTES
+        for one in floats
+    }
+    largest = max((one.numel * each.get(one.name, 6 * ITEMSIZES[one.dtype]) for one in spec.buffers), default=0)
+    return largest + (ranks * sum(one.numel * LIMIT_BYTES for one in floats) if bounded else 0)
+
+
+def _lanes_bytes(launch: Launch | None, ranks: int, ptx: str) -> int:
+    """Bytes of all threads of a launch, and of the dynamic shared memory of its blocks; 0 if its launch is unknown."""
+    if launch is None:
+        return 0
+    lane_bytes = LANE_BYTES + register_bytes(ptx) * REGISTERS_PERCENT // 100 if ptx else ADDING_LANE_BYTES
+    return ranks * launch.blocks * (launch.threads * lane_bytes + 2 * launch.shared_bytes)
+
+
+def register_bytes(ptx: str) -> int:
+    """Return the bytes of all registers that a PTX module declares: one of its kernels has no more of its own."""
+    widths: Mapping[str, int] = {"pred": 1, "f16x2": 4, "bf16x2": 4, "bf16": 2}
+    return sum(
+        int(count) * (widths[kind] if kind in widths else int(kind[1:]) // 8) for kind, count in _REGISTERS.findall(ptx)
+    )

@@ -1,0 +1,236 @@
+"""The steps of a measurement: results are checked, samples are taken in turns, and results are checked again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from memory.fabric import Deadlock, DeviceFabric
+from reports.record.timing import Window
+from runner.case.binding import device_of
+from runner.request.schema import TimingMode
+from runner.timing.gpu_state import read_clocks
+from runner.timing.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from runner.request.validate import TimingRequest
+
+WRONG_BEFORE = "its results were wrong right before timing"
+
+
+class Measured(Protocol):
+    """Something to be timed, on slots of its own, and what was found of it so far.
+
+    problem says why it is not timed; changes that a call changes the outputs; queue queues one sample's calls, once one
+    call on every slot (None: by launching them). accumulates: whether calls go on from the results of those before
+    them; None: unknown before look_again.
+    """
+
+    problem: str
+    changes: bool
+    queue: Callable[[], None] | None
+    once: Callable[[], None] | None
+    samples_us: list[float]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def calls(self) -> int: ...
+
+    @property
+    def accumulates(self) -> bool | None: ...
+
+    def write(self, slot: int) -> None:
+        """Write the inputs of a slot, and poison into all else of it."""
+        ...
+
+    def launch(self, slot: int) -> None:
+        """Queue one call on the current stream, and nothing else."""
+        ...
+
+    def trouble(self) -> str:
+        """Return what it reports about its calls so far, such as a wait it gave up; "" for nothing."""
+        ...
+
+    def look_before(self, rank: int) -> None:
+        """Check the outputs of one call on every slot; a fault is its problem."""
+        ...
+
+    def look_again(self, rank: int) -> bool:
+        """Return whether the outputs are right after a second call on every slot, with nothing written between."""
+        ...
+
+    def agree(self, is_right_again: bool) -> None:
+        """Take note of what look_again returned on all ranks together."""
+        ...
+
+    def look_after(self, rank: int) -> None:
+        """Check what the timed calls left, or what calls after them gave."""
+        ...
+
+    def is_unchanged(self) -> bool:
+        """Return whether the outputs of some slot are what they were before any call."""
+        ...
+
+
+class Sampling:
+    """The steps of a measurement, in order; every step is made by all ranks for the same measurements."""
+
+    def __init__(
+        self, fabric: DeviceFabric, timing: TimingRequest, stopwatch: Stopwatch, measurements: Sequence[Measured]
+    ) -> None:
+        self._fabric = fabric
+        self._timing = timing
+        self._stopwatch = stopwatch
+        self._measurements = measurements
+
+    @property
+    def _live(self) -> list[Measured]:
+        return [measurement for measurement in self._measurements if not measurement.problem]
+
+    def run(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Everything; the device's state right before the samples and right after."""
+        self._warm()
+        self._launch_all()
+        for measurement in self._measurements:
+            measurement.look_before(self._fabric.rank)
+        self._agree()
+        self._call_again()
+        self._write_all()
+        self._prepare()
+        for _ in range(self._timing.warmup):
+            self._round()
+        self._write_all()  # what the warm-up left must not pass for what the timed calls do
+        device = device_of(self._fabric)
+        before = read_clocks(device)
+        for _ in range(self._timing.samples):
+            self._round(keep=True)
+        after = read_clocks(device)
+        self._meet()
+        self._check_what_is_left()
+        self._launch_all()
+        for measurement in self._live:
+            measurement.look_after(self._fabric.rank)
+        self._meet()
+        return before, after
+
+    def _settle(self) -> None:
+        """Wait for all that was queued, and hear what kernels have to say about it."""
+        self._fabric.synchronize()
+        for measurement in self._live:
+            if report := measurement.trouble():
+                raise Deadlock(f"{measurement.name}: {report}", rank=self._fabric.rank)
+
+    def _meet(self) -> None:
+        """Everything queued is done, on all ranks."""
+        self._settle()
+        self._fabric.barrier()
+
+    def _warm(self) -> None:
+        """Load what belongs to the measuring itself, before a kernel that spins is on the device."""
+        self._fabric.queue_barrier()
+        self._stopwatch.delay()
+        self._stopwatch.mark()
+        self._meet()
+
+    def _write_all(self) -> None:
+        """Inputs into all slots, poison into their outputs, while no rank runs anything."""
+        self._meet()
+        for measurement in self._live:
+            for slot in range(measurement.slots):
+                measurement.write(slot)
+        self._meet()
+
+    def _launch_all(self) -> None:
+        """Fresh inputs, then one call on every slot; one contestant after another."""
+        self._write_all()
+        for measurement in self._live:
+            if measurement.once is not None:
+                measurement.once()
+            else:
+                self._calls(measurement, measurement.slots)()
+            self._meet()
+
+    def _call_again(self) -> None:
+        """Find out of whom it is unknown whether calls go on from the results of those before them."""
+        unknown = [measurement for measurement in self._live if measurement.accumulates is None]
+        if not unknown:
+            return
+        for measurement in unknown:
+            self._calls(measurement, measurement.slots)()
+            self._meet()
+        mine = [measurement.look_again(self._fabric.rank) for measurement in unknown]
+        notes = [json.loads(note) for note in self._fabric.exchange(json.dumps(mine))]
+        for measurement, same in zip(unknown, zip(*notes, strict=True), strict=True):
+            measurement.agree(all(same))
+
+    def _agree(self) -> None:
+        """What one rank found wrong, no rank times."""
+        mine = {
+            str(index): measurement.problem
+            for index, measurement in enumerate(self._measurements)
+            if measurement.problem
+        }
+        for rank, note in enumerate(self._fabric.exchange(json.dumps(mine))):
+            for index, problem in json.loads(note).items():
+                measurement = self._measurements[int(index)]
+                measurement.problem = measurement.problem or f"rank {rank}: {problem}"
+
+    def _calls(self, measurement: Measured, calls: int) -> Callable[[], None]:
+        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
+        window = self._timing.window
+        entry, exit_ = window != Window.kernel, window == Window.both_barriers
+
+        def queue() -> None:
+            for call in range(calls):
+                if entry:
+                    self._fabric.queue_barrier()
+                measurement.launch(call % measurement.slots)
+                if exit_:
+                    self._fabric.queue_barrier()
+
+        return queue
+
+    def _prepare(self) -> None:
+        """Make each measurement's graph. A contestant that can't be captured is not timed; the others are."""
+        for measurement in self._live:
+            queue = measurement.queue = self._calls(measurement, measurement.calls)
+            if self._timing.mode == TimingMode.graph:
+                try:
+                    measurement.queue = self._stopwatch.capture(queue)
+                    if measurement.accumulates:
+                        # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
+                        measurement.once = self._stopwatch.capture(self._calls(measurement, measurement.slots))
+                except Exception as error:
+                    measurement.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
+        self._agree()
+        self._meet()
+
+    def _round(self, keep: bool = False) -> None:
+        """One sample of each measurement, in turn."""
+        marks = []
+        for measurement in self._live:
+            self._fabric.queue_barrier()
+            self._stopwatch.delay()
+            start = self._stopwatch.mark()
+            assert measurement.queue is not None
+            measurement.queue()
+            marks.append((measurement, start, self._stopwatch.mark()))
+        self._settle()
+        if keep:
+            for measurement, start, end in marks:
+                measurement.samples_us.append(self._stopwatch.elapsed_us(start, end) / measurement.calls)
+
+    def _check_what_is_left(self) -> None:
+        """The outputs of the timed calls themselves; where they accumulate only that they did anything on each slot."""
+        for measurement in self._live:
+            if not measurement.accumulates:
+                measurement.look_after(self._fabric.rank)
+            elif measurement.changes and measurement.is_unchanged():
+                measurement.problem = "the timed calls changed nothing"
+        self._agree()

@@ -1,0 +1,125 @@
+"""What a kernel of others is here, and how it is run: on 2, 4 and 8 ranks, in a fair order and in random ones."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+import symlab
+from simulator.forms import missing_forms
+from tests.foreign.environment import Module, absent, versions
+
+RANKS = (2, 4, 8)
+SEEDS = 3
+"""Number of random orders for each number of ranks."""
+BITWISE = "bit for bit"
+
+Outputs = Mapping[str, list[torch.Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A launch on a number of ranks: the module, the arguments of symlab.simulate, and a check of what the buffers hold
+    afterwards, which raises AssertionError."""
+
+    module: Module
+    launch: Mapping[str, Any]
+    check: Callable[[Outputs], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A kernel that others wrote, or whose compiler they did.
+
+    name: unique, as the table has it. package: of constraints-foreign.txt, whose version the table states. case: the
+    launch on a number of ranks. promise: what the check holds results to, `bit for bit` or a bound; for a kernel with
+    forms that the simulator does not have, `unsupported: ` and these forms.
+    """
+
+    name: str
+    package: str
+    case: Callable[[int], Case]
+    promise: str = BITWISE
+    ranks: tuple[int, ...] = RANKS
+    needs_host_compiler: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def absent(self) -> str:
+        """Why it can't be compiled here; "" if it can."""
+        return absent(self.needs_host_compiler)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a kernel: steps is the number of steps in the fair order, by number of ranks."""
+
+    kernel: Foreign
+    steps: tuple[int, ...]
+    verdict: str
+
+    @property
+    def row(self) -> str:
+        """The kernel's line of the table."""
+        kernel = self.kernel
+        steps = " / ".join(f"{one:,}" for one in self.steps) or "-"
+        ranks = ", ".join(map(str, kernel.ranks))
+        orders = f"fair, {SEEDS} random" if self.steps else "-"
+        package = f"{kernel.package} {versions()[kernel.package]}"
+        return f"| {kernel.name} | {package} | {ranks} | {orders} | {steps} | {self.verdict} |"
+
+
+HEAD = "| kernel | from | ranks | orders | steps (fair) | outcome |\n| --- | --- | --- | --- | ---: | --- |"
+
+
+@cache
+def outcome(kernel: Foreign) -> Outcome:
+    """Compile the kernel, list what the simulator lacks of it, run it in all orders on all numbers of ranks, and check
+    each result. The verdict is the kernel's promise, the unsupported forms, or what went wrong."""
+    cases = {ranks: kernel.case(ranks) for ranks in kernel.ranks}
+    lacking = sorted({one.form for case in cases.values() for one in missing_forms(case.module.ptx)})
+    if lacking:
+        return Outcome(kernel, (), f"unsupported: {', '.join(f'`{one}`' for one in lacking)}")
+    steps = []
+    for ranks, case in cases.items():
+        for schedule in ("fair", "random"):
+            try:
+                how = {"entry": case.module.facts.get("entry"), **case.launch}
+                with redirect_stderr(io.StringIO()):  # what kernels print
+                    done = symlab.simulate(case.module.ptx, ranks=ranks, schedule=schedule, seeds=SEEDS, **how)
+                for run in done.runs:
+                    case.check(run.outputs)
+            except (AssertionError, symlab.WorldFailure) as error:
+                what = (str(error).splitlines() or ["its check failed"])[0]
+                return Outcome(kernel, tuple(steps), f"FAILED on {ranks} ranks, {schedule}: {what}")
+            if schedule == "fair":
+                steps.append(done.runs[0].counts["steps"])
+    return Outcome(kernel, tuple(steps), kernel.promise)
+
+
+def held(name: str, found: torch.Tensor, expected: torch.Tensor, rank: int) -> None:
+    """Hold a buffer to what is expected, bit for bit."""
+    same = found.dtype == expected.dtype and found.shape == expected.shape and torch.equal(_raw(found), _raw(expected))
+    assert same, f"{name} on rank {rank} is {_first(found)}, expected {_first(expected)}"
+
+
+def _first(tensor: torch.Tensor) -> str:
+    return f"{tensor.flatten()[:4].tolist()}.."
+
+
+def _raw(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)
+
+
+def random_rows(ranks: int, shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int) -> list[torch.Tensor]:
+    """Integers from low to high - 1 on each rank, as numbers of a type."""
+    made = torch.Generator().manual_seed(17)
+    return [torch.randint(low, high, shape, generator=made).to(dtype) for _ in range(ranks)]

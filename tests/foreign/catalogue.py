@@ -1,0 +1,15 @@
+"""All kernels of others that the tests run."""
+
+from __future__ import annotations
+
+from tests.foreign import feature_cases, flashinfer_cases, nccl_cases, numba_cases, nvshmem_cases, triton_cases
+from tests.foreign.cases import Foreign
+
+KERNELS: tuple[Foreign, ...] = (
+    *triton_cases.KERNELS,
+    *numba_cases.KERNELS,
+    *feature_cases.KERNELS,
+    *flashinfer_cases.KERNELS,
+    *nvshmem_cases.KERNELS,
+    *nccl_cases.KERNELS,
+)

@@ -1,0 +1,534 @@
+"""CUDA of our own (sources/features.cu), with oracles in Python: what nvcc makes of each part of the language."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial, reduce
+from operator import and_, or_, xor
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
+from tests.foreign.cuda_cases import of_cuda
+from tests.foreign.exact import BFLOAT16, FLOAT16, FLOAT32, joined, parts, rounded, signed
+
+SOURCE = "features.cu"
+ALL_LANES = 0xFFFFFFFF
+
+Expected = Mapping[str, torch.Tensor]
+
+
+def case(kernel: str, expected: Callable[[int], Expected], how: dict[str, Any]) -> Case:
+    """A launch whose buffers must hold what is expected of each rank, bit for bit; all of them are local."""
+    ranks = how.pop("ranks")
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            for name, one in expected(rank).items():
+                held(name, outputs[name][rank], one, rank)
+
+    return Case(of_cuda(SOURCE, kernel), {"local": list(how["buffers"]), **how}, check)
+
+
+def words(values: Sequence[int], shape: tuple[int, ...]) -> torch.Tensor:
+    """32-bit words, as int32."""
+    return torch.tensor([signed(one) for one in values], dtype=torch.int32).view(shape)
+
+
+# Functions
+
+SHAPE = struct.Struct("=bxhid3f4x3q")
+SCALE, OFFSET, WEIGHTS = 2.75, (1.0, -8.5, 3.0), (3, -(2**40), 5)
+
+
+def ackermann(m: int, n: int) -> int:
+    if m == 0:
+        return n + 1
+    return ackermann(m - 1, 1 if n == 0 else ackermann(m, n - 1))
+
+
+def functions(ranks: int) -> Case:
+    threads = 48
+
+    def columns(rank: int) -> int:
+        return 7 + rank
+
+    def expected(rank: int) -> Expected:
+        extra = math.trunc(SCALE * OFFSET[1])
+        of_struct = [WEIGHTS[at % 3] * columns(rank) + 300 * -2 + extra for at in range(threads)]
+        indirect = [(2 * at, at * at, -at)[at % 3] for at in range(threads)]
+        pairs = [(at & 15) * (at // 16 + 0.5) for at in range(threads)]
+        return {
+            "of_struct": torch.tensor(of_struct),
+            "recursive": words([ackermann(at % 3, at % 4) for at in range(threads)], (threads,)),
+            "indirect": words(indirect, (threads,)),
+            "pairs": torch.tensor(pairs, dtype=torch.float64),
+        }
+
+    buffers = {
+        "of_struct": (threads, torch.int64),
+        "recursive": (threads, torch.int32),
+        "indirect": (threads, torch.int32),
+        "pairs": (threads, torch.float64),
+    }
+
+    def arguments(rank: int) -> list[Any]:
+        return [("bytes", SHAPE.pack(-2, 300, columns(rank), SCALE, *OFFSET, *WEIGHTS)), *buffers]
+
+    return case(
+        "functions", expected, {"ranks": ranks, "grid": 3, "block": 16, "buffers": buffers, "arguments": arguments}
+    )
+
+
+# Memory
+
+COEFFICIENTS = (0.5, -1.25, 3.0, 8.0)
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
+COUNTER = 40
+
+
+def memory(ranks: int) -> Case:
+    blocks, threads = 2, 64
+    numel = blocks * threads
+    data = random_rows(ranks, (numel, 4), torch.float32, -50, 50)
+
+    def expected(rank: int) -> Expected:
+        out, sums, where = data[rank].clone(), [], []
+        for at in range(numel):
+            thread = at % threads
+            out[at, 0] *= COEFFICIENTS[thread % 4]
+            out[at, 1] += data[rank][at, 2]
+            other = 63 - thread
+            own = PRIMES[thread % 8] * (thread + thread % 8)
+            sums.append((other * 3, other * other, own)[thread % 3] + COUNTER)
+            where.append(4 + (2 if thread % 3 == 2 else 1))
+        return {"out": out, "sums": words(sums, (numel,)), "where": words(where, (numel,))}
+
+    buffers = {
+        "data": data,
+        "out": ((numel, 4), torch.float32),
+        "sums": (numel, torch.int32),
+        "where": (numel, torch.int32),
+    }
+    how = {"grid": blocks, "block": threads, "shared_bytes": 64 + 4 * threads}
+    return case("memory", expected, {"ranks": ranks, **how, "buffers": buffers, "arguments": list(buffers)})
+
+
+# Warps
+
+
+def of_warp(values: Sequence[int], lane: int, first: int) -> list[int]:
+    """What a thread of the kernel `warps` finds: its warp's values, its lane, and the warp's first thread."""
+    value = values[lane]
+    inner = lane % 16
+    odd = [at for at in range(32) if values[at] & 1]
+    tile = values[lane // 8 * 8 : lane // 8 * 8 + 8]
+    unsigned = [one & ALL_LANES for one in values]
+    ballot = sum(1 << at for at in odd)
+    return [
+        values[lane * 7 % 32],
+        values[lane - 3] if lane >= 3 else value,
+        values[lane + 5] if inner + 5 < 16 else value,
+        values[lane ^ 9],
+        ballot,
+        int(5 in values),
+        int(min(values) > -100),
+        sum(1 << at for at in range(32) if values[at] == value),
+        ALL_LANES,
+        1,
+        sum(values),
+        min(values),
+        max(values),
+        reduce(and_, unsigned),
+        reduce(or_, unsigned),
+        reduce(xor, unsigned),
+        odd.index(lane) * 100 + len(odd) if value & 1 else 0,
+        sum(tile),
+        sum(tile[: lane % 8]),
+        tile[2] + (first + lane) // 8 * 1000,
+        ALL_LANES,
+        (1 << lane) - 1,
+        first + lane,
+        1,
+    ]
+
+
+def warps(ranks: int) -> Case:
+    threads = 64
+    data = random_rows(ranks, (threads,), torch.int32, -40, 40)
+
+    def expected(rank: int) -> Expected:
+        values = data[rank].tolist()
+        rows = [of_warp(values[at // 32 * 32 :][:32], at % 32, at // 32 * 32) for at in range(threads)]
+        return {"out": words([one for row in rows for one in row], (threads, 24))}
+
+    buffers = {"data": data, "out": ((threads, 24), torch.int32)}
+    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers)}
+    return case("warps", expected, how)
+
+
+# Blocks and grids
+
+
+def barriers(ranks: int) -> Case:
+    grid, block = (2, 3, 2), (8, 4, 3)
+    blocks, threads = math.prod(grid), math.prod(block)
+    votes = sum(thread % 3 == 0 for thread in range(threads)) + 1000 + 2000
+    where = [
+        x + 10 * y + 100 * z + 1000 * bx + 10000 * by + 100000 * bz
+        for bz in range(grid[2])
+        for by in range(grid[1])
+        for bx in range(grid[0])
+        for z in range(block[2])
+        for y in range(block[1])
+        for x in range(block[0])
+    ]
+    rounds = [number + turn for turn in range(3) for number in range(blocks)]
+    sums = [sum(rounds[turn * blocks :][:blocks]) for turn in range(3) for _ in range(blocks)]
+    found = {
+        "votes": words([votes] * (blocks * threads), (blocks * threads,)),
+        "handed": words([7 * (31 - at) + number for number in range(blocks) for at in range(32)], (blocks * 32,)),
+        "coordinates": words(where, (blocks * threads,)),
+        "arrived": words([3 * blocks], (1,)),
+        "rounds": words(rounds + sums, (6 * blocks,)),
+    }
+    buffers = {name: (len(one), torch.int32) for name, one in found.items()}
+    how = {"ranks": ranks, "grid": grid, "block": block, "arguments": list(buffers)}
+    return case("barriers", lambda rank: found, {**how, "buffers": {**buffers, "arrived": (1, torch.int32, 0)}})
+
+
+def whole_grid(ranks: int) -> Case:
+    """Each block adds what all threads of the grid have stored, in three turns that two barriers of the grid part."""
+    blocks, threads, turns = 4, 32, 3
+    last = [number * 10 + at + turns - 1 for number in range(blocks) for at in range(threads)]
+    totals = [sum(last) - (turns - 1 - turn) * len(last) for turn in range(turns)]
+    found = {
+        "out": words(last, (blocks * threads,)),
+        "sums": words([total for total in totals for _ in range(blocks)], (turns * blocks,)),
+    }
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            for name, one in found.items():
+                held(name, outputs[name][rank], one, rank)
+
+    buffers = {name: (len(one), torch.int32) for name, one in found.items()}
+    how = {"grid": blocks, "block": threads, "cooperative": True, "buffers": buffers, "local": list(buffers)}
+    return Case(of_cuda("whole_grid.cu", "whole_grid"), {**how, "arguments": [*buffers, ("s32", turns)]}, check)
+
+
+# Atomics
+
+COUNTS = np.dtype(
+    [
+        *((name, np.int32) for name in ("added", "least", "most", "swapped", "cut", "mixed", "turned")),
+        *((name, np.uint32) for name in ("wrapped", "fell", "all", "any")),
+        *(("real", np.float32), ("wide", np.float64), ("large", np.uint64)),
+        *(("halves", np.uint16, 2), ("brains", np.uint16, 2), ("narrow", np.uint16)),
+    ],
+    align=True,
+)
+START = {"least": 2**31 - 1, "most": -(2**31), "swapped": 5, "all": ALL_LANES, "fell": 9, "turned": 3}
+
+
+def counted(values: Sequence[int]) -> np.ndarray[Any, Any]:
+    """What the counts are after these values, in any order."""
+    made = np.zeros((), COUNTS)
+    for name, value in START.items():
+        made[name] = value
+    made["added"], made["cut"] = sum(values), -sum(values)
+    made["least"], made["most"] = min(values), max(values)
+    made["swapped"] = 77 if 77 in values else START["swapped"]
+    made["mixed"], made["any"] = reduce(xor, values), reduce(or_, values)
+    made["turned"] = START["turned"] + sum(value % 5 for value in values)
+    made["all"] = reduce(and_, (value | 3 for value in values))
+    made["real"], made["wide"], made["large"] = sum(values), sum(values), sum(values) << 33
+    for _ in values:
+        made["wrapped"] = 0 if made["wrapped"] >= 9 else made["wrapped"] + 1
+        made["fell"] = 6 if made["fell"] == 0 or made["fell"] > 6 else made["fell"] - 1
+    of_three, of_two = sum(value % 3 for value in values), sum(value % 2 for value in values)
+    made["halves"] = torch.tensor([len(values), of_three], dtype=torch.float16).view(torch.int16).numpy()
+    made["brains"] = torch.tensor([len(values), of_two], dtype=torch.bfloat16).view(torch.int16).numpy()
+    made["narrow"] = len(values)
+    return made
+
+
+def atomics(ranks: int) -> Case:
+    """All sums are exact, and so the same in any order. Counts are compared member by member: a struct has gaps."""
+    blocks, threads = 3, 32
+    data = random_rows(ranks, (blocks * threads,), torch.int32, 0, 100)
+    start = np.zeros((), COUNTS)
+    for name, value in START.items():
+        start[name] = value
+    raw = torch.frombuffer(bytearray(start.tobytes()), dtype=torch.uint8)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            rows = [*data[rank].view(blocks, threads), data[rank]]
+            found = [*np.frombuffer(outputs["blocks"][rank].numpy().tobytes(), COUNTS)]
+            found += [*np.frombuffer(outputs["grid"][rank].numpy().tobytes(), COUNTS)]
+            for place, (one, values) in enumerate(zip(found, rows, strict=True)):
+                exact = counted(values.tolist())
+                for name in COUNTS.names or ():
+                    right = one[name].tobytes() == exact[name].tobytes()
+                    assert right, f"{name} of {place} on rank {rank} is {one[name]}, expected {exact[name]}"
+
+    size = COUNTS.itemsize
+    buffers = {"data": data, "blocks": (blocks * size, torch.uint8), "grid": raw, "start": raw}
+    how = {"grid": blocks, "block": threads, "buffers": buffers, "arguments": list(buffers), "local": list(buffers)}
+    return Case(of_cuda(SOURCE, "atomics"), how, check)
+
+
+# Numbers
+
+
+def of_integers(a: int, b: int) -> list[int]:
+    """What the kernel `integers` finds of two 32-bit words."""
+    one, other = signed(a), signed(b)
+    both = b << 32 | a
+    bytes_a, bytes_b = parts(a, 8, True), parts(b, 8, True)
+    halves = list(zip(parts(a, 16, True), parts(b, 16, True), strict=True))
+    odd = other | 1
+    return [
+        a.bit_count(),
+        32 - a.bit_length(),
+        int(f"{a:032b}"[::-1], 2),
+        (a & -a).bit_length(),
+        joined([bytes_a[0], bytes_b[0], bytes_a[1], bytes_b[1]], 8),
+        (both << 11) >> 32,
+        both >> 11,
+        sum(x * y for x, y in zip(bytes_a, bytes_b, strict=True)) + 7,
+        abs(one - other) + 3,
+        one * other >> 32,
+        a * b >> 32,
+        (a << 20 | b) * (b << 25 | a) >> 64,
+        joined([x + y for x, y in halves], 16),
+        joined([max(x, y) for x, y in halves], 16),
+        a % b if b else a,
+        abs(one) // abs(odd) * (1 if (one < 0) == (odd < 0) else -1),
+    ]
+
+
+def integers(ranks: int) -> Case:
+    threads = 64
+    edges = [0, 1, 2**31, 2**31 - 1, 2**32 - 1]
+    made = torch.Generator().manual_seed(3)
+    left, right = (
+        [
+            words(
+                [*edges[:: 1 - 2 * number], *torch.randint(2**32, (threads - 5,), generator=made).tolist()], (threads,)
+            )
+            for _ in range(ranks)
+        ]
+        for number in range(2)
+    )
+
+    def expected(rank: int) -> Expected:
+        pairs = zip(left[rank].tolist(), right[rank].tolist(), strict=True)
+        return {"out": words([x for a, b in pairs for x in of_integers(a & ALL_LANES, b & ALL_LANES)], (threads, 16))}
+
+    buffers = {"left": left, "right": right, "out": ((threads, 16), torch.int32)}
+    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers)}
+    return case("integers", expected, how)
+
+
+def of_floats(a: float, b: float) -> tuple[list[float], list[float], list[float]]:
+    """What the kernel `floats` finds of two float32: in float32, float16 and bfloat16."""
+    x, y = Fraction(a), Fraction(b)
+    tripled = Fraction(rounded(x * 3, FLOAT32))
+    wide = rounded(x * y + Fraction(1e-9), (53, -1022))
+    single = [
+        rounded(x * y + 1, FLOAT32),
+        rounded(x + y, FLOAT32, "zero"),
+        rounded(x * y, FLOAT32, "up"),
+        rounded(x - y, FLOAT32, "down"),
+        rounded(x / y, FLOAT32),
+        float(np.sqrt(np.float32(abs(a)))),
+        rounded(1 / y, FLOAT32),
+        min(max(a, 0.0), 1.0),
+        float(math.trunc(a)),
+        float(math.ceil(abs(b))),
+        math.copysign(float(round(tripled)), tripled),
+        math.copysign(a, b),
+        min(a, b),
+        rounded(Fraction(wide), FLOAT32),
+        rounded(x, FLOAT16),
+        rounded(y, BFLOAT16, "zero"),
+    ]
+    h, k = (Fraction(rounded(one, FLOAT16)) for one in (x, y))
+    half = [rounded(one * other + Fraction(1, 2), FLOAT16) for one, other in ((h, k), (k, h))]
+    half += [min(max(rounded(h + k, FLOAT16), 0.0), 1.0)] * 2
+    half += [float(max(h, -k)), float(max(k, -h))]
+    p, q = (Fraction(rounded(one, BFLOAT16)) for one in (x, y))
+    brain = [max(rounded(p * q - Fraction(1, 2), BFLOAT16), 0.0)] * 2 + [rounded(p * q, BFLOAT16)] * 2
+    return single, half, brain
+
+
+def floats(ranks: int) -> Case:
+    threads = 96
+    made = torch.Generator().manual_seed(8)
+    left, right = ([torch.randn(threads, generator=made) * 3 for _ in range(ranks)] for _ in range(2))
+
+    def expected(rank: int) -> Expected:
+        rows = [of_floats(a, b) for a, b in zip(left[rank].tolist(), right[rank].tolist(), strict=True)]
+        return {
+            "out": torch.tensor([row[0] for row in rows], dtype=torch.float32),
+            "halves": torch.tensor([row[1] for row in rows], dtype=torch.float16),
+            "brains": torch.tensor([row[2] for row in rows], dtype=torch.bfloat16),
+        }
+
+    buffers = {
+        "left": left,
+        "right": right,
+        "out": ((threads, 16), torch.float32),
+        "halves": ((threads, 6), torch.float16),
+        "brains": ((threads, 4), torch.bfloat16),
+    }
+    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers)}
+    return case("floats", expected, how)
+
+
+LIBM_ULPS = 2
+"""CUDA's documentation states a maximum of 1 or 2 ulp for each of these functions."""
+
+
+def libm(ranks: int) -> Case:
+    threads = 96
+    made = torch.Generator().manual_seed(8)
+    data = [torch.randn(threads, generator=made, dtype=torch.float64) * 2 for _ in range(ranks)]
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            x = data[rank].numpy()
+            wide = np.longdouble(x)
+            exact = [
+                np.exp(wide),
+                np.log(np.longdouble(np.abs(x) + 0.5)),
+                np.sin(np.longdouble(x * 50)),
+                np.cbrt(wide),
+                np.power(np.longdouble(np.abs(x) + 1), wide),
+                np.sqrt(np.abs(wide)),
+            ]
+            y = x.astype(np.float32)
+            plain = y.astype(np.float64)
+            log_of = (np.abs(y) + np.float32(0.5)).astype(np.float64)
+            single = [np.exp(plain), np.log(log_of), np.sin(plain), np.tanh(plain)]
+            _within("wide", outputs["wide"][rank].numpy(), np.stack(exact, 1), rank)
+            _within("narrow", outputs["narrow"][rank].numpy(), np.stack(single, 1), rank)
+
+    buffers = {"data": data, "wide": ((threads, 6), torch.float64), "narrow": ((threads, 4), torch.float32)}
+    how = {"grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers), "local": list(buffers)}
+    return Case(of_cuda(SOURCE, "libm"), how, check)
+
+
+def _within(name: str, found: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], rank: int) -> None:
+    ulps = np.abs(found.astype(exact.dtype) - exact) / np.spacing(np.abs(exact).astype(found.dtype))
+    assert ulps.max() <= LIBM_ULPS, f"{name} on rank {rank}: {ulps.max(0)} ulp"
+
+
+# Clusters, and copies that run beside the threads
+
+
+def clusters(ranks: int) -> Case:
+    """A histogram of 64 bins for each cluster of four blocks: block r of a cluster has bins 16 r to 16 r + 15."""
+    blocks, width, count = 8, 4, 200
+    data = random_rows(ranks, (blocks // width, count), torch.int32, 0, 2**31 - 1)
+
+    def expected(rank: int) -> Expected:
+        bins = [torch.bincount(row & 63, minlength=64) for row in data[rank]]
+        places = [at % width * 100 + width * 10 + at % width for at in range(blocks)]
+        return {"histogram": torch.cat(bins).to(torch.int32), "places": words(places, (blocks,))}
+
+    buffers = {"data": data, "histogram": (blocks * 16, torch.int32), "places": (blocks, torch.int32)}
+    how = {"ranks": ranks, "grid": blocks, "block": 32, "cluster": width, "buffers": buffers}
+    return case("clusters", expected, {**how, "arguments": [*buffers, ("s32", count)]})
+
+
+def copies(ranks: int) -> Case:
+    blocks, tiles, threads = 2, 5, 64
+    data = random_rows(ranks, (blocks, tiles, threads, 4), torch.float32, -50, 50)
+
+    def expected(rank: int) -> Expected:
+        out = data[rank].flip(2)
+        out[..., 3] += torch.arange(tiles).view(1, tiles, 1)
+        return {"out": out}
+
+    buffers = {"data": data, "out": ((blocks, tiles, threads, 4), torch.float32)}
+    how = {"ranks": ranks, "grid": blocks, "block": threads, "buffers": buffers}
+    return case("copies", expected, {**how, "arguments": [*buffers, ("s32", tiles)]})
+
+
+def phases(ranks: int) -> Case:
+    threads, turns = 64, 5
+    sums = [sum(turn * 100 + (at + turn + 1) % threads for turn in range(turns)) for at in range(threads)]
+    found = {"out": words([*sums, sum(sums)], (threads + 1,))}
+    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": {"out": (threads + 1, torch.int32, 0)}}
+    return case("phases", lambda rank: found, {**how, "arguments": ["out", ("s32", turns)]})
+
+
+# Several GPUs
+
+
+def peers(ranks: int) -> tuple[str, list[Any]]:
+    empty = [("u64", 0)] * (8 - ranks)
+    data, flags = ([("peer", name, rank) for rank in range(ranks)] for name in ("data", "flags"))
+    return "struct", [*data, *empty, *flags, *empty]
+
+
+def rotate(ranks: int) -> Case:
+    count = 300
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            sent = (rank - 1) % ranks * 1000 + torch.arange(count, dtype=torch.float32)
+            held("out", outputs["out"][rank], sent, rank)
+
+    buffers = {
+        "data": (count, torch.float32),
+        "flags": (1, torch.int32, 0),
+        "out": (count, torch.float32),
+    }
+    arguments = [peers(ranks), "out", ("s32", "rank"), ("s32", "world_size"), ("s32", count)]
+    how = {"grid": 1, "block": 128, "buffers": buffers, "arguments": arguments, "local": ["out"]}
+    return Case(of_cuda(SOURCE, "rotate"), how, check)
+
+
+def through_switch(ranks: int) -> Case:
+    """Sums of integers are exact, whatever the order in which a switch adds."""
+    count = 512
+    data = random_rows(ranks, (count,), torch.float32, -500, 500)
+    total = torch.stack(data).sum(0)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("sums", outputs["sums"][rank], total, rank)
+
+    buffers = {"data": data, "sums": (count, torch.float32), "flags": (1, torch.int32, 0)}
+    arguments = [peers(ranks), ("multicast", "data"), ("multicast", "sums")]
+    arguments += [("s32", "rank"), ("s32", "world_size"), ("s32", count)]
+    how = {"grid": 1, "block": 32, "buffers": buffers, "arguments": arguments}
+    return Case(of_cuda(SOURCE, "through_switch"), how, check)
+
+
+_of_nvcc = partial(Foreign, package="nvidia-cuda-nvcc", needs_host_compiler=True)
+KERNELS = (
+    _of_nvcc("nvcc: functions, recursion, function pointers, printf, assert, a struct by value", case=functions),
+    _of_nvcc("nvcc: shared, local, constant and global memory, generic addresses, vectors", case=memory),
+    _of_nvcc("nvcc: shuffles, votes, matches, reductions, cooperative groups", case=warps),
+    _of_nvcc("nvcc: named barriers, votes of a block, a barrier of the grid, three dimensions", case=barriers),
+    _of_nvcc("nvcc: grid.sync() of a cooperative launch", case=whole_grid),
+    _of_nvcc("nvcc: atomics on shared and global memory", case=atomics),
+    _of_nvcc("nvcc: clusters, and shared memory of their other blocks", case=clusters),
+    _of_nvcc("nvcc: cp.async through pipelines", case=copies),
+    _of_nvcc("nvcc: cuda::barrier and cuda::atomic_ref", case=phases),
+    _of_nvcc("nvcc: integer intrinsics", case=integers),
+    _of_nvcc("nvcc: float32 in all roundings, float16 and bfloat16", case=floats),
+    _of_nvcc("nvcc: exp, log, sin, tanh, cbrt, pow, sqrt", case=libm, promise=f"within {LIBM_ULPS} ulp"),
+    _of_nvcc("nvcc: peers' memory by a struct of pointers", case=rotate),
+    _of_nvcc("nvcc: all_reduce through the switch, by inline PTX", case=through_switch),
+)

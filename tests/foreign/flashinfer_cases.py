@@ -1,0 +1,261 @@
+"""FlashInfer's all_reduce kernels, which come from vLLM and TensorRT-LLM: compiled from the wheel's CUDA sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from tests.foreign.cases import Case, Foreign, Outputs, held
+from tests.foreign.cuda_cases import of_cuda
+
+PACK_BYTES = 16
+"""What a thread loads at once."""
+CUDA_TYPES = {torch.float16: "half", torch.bfloat16: "nv_bfloat16", torch.float32: "float"}
+
+
+def inputs(ranks: int, numel: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    made = torch.Generator().manual_seed(ranks)
+    return [torch.randn(numel, generator=made).to(dtype) for _ in range(ranks)]
+
+
+def pointers(buffer: str, ranks: int, of: int) -> list[tuple[Any, ...]]:
+    """A table of `of` pointers by value: where this rank sees the buffer of each rank."""
+    return [*(("peer", buffer, rank) for rank in range(ranks)), *[("u64", 0)] * (of - ranks)]
+
+
+# vLLM's
+
+SIGNAL_BYTES = 4 * 36 * 8 + 4 * 2 * 36 * 8
+"""Size of vllm::Signal: a counter for each of 36 blocks and 8 ranks, and two that peers write."""
+
+
+def in_float32(terms: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum in float32 in the order of the terms, rounded once."""
+    total = terms[0].float()
+    for one in terms[1:]:
+        total = total + one.float()
+    return total.to(terms[0].dtype)
+
+
+def vllm(kernel: str, dtype: torch.dtype, ranks: int) -> Case:
+    """One stage adds in rank order. In two stages each rank adds a part, from its own term on, and the last rank's part
+    has what the division by the number of ranks leaves over."""
+    pack = PACK_BYTES // dtype.itemsize
+    packs = 101
+    data = inputs(ranks, packs * pack, dtype)
+    module = of_cuda("flashinfer_vllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
+    if "1stage" in kernel:
+        expected = in_float32(data)
+    else:
+        part = packs // ranks * pack
+        ends = [*(part * rank for rank in range(1, ranks)), packs * pack]
+        expected = torch.cat(
+            [in_float32(in_order([one[part * rank : ends[rank]] for one in data], rank)) for rank in range(ranks)]
+        )
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("result", outputs["result"][rank], expected, rank)
+            held("data", outputs["data"][rank], data[rank], rank)
+
+    buffers = {
+        "data": data,
+        "signals": ((SIGNAL_BYTES + packs * PACK_BYTES) // 4, torch.int32, 0),
+        "result": (packs * pack, dtype),
+    }
+    signals = ("struct", pointers("signals", ranks, 8))
+    arguments = [("peers", "data"), signals, "signals", "result", ("s32", "rank"), ("s32", packs)]
+    launch = {"grid": 2, "block": 32, "buffers": buffers, "arguments": arguments, "local": ["result"]}
+    return Case(module, launch, check)
+
+
+# TensorRT-LLM's
+
+MAX_RANKS = 16
+FLAG = 1
+"""The number of the call: it chooses among the sets of flags and of buffers."""
+EPSILON = 1e-5
+THREADS, BLOCKS = 32, 2
+HIDDEN = 256
+UNIT = 2.0**-24
+"""Largest relative error of one rounding to float32."""
+RSQRT_UNITS = 6
+"""Largest error of rsqrt.approx.f32: 2^-22.9 by the PTX ISA is less."""
+
+
+def params(ranks: int, elts: int, per_block: int, hidden: int, given: Sequence[str], rank: int) -> list[Any]:
+    """The one argument: AllReduceParams by value, with AllReduceFusionParams at its end, as trtllm_allreduce.cuh lays
+    them out. given: the buffers that there are."""
+
+    def one(buffer: str) -> Any:
+        return buffer if buffer in given else ("u64", 0)
+
+    def table(buffer: str) -> list[Any]:
+        return pointers(buffer, ranks, MAX_RANKS) if buffer in given else [("u64", 0)] * MAX_RANKS
+
+    share = elts // ranks
+    numbers = [elts, share, per_block, share * rank, ranks, rank]
+    own: list[Any] = [*(("u64", number) for number in numbers), ("u32", FLAG)]
+    own += [*table("flags_in"), *table("flags_out"), *table("comm"), "output", "input"]
+    own += [one("bias"), one("residual"), ("s32", hidden), one("weight"), ("u64", 0), ("f32", EPSILON)]
+    own += [one("intermediate"), *table("lamport0"), *table("lamport1"), *table("lamport2")]
+    return [("struct", own)]
+
+
+def rounded_each(terms: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum in the order of the terms, each addition in float32 and rounded to their type."""
+    total = terms[0]
+    for one in terms[1:]:
+        total = (total.float() + one.float()).to(total.dtype)
+    return total
+
+
+def in_order(terms: Sequence[torch.Tensor], first: int) -> list[torch.Tensor]:
+    """The terms of all ranks, from that of rank `first` on, modulo their number."""
+    return [terms[(first + i) % len(terms)] for i in range(len(terms))]
+
+
+def trtllm_module(kernel: str, dtype: torch.dtype, ranks: int) -> Any:
+    return of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
+
+
+def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
+    """It rounds after each addition. With copies it adds in rank order, and so all ranks get the same bits. With pushes
+    rank r begins at the term of rank -r, so ranks differ in their last bits."""
+    pack = PACK_BYTES // dtype.itemsize
+    per_block = 2 * THREADS * pack
+    elts = 2 * per_block - 3 * pack  # the last block has less
+    data = inputs(ranks, elts, dtype)
+    flags = ((4 * (BLOCKS + 2) * ranks,), torch.int32, 0)
+    buffers = {
+        "input": data,
+        "output": (elts, dtype),
+        "comm": (ranks * elts if pushes else elts, dtype),
+        "flags_in": flags,
+    }
+    arguments = partial(params, ranks, elts, per_block, 0, tuple(buffers))
+    launch = {
+        "grid": BLOCKS,
+        "block": THREADS,
+        "buffers": buffers,
+        "arguments": arguments,
+        "local": ["input", "output"],
+    }
+    module = trtllm_module(f"oneShotAllReduceKernel{_flags(dtype, ranks, True, pushes)}", dtype, ranks)
+    expected = [rounded_each(in_order(data, -rank if pushes else 0)) for rank in range(ranks)]
+    return Case(module, launch, partial(_check_output, expected))
+
+
+def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
+    """Each rank adds its share, in the order that one_shot has; then, with pushes, a bias, and always a residual."""
+    pack = PACK_BYTES // dtype.itemsize
+    per_block = THREADS * pack
+    elts = BLOCKS * per_block * ranks
+    data = inputs(ranks, elts, dtype)
+    more = inputs(2, elts, dtype)
+    residual, bias = more[0], more[1][:HIDDEN]
+    flags = ((4 * (BLOCKS + 2) * ranks,), torch.int32, 0)
+    buffers = {
+        **{"input": data, "output": (elts, dtype), "comm": (elts, dtype), "flags_in": flags, "flags_out": flags},
+        **({"residual": residual, "bias": bias} if pushes else {"residual": residual}),
+    }
+    shares = [one.view(ranks, -1) for one in data]
+    total = torch.cat([rounded_each(in_order([one[r] for one in shares], -r if pushes else 0)) for r in range(ranks)])
+    total = rounded_each([total, *([bias.repeat(elts // HIDDEN)] if pushes else []), residual])
+    arguments = partial(params, ranks, elts, per_block, HIDDEN, tuple(buffers))
+    local = ["input", "output", "residual", *(["bias"] if pushes else [])]
+    launch = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": arguments, "local": local}
+    name = f"twoShotAllReduceKernel{_flags(dtype, ranks, True, pushes, pushes, True)}"
+    return Case(trtllm_module(name, dtype, ranks), launch, partial(_check_output, [total] * ranks))
+
+
+def norm_units(hidden: int) -> int:
+    """The bound of lamport's relative error in float32, in units: half of hidden + 3, rsqrt and two products."""
+    return (hidden + 3 + 1) // 2 + RSQRT_UNITS + 2
+
+
+def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
+    """All_reduce without flags: data that is no longer -0 has come. A cluster has one token. Each rank adds from its
+    own term on, then the residual, rounding after each addition: `intermediate` is that sum, bit for bit.
+
+    The output s / sqrt(mean(s^2) + epsilon) * w is computed in float32 and rounded once. Its relative error, to first
+    order: the mean of positive terms has one rounding for each square and each addition, whatever their order, then
+    one for the division and one for epsilon: hidden + 3 units, of which the root takes half. rsqrt.approx adds its own,
+    each of two products one, and the last rounding one unit of the type.
+    """
+    pack = PACK_BYTES // dtype.itemsize
+    tokens, hidden = BLOCKS, cluster * THREADS * pack
+    elts = tokens * hidden
+    data = inputs(ranks, elts, dtype)
+    more = inputs(2, elts, dtype)
+    residual, weight = more[0], more[1][:hidden]
+    sums = [rounded_each([*in_order(data, rank), residual]) for rank in range(ranks)]
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("intermediate", outputs["intermediate"][rank], sums[rank], rank)
+            rows = sums[rank].double().view(tokens, hidden)
+            scale = (rows.square().mean(1, keepdim=True) + EPSILON).rsqrt()
+            exact = (rows * scale * weight.double()).flatten()
+            bound = torch.finfo(dtype).eps / 2 + norm_units(hidden) * UNIT
+            error = (outputs["output"][rank].double() - exact).abs()
+            worst = (error / exact.abs().clamp(min=1e-30) / bound).max()
+            assert worst <= 1, f"output on rank {rank} has {worst:.2f} times the error of the bound"
+
+    comm = (ranks * elts, dtype, -0.0)
+    buffers = {
+        **{"input": data, "output": (elts, dtype), "intermediate": (elts, dtype), "residual": residual},
+        **{"weight": weight, "lamport0": comm, "lamport1": comm, "lamport2": comm},
+    }
+    arguments = partial(params, ranks, elts, 0, hidden, tuple(buffers))
+    local = ["input", "output", "intermediate", "residual", "weight"]
+    launch = {
+        "grid": tokens * cluster,
+        "cluster": cluster,
+        "block": THREADS,
+        "buffers": buffers,
+        "arguments": arguments,
+        "local": local,
+    }
+    return Case(trtllm_module(f"all_reduce_norm_kernelILi{cluster}E", dtype, ranks), launch, check)
+
+
+def _flags(dtype: torch.dtype, ranks: int, *flags: bool) -> str:
+    """The end of a kernel's mangled name: its type, the number of ranks and its switches."""
+    mangled = {torch.float16: "6__half", torch.bfloat16: "13__nv_bfloat16", torch.float32: "f"}[dtype]
+    return f"I{mangled}Li{ranks}E" + "".join(f"Lb{int(one)}E" for one in flags)
+
+
+def _check_output(expected: Sequence[torch.Tensor], outputs: Outputs) -> None:
+    for rank, one in enumerate(expected):
+        held("output", outputs["output"][rank], one, rank)
+
+
+PACKAGE = "flashinfer-python"
+VLLM = "FlashInfer: vLLM's all_reduce"
+TRTLLM = "FlashInfer: TensorRT-LLM's all_reduce"
+ONE_STAGE, TWO_STAGES = "cross_device_reduce_1stage", "cross_device_reduce_2stage"
+_CASES: dict[str, Callable[[int], Case]] = {
+    f"{VLLM}, one stage, float16": partial(vllm, ONE_STAGE, torch.float16),
+    f"{VLLM}, two stages, bfloat16": partial(vllm, TWO_STAGES, torch.bfloat16),
+    f"{TRTLLM}, one shot, copies, bfloat16": partial(one_shot, False, torch.bfloat16),
+    f"{TRTLLM}, one shot, pushes, float16": partial(one_shot, True, torch.float16),
+    f"{TRTLLM}, two shot, copies, float16": partial(two_shot, False, torch.float16),
+    f"{TRTLLM}, two shot, pushes, bfloat16": partial(two_shot, True, torch.bfloat16),
+}
+KERNELS = (
+    *(Foreign(name, PACKAGE, case, needs_host_compiler=True) for name, case in _CASES.items()),
+    *(
+        Foreign(
+            f"{TRTLLM}, Lamport's one shot and RMS norm, {how}, bfloat16",
+            PACKAGE,
+            partial(lamport, cluster, torch.bfloat16),
+            f"sums bit for bit; norm's relative error within 2^-8 + {norm_units(cluster * THREADS * 8)} 2^-24",
+            needs_host_compiler=True,
+        )
+        for cluster, how in ((1, "blocks"), (2, "clusters of two"))
+    ),
+)

@@ -1,0 +1,111 @@
+"""NCCL's device functions through nccl4py: the kernels of sources/nccl_kernels.py.
+
+NCCL addresses a rank's memory as base + rank * stride, with the stride in units of 4 GiB, so heaps here are that far
+apart. Its communicator is passed by value (ncclDevComm, impl/comm__types.h of NCCL 2.32); a window is a pointer to a
+ncclWindow_vidmem (impl/core__types.h).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from memory.placing import SIMULATED
+from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
+from tests.foreign.environment import Module, compiled
+
+SOURCE = "nccl_kernels.py"
+BLOCKS, THREADS = 4, 64
+NUMEL = BLOCKS * THREADS
+HEAP_BYTES = (1 << 32) - SIMULATED.gap_bytes
+"""A heap and the gap behind it are 4 GiB."""
+STRIDE = [("u32", 1), ("u32", 0)]
+"""stride4G and mcOffset4K."""
+RESOURCES = {"resources": (1024, torch.int32, 0)}
+"""Counters and inboxes of barriers."""
+COMM_BYTES = 248
+
+
+def of_nccl(function: str) -> Module:
+    return compiled("cute_to_ptx.py", {"source": SOURCE, "function": function, "arch": 90}, [SOURCE])
+
+
+def communicator(multimem: Any = ("u64", 0)) -> Any:
+    """ncclDevComm of a rank in one LSA team of all ranks, with barriers in the buffer `resources`."""
+    counts = [("u32", 0), ("u32", 0), ("s32", "rank"), ("s32", "world_size"), ("u32", 0)]
+    team = [("s32", "rank"), ("s32", "world_size"), ("u32", 0)]
+    windows = [("u64", 0), ("u64", 0), ("peer", "resources", 0), *STRIDE]
+    handles = [("u64", 0), multimem, ("u32", 0), ("s32", BLOCKS)]
+    members = [*counts, *team, *windows, *handles]
+    used_bytes = 8 * 4 + 4 * 8 + 2 * 8 + 8
+    return ("struct", [*members, ("bytes", bytes(COMM_BYTES - used_bytes))])
+
+
+def window(buffer: str) -> Any:
+    """ncclWindow_t of a buffer; what networks use stays zero."""
+    return (
+        "pointer",
+        [("u64", 0), ("peer", buffer, 0), ("s32", "rank"), ("s32", "rank"), *STRIDE, ("bytes", bytes(72))],
+    )
+
+
+def launch(buffers: dict[str, Any], arguments: list[Any]) -> dict[str, Any]:
+    return {
+        "grid": BLOCKS,
+        "block": THREADS,
+        "buffers": {**buffers, **RESOURCES},
+        "arguments": arguments,
+        "heap_bytes": HEAP_BYTES,
+    }
+
+
+def store(ranks: int) -> Case:
+    source = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("window", outputs["window"][rank], source[rank - 1], rank)
+
+    buffers = {"source": source, "window": (NUMEL, torch.float32)}
+    return Case(of_nccl("store"), launch(buffers, [communicator(), window("window"), "source"]), check)
+
+
+def barrier(ranks: int, function: str = "barrier", multimem: Any = ("u64", 0)) -> Case:
+    """What a rank reads behind the barrier is what the rank before stored."""
+    source = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("target", outputs["target"][rank], source[rank - 1], rank)
+
+    buffers = {"source": source, "window": (NUMEL, torch.float32), "target": (NUMEL, torch.float32)}
+    arguments = [communicator(multimem), window("window"), "source", "target"]
+    return Case(of_nccl(function), launch(buffers, arguments), check)
+
+
+def multimem_barrier(ranks: int) -> Case:
+    return barrier(ranks, "multimem_barrier", ("multicast", "resources"))
+
+
+def reduce_copy(ranks: int) -> Case:
+    """Sums of integers are exact in any order."""
+    numel = 1024
+    source = random_rows(ranks, (numel,), torch.float32, -999, 1000)
+    total = torch.stack(source).sum(0)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("target", outputs["target"][rank], total, rank)
+
+    buffers = {"source": source, "target": (numel, torch.float32)}
+    arguments = [communicator(), window("source"), window("target"), ("s32", numel)]
+    return Case(of_nccl("reduce_copy"), launch(buffers, arguments), check)
+
+
+KERNELS = (
+    Foreign("NCCL: store through an LSA pointer", "nccl4py", store),
+    Foreign("NCCL: LSA barrier", "nccl4py", barrier),
+    Foreign("NCCL: LSA barrier by multimem", "nccl4py", multimem_barrier),
+    Foreign("NCCL: lsa_reduce_sum_copy between two barriers", "nccl4py", reduce_copy),
+)

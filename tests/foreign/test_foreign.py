@@ -1,0 +1,62 @@
+"""Kernels of others do what they promise, and the table in simulator/README.md is as the command writes it now."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import simulator
+from tests.foreign.__main__ import rows
+from tests.foreign.cases import Foreign, outcome
+from tests.foreign.catalogue import KERNELS
+from tests.foreign.environment import toolkit
+
+pytestmark = pytest.mark.foreign
+TABLE = rows((Path(simulator.__file__).parent / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel: Foreign) -> None:
+    if kernel.absent:
+        pytest.skip(kernel.absent)
+    found = outcome(kernel)
+    assert found.verdict == kernel.promise
+    assert found.row in TABLE, "python -m tests.foreign --readme writes the table"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [one for one in KERNELS if one.promise[:11] != "unsupported"], ids=str)
+def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(
+    kernel: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel.absent:
+        pytest.skip(kernel.absent)
+    monkeypatch.setenv("PATH", str(toolkit()), prepend=os.pathsep)
+    text = kernel.case(2).module.ptx
+    said = checked(text)
+    assert said[0] == 0, said[1]
+    assert "simulator: has all forms" in said[1]
+    assert re.search(r"^ptxas [\d.]+: assembles it for sm_90a?$", said[1], re.MULTILINE)
+
+
+@cache
+def checked(text: str) -> tuple[int, str]:
+    """Exit code and output of `symlab check` on a module; many kernels share one."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(text)
+        file.flush()
+        command = [sys.executable, "-m", "symlab", "check", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_table_has_every_kernel_once() -> None:
+    assert [row.split(" | ")[0].removeprefix("| ") for row in TABLE] == [kernel.name for kernel in KERNELS]

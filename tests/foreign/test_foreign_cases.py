@@ -1,0 +1,97 @@
+"""The runner of kernels of others tells a wrong result, a fault and a missing form from a promise that was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.foreign.__main__ import included, rows
+from tests.foreign.cases import BITWISE, HEAD, Case, Foreign, Outputs, held, outcome
+from tests.foreign.environment import ENVIRONMENT, LOCK, Module, absent, versions
+from tests.foreign.exact import BFLOAT16, FLOAT32, rounded
+
+PTX = """
+.version 8.0
+.target sm_90
+.address_size 64
+.entry note(.param .u64 out, .param .u32 rank) {
+  .reg .b64 %d; .reg .b32 %r; .reg .pred %p;
+  ld.param.u64 %d, [out]; ld.param.u32 %r, [rank];
+  BODY
+  st.global.u32 [%d], %r; ret;
+}
+"""
+PACKAGE = "triton"
+
+
+def kernel(body: str, check: Callable[[Outputs], None]) -> Foreign:
+    launch = {"grid": 1, "block": 1, "buffers": {"out": (1, torch.int32)}, "arguments": ["out", ("u32", "rank")]}
+    module = Module(PTX.replace("BODY", body), {})
+    return Foreign("noted", PACKAGE, lambda ranks: Case(module, launch, check))
+
+
+def rank_is_noted(outputs: Outputs) -> None:
+    for rank, out in enumerate(outputs["out"]):
+        held("out", out, torch.tensor([rank], dtype=torch.int32), rank)
+
+
+def test_a_kept_promise_is_the_verdict() -> None:
+    found = outcome(kernel("", rank_is_noted))
+    assert found.verdict == BITWISE
+    assert len(found.steps) == 3
+    steps = " / ".join(map(str, found.steps))
+    assert (
+        found.row == f"| noted | {PACKAGE} {versions()[PACKAGE]} | 2, 4, 8 | fair, 3 random | {steps} | bit for bit |"
+    )
+
+
+def test_a_wrong_result_is_told() -> None:
+    found = outcome(kernel("add.u32 %r, %r, 1;", rank_is_noted))
+    assert found.verdict == "FAILED on 2 ranks, fair: out on rank 0 is [1].., expected [0].."
+
+
+def test_a_fault_is_told() -> None:
+    found = outcome(kernel("add.u64 %d, %d, 4096;", rank_is_noted))
+    assert found.verdict.startswith("FAILED on 2 ranks, fair: ")
+    assert "line 9" in found.verdict
+
+
+def test_forms_that_the_simulator_does_not_have_are_listed_even_where_they_never_run() -> None:
+    never = "setp.eq.u32 %p, 0, 1; @%p wgmma.fence.sync.aligned; @%p frobnicate.u32 %r, 1;"
+    found = outcome(kernel(never, rank_is_noted))
+    assert found.verdict == "unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned`"
+    assert found.row.endswith("| - | - | unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned` |")
+
+
+def test_a_kind_a_shape_or_a_sign_of_zero_that_differs_is_not_held() -> None:
+    for other in (torch.tensor([0.0, -0.0]), torch.tensor([0.0]), torch.tensor([0, 0], dtype=torch.int32)):
+        with pytest.raises(AssertionError, match="on rank 1 is"):
+            held("out", other, torch.zeros(2), 1)
+
+
+def test_the_table_is_written_and_read_alike() -> None:
+    found = outcome(kernel("", rank_is_noted))
+    page = included("a\n<!-- kernels of others -->\nold\n<!-- end -->\nb\n", [found])
+    assert page == f"a\n<!-- kernels of others -->\n\n{HEAD}\n{found.row}\n\n<!-- end -->\nb\n"
+    assert rows(page) == [found.row]
+
+
+def test_the_environment_has_the_versions_that_the_file_names_or_says_what_to_do() -> None:
+    reason = absent()
+    assert reason == "" or reason.endswith("(make foreign)")
+    if not reason:
+        assert (ENVIRONMENT / ".installed").read_text(encoding="utf-8") == LOCK.read_text(encoding="utf-8")
+
+
+def test_exact_rounding() -> None:
+    from fractions import Fraction
+
+    assert rounded(Fraction(1, 3), FLOAT32) == float(torch.tensor(1 / 3))
+    assert rounded(Fraction(1) + Fraction(1, 2**24), FLOAT32) == 1  # a tie goes to even
+    assert rounded(Fraction(1) + Fraction(3, 2**24), FLOAT32) == 1 + 2**-22
+    assert rounded(Fraction(-1) - Fraction(1, 2**30), FLOAT32, "zero") == -1
+    assert rounded(Fraction(-1) - Fraction(1, 2**30), FLOAT32, "down") == -1 - 2**-23
+    assert rounded(Fraction(1) + Fraction(1, 2**30), BFLOAT16, "up") == 1 + 2**-7
+    assert rounded(Fraction(5, 2**150), FLOAT32) == 2 * 2**-149  # below the normal numbers: 2.5 units, to even

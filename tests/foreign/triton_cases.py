@@ -1,0 +1,120 @@
+"""Triton: the kernels of sources/triton_kernels.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
+from tests.foreign.environment import Module, compiled
+
+ROWS, COLUMNS, BLOCK = 6, 200, 256
+SCRATCH = [("u64", 0), ("u64", 0)]
+"""The two parameters for scratch memory that Triton adds."""
+UNIT = 2.0**-24
+"""Largest relative error of one rounding to float32."""
+APPROXIMATION_UNITS = 4
+"""Largest error of ex2.approx.f32, and of div.full.f32: 2 ulp by the PTX ISA."""
+SOFTMAX_UNITS = (BLOCK - 1) + 3 * APPROXIMATION_UNITS
+
+
+def of_triton(function: str, types: dict[str, str], warps: int = 4, **constants: int) -> Module:
+    source = "triton_kernels.py"
+    request = {"source": source, "function": function, "types": types, "constants": constants, "warps": warps}
+    return compiled("triton_to_ptx.py", request, [source])
+
+
+def launch(module: Module, grid: int, **more: Any) -> dict[str, Any]:
+    return {"grid": grid, "block": 128, "shared_bytes": module.facts["shared_bytes"], **more}
+
+
+def softmax(ranks: int) -> Case:
+    """Each element is exp(-d) / sum(exp(-d)), d the distance to the row's maximum.
+
+    Its relative error, to first order: d is rounded once and scaled by log2(e), a rounded constant, with one more
+    rounding, which moves exp(-d) by 3 d units; ex2.approx adds its own error. The sum of positive terms has at most the
+    largest error of a term, and one rounding for each addition, whatever their order. The division adds its own.
+    """
+    x = [torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(rank)) for rank in range(ranks)]
+    module = of_triton("softmax", {"x": "*fp32", "y": "*fp32", "columns": "i32"}, BLOCK=BLOCK)
+
+    def check(outputs: Outputs) -> None:
+        for rank, found in enumerate(outputs["y"]):
+            exact = torch.softmax(x[rank].double(), 1)
+            extent = (x[rank].amax(1, keepdim=True) - x[rank].amin(1, keepdim=True)).double()
+            bound = (SOFTMAX_UNITS + 6 * extent) * UNIT
+            worst = ((found.double() - exact).abs() / exact / bound).max()
+            assert worst <= 1, f"y on rank {rank} has {worst:.2f} times the error of the bound"
+
+    buffers = {"x": x, "y": ((ROWS, COLUMNS), torch.float32)}
+    arguments = ["x", "y", ("s32", COLUMNS), *SCRATCH]
+    return Case(module, launch(module, ROWS, buffers=buffers, arguments=arguments, local=["x", "y"]), check)
+
+
+def reductions(ranks: int) -> Case:
+    """Sums of integers are exact in any order; of equal maxima argmax gives the first."""
+    x = random_rows(ranks, (ROWS, COLUMNS), torch.float32, -9, 10)
+    types = {"x": "*fp32", "total": "*fp32", "largest": "*fp32", "where": "*i32", "columns": "i32"}
+    module = of_triton("reductions", types, BLOCK=BLOCK)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("total", outputs["total"][rank], x[rank].sum(1), rank)
+            held("largest", outputs["largest"][rank], x[rank].amax(1), rank)
+            first = np.argmax(x[rank].numpy(), axis=1).astype(np.int32)
+            held("where", outputs["where"][rank], torch.from_numpy(first), rank)
+
+    buffers = {"x": x, "total": (ROWS, torch.float32), "largest": (ROWS, torch.float32), "where": (ROWS, torch.int32)}
+    arguments = [*buffers, ("s32", COLUMNS), *SCRATCH]
+    return Case(module, launch(module, ROWS, buffers=buffers, arguments=arguments, local=list(buffers)), check)
+
+
+def scans(ranks: int) -> Case:
+    x = random_rows(ranks, (ROWS, COLUMNS), torch.int32, -1000, 1000)
+    types = {"x": "*i32", "sums": "*i32", "highest": "*i32", "columns": "i32"}
+    module = of_triton("scans", types, BLOCK=BLOCK)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("sums", outputs["sums"][rank], x[rank].cumsum(1, dtype=torch.int32), rank)
+            held("highest", outputs["highest"][rank], x[rank].cummax(1).values, rank)
+
+    shape = (ROWS, COLUMNS)
+    buffers = {"x": x, "sums": (shape, torch.int32), "highest": (shape, torch.int32)}
+    arguments = [*buffers, ("s32", COLUMNS), *SCRATCH]
+    return Case(module, launch(module, ROWS, buffers=buffers, arguments=arguments, local=list(buffers)), check)
+
+
+def all_reduce(ranks: int) -> Case:
+    """It adds in rank order in float32 and rounds once, so torch gets the same bits that way."""
+    blocks, size = 3, 256
+    made = torch.Generator().manual_seed(5)
+    x = [torch.randn(blocks * size, generator=made).to(torch.bfloat16) for _ in range(ranks)]
+    total = torch.zeros(blocks * size)
+    for one in x:
+        total = total + one.float()
+    types = {"peers": "*i64", "flags": "*i64", "y": "*bf16", "rank": "i32"}
+    module = of_triton("all_reduce", types, RANKS=ranks, BLOCK=size)
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            held("y", outputs["y"][rank], total.to(torch.bfloat16), rank)
+
+    buffers = {"x": x, "flags": ((blocks, ranks), torch.int32, 0), "y": (blocks * size, torch.bfloat16)}
+    arguments = [("peers", "x"), ("peers", "flags"), "y", ("s32", "rank"), *SCRATCH]
+    return Case(module, launch(module, blocks, buffers=buffers, arguments=arguments, local=["y"]), check)
+
+
+KERNELS = (
+    Foreign(
+        "Triton: softmax",
+        "triton",
+        softmax,
+        f"relative error within ({SOFTMAX_UNITS} + 6 d) 2^-24, d the extent of a row",
+    ),
+    Foreign("Triton: sum, max and argmax", "triton", reductions),
+    Foreign("Triton: scans (sum, maximum)", "triton", scans),
+    Foreign("Triton: all_reduce through peers' pointers", "triton", all_reduce),
+)

@@ -1,0 +1,100 @@
+"""What a function's host code launches, found without a GPU: parameters, addresses in them, grids, refusals."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from kernels.compile import CallArgument, CompiledFunction, compiled_callable
+from kernels.hosting import HostLaunch, Relocation, _mark, _relocated
+from memory.fabric import Launch
+from tests.kernels import host_functions
+
+POINTER = CallArgument("address", "float32")
+MARKS = [(_mark(number, 0), _mark(number, 1)) for number in range(3)]
+
+
+def compiled(function: Any, *arguments: CallArgument) -> CompiledFunction:
+    return compiled_callable(function, function.__name__, arguments, "sm_90a")
+
+
+def launched(made: CompiledFunction, *inputs: bytes | None) -> HostLaunch:
+    """inputs: numbers; None for an address."""
+    return made.host.launch([bytes(8) if one is None else one for one in inputs], [one is None for one in inputs])
+
+
+def number(value: int) -> bytes:
+    return struct.pack("<i", value)
+
+
+def test_a_launch_is_computed_from_numbers_and_addresses_stay_open() -> None:
+    made = compiled(host_functions.offset, POINTER, POINTER, CallArgument("s32"))
+    for count, blocks in ((1, 1), (128, 1), (129, 2), (1000, 8)):
+        found = launched(made, None, None, number(count))
+        assert found.launch == Launch(blocks, 128, shared_bytes=64, cluster=1)
+        arguments = found.arguments([0x1000, 0x2000, 0])
+        values = [int.from_bytes(one.value, "little") for one in arguments]  # type: ignore[arg-type]
+        assert values == [0x2000 + 4 * 100, 0x1000, count], "swapped by the host code, and moved by 100 elements"
+
+
+def test_a_cluster_is_part_of_the_launch() -> None:
+    made = compiled(host_functions.in_clusters, POINTER)
+    assert launched(made, None).launch == Launch(8, (32, 2, 1), cluster=(2, 1, 1))
+
+
+def test_functions_may_branch_on_numbers() -> None:
+    made = compiled(host_functions.if_asked, POINTER, CallArgument("s32"))
+    assert launched(made, None, number(1)).launch.blocks == 3
+    with pytest.raises(ValueError, match=r"it launches 0 kernels for these arguments \(kernel\)"):
+        launched(made, None, number(0))
+
+
+def test_a_launch_in_a_loop_is_refused() -> None:
+    made = compiled(host_functions.often, POINTER, CallArgument("s32"))
+    assert launched(made, None, number(1)).launch.blocks == 1
+    with pytest.raises(ValueError, match="it launches 3 kernels for these arguments"):
+        launched(made, None, number(3))
+
+
+def test_a_grid_from_an_address_is_refused() -> None:
+    made = compiled(host_functions.by_address, POINTER, POINTER)
+    with pytest.raises(ValueError, match="the launch depends on where the buffers lie"):
+        launched(made, None, None)
+
+
+def test_an_address_plus_a_constant_is_found_and_all_else_is_refused() -> None:
+    one, other = (struct.pack("<QQ", MARKS[1][turn] + 48, 7) for turn in (0, 1))
+    content, moved = _relocated(4, one, other, MARKS)
+    assert (content, moved) == (struct.pack("<QQ", 0, 7), [Relocation(4, 0, 1, 48)])
+    before, after = (struct.pack("<Q", MARKS[2][turn] - 16) for turn in (0, 1))
+    assert _relocated(0, before, after, MARKS)[1] == [Relocation(0, 0, 2, -16)]
+    for mixed in (
+        [MARKS[0][turn] - MARKS[1][turn] & (1 << 64) - 1 for turn in (0, 1)],
+        [MARKS[0][turn] + MARKS[1][turn] for turn in (0, 1)],
+        [MARKS[0][turn] // 2 for turn in (0, 1)],
+        [MARKS[0][turn] & 0xFFFFFFFF for turn in (0, 1)],
+    ):
+        one, other = (struct.pack("<Q", value) for value in mixed)
+        with pytest.raises(ValueError, match="parameter 0 of its kernel is no plain address"):
+            _relocated(0, one, other, MARKS)
+    with pytest.raises(ValueError, match="no plain address"):
+        _relocated(0, number(1), number(2), MARKS)
+
+
+def test_padding_that_was_never_written_is_zero() -> None:
+    """A number of 32 bits behind an address: what follows it up to 8 bytes is whatever was on the stack."""
+    one, other = (struct.pack("<QiI", MARKS[0][turn], 5, garbage) for turn, garbage in ((0, 0xABCD), (1, 0x1234)))
+    content, moved = _relocated(0, one, other, MARKS)
+    assert (content, moved) == (struct.pack("<QiI", 0, 5, 0), [Relocation(0, 0, 0, 0)])
+
+
+def test_marks_differ_in_both_halves_of_a_word() -> None:
+    """Else an address could pass for a number with padding behind it."""
+    for number_ in range(200):
+        first, second = _mark(number_, 0), _mark(number_, 1)
+        assert first & 0xFFFFFFFF != second & 0xFFFFFFFF
+        assert first >> 32 != second >> 32
+    differences = {_mark(number_, 0) - _mark(number_, 1) for number_ in range(200)}
+    assert len(differences) == 200

@@ -1,0 +1,83 @@
+"""Our own kernels under the limits of each GPU: they pass, and where they would not fit they are refused before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernels import catalogue
+from kernels.compile import executable
+from kernels.spec import Case, KernelSpec, refuses
+from runner.case.check import merge
+from runner.case.program import Plan, run_case
+from runner.request.experiments import gpu_names
+from runner.request.gpu_types import arch_of, gpu_of
+from runner.world.threads import ThreadWorld
+from simulator.gpu import Gpu
+from simulator.options import traits_of
+from simulator.world import SimulatorOptions
+
+RANKS, SIZE_BYTES = 2, 4096
+
+
+def known(name: str) -> Gpu:
+    found = gpu_of(name)
+    assert found is not None
+    return found
+
+
+def case_of(spec: KernelSpec, size_bytes: int = SIZE_BYTES, ranks: int = RANKS) -> Case:
+    types = (spec.dtypes[0], spec.accumulators[0], spec.reductions[0])
+    return Case(spec.op, spec.algorithm, *types, 4 if spec.op == "barrier" else size_bytes, ranks)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", params=[name for name in gpu_names() if name != "a100"])
+def limited_world(request: pytest.FixtureRequest) -> Iterator[tuple[Gpu, ThreadWorld]]:
+    gpu = known(request.param)
+    world = ThreadWorld(RANKS, SimulatorOptions(arch=arch_of(gpu), gpu=gpu, heap_bytes=1 << 24))
+    yield gpu, world
+    world.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", catalogue.SPECS, ids=lambda spec: spec.name)
+def test_every_kernel_passes_on_every_gpu(
+    limited_world: tuple[Gpu, ThreadWorld], spec: KernelSpec, cache: Path
+) -> None:
+    gpu, world = limited_world
+    case = case_of(spec)
+    plan = Plan(case, spec, executable(spec, case, arch_of(gpu), cache), launches=1, between=0)
+    outcomes = world.run(run_case, plan, 120)
+    check = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check])
+    assert (check.wrong, check.guard_faults) == (0, ())
+    found = world.counters()["residency"][spec.name]
+    assert found["blocks_at_once"] >= spec.launch(case).blocks
+
+
+def test_no_kernel_is_built_for_an_a100() -> None:
+    traits = traits_of(RANKS, "sm_80", 1 << 24, True, known("a100"))
+    for spec in catalogue.SPECS:
+        reason = refuses(spec, catalogue.collective(spec.op), case_of(spec), traits)
+        assert reason is not None
+        assert reason.key == "fabric.arch"
+
+
+@pytest.mark.parametrize("spec", catalogue.SPECS, ids=lambda spec: spec.name)
+def test_a_grid_of_more_blocks_than_multiprocessors_is_refused(spec: KernelSpec) -> None:
+    """As on a GPU with so few of them."""
+    case = case_of(spec, 1 << 26 if spec.max_size_bytes is None else spec.max_size_bytes, 8)
+    blocks = spec.launch(case).blocks
+    few = gpu_of({"like": "h100", "multiprocessors": blocks})
+    assert refuses(spec, catalogue.collective(spec.op), case, traits_of(8, "sm_90a", 1 << 32, True, few)) is None
+    if blocks > 1:
+        fewer = gpu_of({"like": "h100", "multiprocessors": blocks - 1})
+        reason = refuses(spec, catalogue.collective(spec.op), case, traits_of(8, "sm_90a", 1 << 32, True, fewer))
+        assert reason is not None
+        assert f"this GPU has {blocks - 1} multiprocessors" in str(reason)

@@ -1,0 +1,154 @@
+"""fabric.gpu on the command line: planned, run, recorded, replayed, audited, and refused before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reports.record.bundle import read
+from reports.record.record import Status
+from runner.__main__ import main
+from runner.audit_worker import configurations, jobs_of
+from runner.request.validate import CONF
+from runner.track.names import parameters_of
+from simulator.ptx.assembler import find_ptxas
+from tests.reports.synthetic import with_request
+from tests.runner.custom.own_ptx import write_experiment
+
+H100 = yaml.safe_load((CONF / "gpu" / "h100.yaml").read_text())
+SMALL = ["fabric=simulator", "algorithms=[two_shot]", "sizes=[4K]", "track=none"]
+
+TWO_PHASES = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry two_phases(.param .u64 count) {
+  .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %d<2>;
+  ld.param.u64 %d1, [count];
+  mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET;
+  mov.u32 %r2, %nctaid.x; atom.add.release.gpu.global.u32 %r3, [%d1], 1;
+SPIN:
+  ld.acquire.gpu.global.u32 %r4, [%d1]; setp.lt.u32 %p2, %r4, %r2; @%p2 bra SPIN;
+MEET:
+  bar.sync 0; ret;
+}
+"""
+
+
+@pytest.fixture
+def custom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """custom(*arguments, launch=..): the exit code of a command that runs TWO_PHASES in tmp_path."""
+    monkeypatch.chdir(tmp_path)
+
+    def go(*arguments: str, launch: dict[str, Any]) -> int:
+        section = {
+            "kernel": "two_phases.ptx:two_phases",
+            "buffers": {"count": {"dtype": "int32", "shape": [1], "fill": "zeros"}},
+            "arguments": [{"address": "count"}],
+            "reference": None,
+        }
+        write_experiment(tmp_path / "conf", **section, launch=launch)
+        (tmp_path / "conf" / "exp" / "two_phases.ptx").write_text(TWO_PHASES)
+        given = ["--config-dir", "conf", "+exp=mine", "fabric=simulator", "track=none", "check=false", *arguments]
+        return main(given)
+
+    return go
+
+
+def test_a_record_says_whose_limits_held(tmp_path: Path) -> None:
+    assert main([*SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
+    (record,) = read([tmp_path])
+    assert record.fabric is not None
+    assert record.fabric.settings["gpu"] == H100
+    assert "GPU h100, registers " in record.fabric.description
+    assert record.request.configuration is not None
+    assert record.request.configuration["fabric"]["gpu"] == H100
+    found = record.counters["residency"]["all_reduce/two_shot"]
+    assert set(found) == {"registers", "blocks_at_once", "limits"}
+    if find_ptxas() is not None:
+        assert (found["registers"] > 32, found["limits"].endswith("limited by registers")) == (True, True)
+    assert parameters_of(record)["fabric.gpu"] == "h100"
+    assert main(["--plan", *SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
+
+
+def test_a_record_without_limits_has_no_word_of_them(tmp_path: Path) -> None:
+    assert main([*SMALL, f"records={tmp_path}"]) == 0
+    (record,) = read([tmp_path])
+    assert record.fabric is not None
+    assert "gpu" not in record.fabric.settings
+    assert "residency" not in record.counters
+    assert "fabric.gpu" not in parameters_of(record)
+    assert record.id == "all_reduce-two_shot-float32-float32-sum-n2-4096B-out_of_place-normal-s0"
+
+
+def test_what_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--plan", *SMALL, "fabric.gpu=h100"]) == 0
+    assert "fabric: simulator, limits of h100, 132 multiprocessors (asked for)\n" in capsys.readouterr().out
+    assert main(["--plan", *SMALL, "fabric.gpu={like: h100, name: one, multiprocessors: 1}", "sizes=[4M]"]) == 2
+    said = capsys.readouterr()
+    assert "this GPU has 1 multiprocessors to run them on" in said.out + said.err
+
+
+def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record's own numbers count."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "gpu").mkdir(parents=True)
+    (tmp_path / "conf" / "gpu" / "mine.yaml").write_text("like: h100\nmultiprocessors: 7\n")
+    assert main(["-cd", "conf", *SMALL, "fabric.gpu=mine", "records=first"]) == 0
+    (tmp_path / "conf" / "gpu" / "mine.yaml").write_text("like: h100\nmultiprocessors: 99\n")
+    capsys.readouterr()
+    assert main(["replay", "first", "--records", "again"]) == 0, capsys.readouterr()
+    (folder,) = {path.parent for path in (tmp_path / "again").rglob("command.json")}
+    for record in [*read([tmp_path / "first"]), *read([folder])]:
+        assert record.fabric is not None
+        assert record.fabric.settings["gpu"] == {**H100, "name": "mine", "multiprocessors": 7}
+
+
+def test_an_audit_composes_the_same_numbers(tmp_path: Path) -> None:
+    assert main([*SMALL, "fabric.gpu=h200", f"records={tmp_path}"]) == 0
+    records = read([tmp_path])
+    assert configurations(jobs_of(records), lambda line: None)[1]["different"] == []
+    asked = records[0].request.configuration
+    assert asked is not None
+    fabric = {**asked["fabric"], "gpu": {**asked["fabric"]["gpu"], "multiprocessors": 131}}
+    changed = [with_request(record, configuration={**asked, "fabric": fabric}) for record in records]
+    (different,) = configurations(jobs_of(changed), lambda line: None)[1]["different"]
+    assert different[2] == "fabric.gpu.multiprocessors: recorded 131, composed 132"
+
+
+def test_a_deadlock_of_a_custom_kernel(custom: Callable[..., int], tmp_path: Path) -> None:
+    tiny = "fabric.gpu={like: h100, name: tiny, multiprocessors: 2}"
+    assert custom("records=without", launch={"grid": 5, "block": 1024}) == 0
+    assert custom("records=fits", tiny, launch={"grid": 4, "block": 1024}) == 0
+    assert custom("records=deadlock", tiny, launch={"grid": 5, "block": 1024}) == 1
+    (record,) = read([tmp_path / "deadlock"])
+    assert record.status is Status.DEADLOCK
+    text = "rank 0: block 4 of 5 waits for a place: tiny holds 4 at once (2 multiprocessors x 2, limited by threads)"
+    assert text in record.reason
+
+
+@pytest.mark.parametrize(
+    ("launch", "text"),
+    [
+        (
+            {"grid": 5, "block": 1024, "cooperative": True},
+            "a cooperative launch of 5 blocks, and tiny holds 4 of them at once",
+        ),
+        (
+            {"grid": 1, "block": 1024, "shared_bytes": 240_000},
+            "needs 240,000 bytes of shared memory, and at most 232,448",
+        ),
+    ],
+)
+def test_what_never_fits_is_refused_before_anything_runs(
+    custom: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str], launch: dict[str, Any], text: str
+) -> None:
+    assert custom("fabric.gpu={like: h100, name: tiny, multiprocessors: 2}", launch=launch) == 2
+    assert text in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))

@@ -1,0 +1,222 @@
+"""A custom kernel is timed alone, on slots of all its buffers, and nothing wrong is given a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from reports.record.record import LinkLimit
+from runner.custom.description import CustomJob, custom_job
+from runner.custom.running import plan_of
+from runner.timing.custom import CustomMeasurePlan, CustomTimes, combine_custom, measure_custom
+from runner.timing.measure import TimedResult
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+from tests.runner.custom.own_ptx import section, write_experiment
+from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
+
+SUM_IN_PLACE = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry add_one(.param .u64 data)
+{
+	.reg .f32 %f<3>;
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [data];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd2, %r1, 4;
+	add.u64 %rd1, %rd1, %rd2;
+	ld.global.f32 %f1, [%rd1];
+	add.f32 %f2, %f1, 0f3F800000;
+	st.global.f32 [%rd1], %f2;
+	ret;
+}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., CustomJob]:
+    """job(**changes of the section): the job of add_peers.ptx on two ranks."""
+    write_experiment(tmp_path)
+    (tmp_path / "exp" / "add_one.ptx").write_text(SUM_IN_PLACE)
+    text = "def one_more(inputs):\n    return [{'data': contents['data'] + 1} for contents in inputs]\n"
+    (tmp_path / "exp" / "more.py").write_text(text)
+
+    def made(**changes: Any) -> CustomJob:
+        return custom_job(section(**changes), 2, 0, True, tmp_path / "exp")
+
+    return made
+
+
+IN_PLACE = {
+    "kernel": "add_one.ptx:add_one",
+    "launch": {"grid": 1, "block": 32},
+    "buffers": {"data": {"dtype": "float32", "shape": [32], "fill": "normal"}},
+    "arguments": [{"address": "data"}],
+    "reference": "more.py:one_more",
+}
+
+Spoil = Callable[[RecordingFabric, RecordingStopwatch], None]
+
+
+def plan_for(job: CustomJob, **changes: Any) -> CustomMeasurePlan:
+    compiled = job.kernel.compiled(job.spec, 2, "sm_90a")
+    assert job.expected is not None
+    run = plan_of(job, compiled, seed=0, launches=1, is_checked=True)
+    return CustomMeasurePlan(run, job.expected, dataclasses.replace(TIMING, **changes))
+
+
+def measured(
+    job: CustomJob, spoil: Spoil = lambda fabric, stopwatch: None, link: bool = False, **changes: Any
+) -> tuple[list[CustomTimes], TimedResult, list[list[str]], LinkLimit | None]:
+    """What ranks found, what it comes to, what was queued on each rank, and the links' limit."""
+    plan = dataclasses.replace(plan_for(job, **changes), link=link)
+    logs: list[list[str]] = [[], []]
+
+    def program(fabric: Any, sent: CustomMeasurePlan) -> CustomTimes:
+        log = logs[fabric.rank]
+        recording, stopwatch = RecordingFabric(fabric, log, 1 << 14), RecordingStopwatch(log)
+        spoil(recording, stopwatch)
+        return measure_custom(recording, sent, stopwatch)  # type: ignore[arg-type]
+
+    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23))
+    rows = world.run(program, pickle.loads(pickle.dumps(plan)), 60.0)
+    timed, limit = combine_custom(plan, job.spec, job.inputs, rows, None, job.moved_bytes)
+    return rows, timed, logs, limit
+
+
+def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callable[..., CustomJob]) -> None:
+    rows, timed, logs, _ = measured(job())
+    assert timed.timing is not None
+    assert timed.timing.samples_us == tuple(row.samples_us for row in rows)
+    for row in rows:
+        assert row.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
+        assert row.slots == 4, "as many as calls: each has 8000 bytes, and the cache 16 KiB"
+        assert (row.elements_before, row.elements_after) == (4 * 1000, 2 * 4 * 1000)
+    assert (timed.timing.slots, timed.timing.slot_bytes, timed.timing.calls_per_sample) == (4, 8000, 4)
+    assert (timed.timing.checked_before, timed.timing.checked_after) == (8000, 16000)
+    assert timed.timing.interleaved_with == ()
+    assert [line for line in logs[0] if line in ("capture", "replay")] == ["capture"] + ["replay"] * 5
+
+
+def test_without_declared_bytes_there_is_no_bandwidth(job: Callable[..., CustomJob]) -> None:
+    timing = measured(job())[1].timing
+    assert timing is not None
+    assert (timing.moved_bytes, timing.has_bandwidth) == (0, False)
+    assert timing.of_limit(8000) is None
+    declared = measured(job(bytes="4K"))[1].timing
+    assert declared is not None
+    assert (declared.moved_bytes, declared.has_bandwidth) == (4096, True)
+    assert declared.busbw_gbps(8000) == declared.algbw_gbps(8000) == pytest.approx(4096 / declared.median_us / 1e3)
+
+
+def test_the_links_are_measured_where_their_limit_is_asked_for(job: Callable[..., CustomJob]) -> None:
+    _, timed, _, limit = measured(job(bytes=4096), link=True)
+    assert timed.timing is not None
+    assert timed.timing.limit == limit
+    assert limit is not None
+    assert measured(job())[3] is None
+
+
+@pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
+def test_the_windows_barriers_are_in_its_time(job: Callable[..., CustomJob], window: str, barriers: int) -> None:
+    rows = measured(job(), window=window)[0]
+    assert rows[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
+
+
+def test_eager_calls_and_a_hot_cache(job: Callable[..., CustomJob]) -> None:
+    rows, timed, logs, _ = measured(job(), mode="eager", l2="hot")
+    assert rows[0].samples_us == pytest.approx([CALL_US] * 3)
+    assert (rows[0].slots, "capture" in logs[0]) == (1, False)
+    assert timed.timing is not None
+    assert (timed.timing.mode, timed.timing.l2) == ("eager", "hot")
+
+
+def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..., CustomJob]) -> None:
+    """data + 1 in place: a second call gives + 2, so that only what follows new inputs is compared."""
+    rows, timed, logs, _ = measured(job(**IN_PLACE))
+    assert timed.timing is not None
+    assert timed.timing.checked_after == 2 * 4 * 32
+    assert [line for line in logs[0] if line == "capture"] == ["capture"] * 2, "calls to be compared are from a graph"
+    assert len(rows[0].samples_us) == 3
+
+
+@pytest.mark.parametrize("changes", [{}, IN_PLACE], ids=["out of place", "in place"])
+def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(
+    job: Callable[..., CustomJob], changes: dict[str, Any]
+) -> None:
+    def empty(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.empty_graphs = True
+
+    timed = measured(job(**changes), empty)[1]
+    assert timed.timing is None
+    if changes:
+        assert timed.problem.endswith("the timed calls changed nothing")
+    else:
+        assert timed.wrong is not None
+        assert timed.wrong.wrong == timed.wrong.elements == 2 * 1000, "the first wrong slot of each rank"
+
+
+def test_in_place_a_graph_with_each_call_twice_is_found_out(job: Callable[..., CustomJob]) -> None:
+    def double(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.doubled_graphs = True
+
+    timed = measured(job(**IN_PLACE), double)[1]
+    assert timed.timing is None
+    assert timed.wrong is not None
+
+
+def test_what_is_wrong_before_is_timed_on_no_rank(job: Callable[..., CustomJob]) -> None:
+    one = job()
+    assert one.expected is not None
+    off = {"output": one.expected[1]["output"] + 1}
+    spoilt = dataclasses.replace(one, expected=(one.expected[0], off))
+    rows, timed, _, _ = measured(spoilt)
+    assert [row.samples_us for row in rows] == [(), ()]
+    assert timed.timing is None
+    assert timed.wrong is not None
+    assert timed.wrong.first_mismatch is not None
+    assert timed.wrong.first_mismatch.rank == 1
+
+
+def test_a_rank_of_which_nothing_is_compared_has_a_time(job: Callable[..., CustomJob]) -> None:
+    one = job()
+    assert one.expected is not None
+    rows, timed, _, _ = measured(dataclasses.replace(one, expected=(one.expected[0], {})))
+    assert [row.elements_before for row in rows] == [4000, 0]
+    assert timed.timing is not None
+    assert all(len(row) == 3 for row in timed.timing.samples_us)
+
+
+def test_a_capture_that_fails_has_no_time(job: Callable[..., CustomJob]) -> None:
+    def broken(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        stopwatch.broken_capture = fabric.rank == 1
+
+    rows, timed, _, _ = measured(job(), broken)
+    assert timed.timing is None
+    assert "could not be captured in a graph: RuntimeError" in timed.problem
+    assert [row.samples_us for row in rows] == [(), ()]
+
+
+def test_a_custom_kernel_has_no_time_on_a_simulated_fabric(job: Callable[..., CustomJob]) -> None:
+    with pytest.raises(WorldFailure, match="simulated: there is no clock of real hardware"):
+        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure_custom, plan_for(job()), 30.0)
+
+
+def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]) -> None:
+    from tests.runner.custom.own_ptx import CUTE_ARGUMENTS
+
+    rows, timed, logs, _ = measured(job(kernel="cute.py:add", arguments=CUTE_ARGUMENTS))
+    assert timed.timing is not None
+    assert rows[0].slots == 4
+    assert torch.isfinite(torch.tensor(rows[1].samples_us)).all()
+    assert "launch custom/add" in logs[1]

@@ -1,0 +1,133 @@
+"""The comparison with published suites, on files of our own in their two formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import simulator.litmus.published as published
+from simulator.litmus.published import main, verdicts_of
+
+GENERIC = """PTX two-lines
+"A text
+with two lines and | a bar"
+{
+data = 0; flag = 0;
+P1:r1 = 0;
+}
+ P0@cta 0,gpu 0           | P1@cta 1, gpu 0           ;
+ st.weak data, 7          | LC00:                     ;
+ ld r5, 1                 | ld.acquire.gpu r0, flag   ;
+ st.release.gpu flag, r5  | bne r0, 1, LC00           ;
+                          | ld.weak r1, data          ;
+~exists
+(P1:r0 == 1 /\\ 1:r1 != 7)
+"""
+ALIAS = """PTX alias
+{
+a = 0;
+b @ generic aliases a;
+s @ surface aliases a;
+}
+ P0@cta 0,gpu 0     ;
+ st.weak a, 3       ;
+ fence.proxy.alias  ;
+ ld.weak r0, b      ;
+forall
+(P0:r0 = 3 \\/ P0:r0 == 4)
+"""
+SURFACE = ALIAS.replace("ld.weak r0, b", "suld.weak r0, s")
+BARRIER = """PTX barrier
+{
+a = 0;
+}
+ P0@cta 0,gpu 0 | P1@cta 0,gpu 0 | P2@cta 0,gpu 0 ;
+ st.weak a, 1   | bar.cta.sync 3 |                ;
+ bar.cta.sync 3 | ld.weak r0, a  |                ;
+forall (P1:r0 == 1)
+"""
+ROWS = """.global x;
+.global y physically aliases x;
+.global flag; // a comment
+
+d0.b0.t0 {
+  st [x], 2;
+  $0
+  st.release.gpu [flag], 1;
+}
+d0.b1.t0 {
+  ld.acquire.gpu r0, [flag] == 1;
+  ld r1, $1;
+}
+$2(r1 $3 2) as r1;
+
+$$
+
+                   | [x] | assert | ==
+                   | [y] | permit | !=
+fence.proxy.alias; | [y] | assert | ==
+                   | [x] | assert | !=
+fence.proxy.surface; | [y] | assert | ==
+"""
+
+
+def dat3m(folder: Path, verdicts: str) -> Path:
+    for name, text in (("generic", GENERIC), ("alias", ALIAS), ("surface", SURFACE), ("barrier", BARRIER)):
+        path = folder / "litmus" / "PTX" / f"{name}.litmus"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    table = folder / "dartagnan" / "src" / "test" / "resources" / "PTXv7_5-expected.csv"
+    table.parent.mkdir(parents=True)
+    names = ("generic", "alias", "surface", "barrier")
+    table.write_text("".join(f"litmus/PTX/{name}.litmus,{one}\n" for name, one in zip(names, verdicts, strict=True)))
+    return folder
+
+
+def test_herds_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(dat3m(tmp_path, "1111"))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["Dat3M", "Dat3M"]
+    assert "generic: agrees with 2 of 2" in lines[0]
+    assert "aliases: agrees with 1 of 1" in lines[1]
+
+
+def test_a_difference_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(dat3m(tmp_path, "0111"))]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "agrees with 1 of 2" in lines[0]
+    assert lines[1].startswith("  differs: litmus/PTX/generic.litmus: never (P1:r0 == 1")
+
+
+def test_mixedproxys_format_with_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "mine.test").write_text(ROWS)
+    found = verdicts_of(tmp_path)
+    assert [one.program.name for one in found] == [f"mine.test, row {number}" for number in (1, 2, 3, 4)]
+    assert main([str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "mixedproxy: agrees with 3 of 4" in lines[0]
+    assert [line.split(":")[1] for line in lines[1:]] == [" mine.test, row 4"]
+
+
+def test_a_known_error_is_told_and_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(published, "KNOWN_ERRORS", {"litmus/PTX/generic.litmus": "its author says so"})
+    assert main([str(dat3m(tmp_path, "0111"))]) == 0
+    assert "(its author says so)" in capsys.readouterr().out
+
+
+def test_a_program_beyond_the_limit_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("simulator.litmus.outcomes.MAXIMUM_EXECUTIONS", 1)
+    assert main([str(dat3m(tmp_path, "1111"))]) == 1
+    assert "  beyond the limit: litmus/PTX/generic.litmus: " in capsys.readouterr().out
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"neither Dat3M \(litmus/PTX\) nor mixedproxy \(tests\)"):
+        verdicts_of(tmp_path)
+    with pytest.raises(ValueError, match="no folder, give checkouts of Dat3M and mixedproxy"):
+        main([])

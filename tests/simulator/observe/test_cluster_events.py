@@ -1,0 +1,131 @@
+"""Clusters as listeners see them: which blocks form one, barriers of clusters, shared memory of other blocks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, make_world, module, put, start, succeed
+
+from simulator.fabric import SimulatorFabric
+from simulator.observe.events import Access, BarrierArrived, BarrierCompleted, Listener
+from simulator.observe.lanes import Clusters
+from simulator.world import SimulatedWorld
+
+
+class Watch(Listener):
+    """Keeps events of barriers and of shared memory in their order."""
+
+    def __init__(self) -> None:
+        self.barriers: list[BarrierArrived | BarrierCompleted] = []
+        self.accesses: list[Access] = []
+
+    def barrier_arrived(self, event: BarrierArrived) -> None:
+        self.barriers.append(event)
+
+    def barrier_completed(self, event: BarrierCompleted) -> None:
+        self.barriers.append(event)
+
+    def shared_access(self, event: Access) -> None:
+        self.accesses.append(event)
+
+
+def watched(
+    body: str, grid: int, block: int, cluster: int, ranks: int = 1, **options: Any
+) -> tuple[Watch, SimulatedWorld]:
+    code = executable(module(body, ["u64 mine", "u64 flag"]))
+    watch, world = Watch(), make_world(ranks, **options)
+    world.space.events.add(watch)
+
+    def program(fabric: SimulatorFabric) -> None:
+        mine, flag = (put(fabric, name, np.ones(64, np.uint32)) for name in ("mine", "flag"))
+        start(fabric, code, grid, block, [mine.address, flag.address], cluster=cluster)
+        fabric.synchronize()
+
+    succeed(world, program)
+    return watch, world
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (2, 3, 1), (1, 3, 2), (2, 1, 2)])
+def test_blocks_of_clusters(shape: tuple[int, int, int]) -> None:
+    """Numbers of two ranks' blocks, clusters and ranks in them against a walk over all blocks."""
+    grid = (4, 6, 2)
+    clusters = Clusters(grid, shape, is_explicit=True)
+    numbers: dict[tuple[int, ...], int] = {}
+    for rank in range(2):
+        for place in itertools.product(
+            *(range(count // size) for count, size in zip(grid[::-1], shape[::-1], strict=True))
+        ):
+            numbers[(rank, *place[::-1])] = len(numbers)
+    assert clusters.count * 2 == len(numbers)
+    blocks = np.arange(2 * 48)
+    found = clusters.numbers_of(blocks), clusters.ranks_of(blocks)
+    members: dict[int, int] = {}
+    wanted = []
+    for number in range(96):
+        rank, rest = divmod(number, 48)
+        place = (rest % 4, rest // 4 % 6, rest // 24)
+        cluster = numbers[(rank, *(one // size for one, size in zip(place, shape, strict=True)))]
+        wanted.append((cluster, members.setdefault(cluster, 0)))
+        members[cluster] += 1
+    assert list(zip(*(one.tolist() for one in found), strict=True)) == wanted
+    assert clusters.blocks_of(*found).tolist() == blocks.tolist()
+    assert set(members.values()) == {clusters.size}
+
+
+def test_arrivals_and_waits_at_the_barrier_of_a_cluster() -> None:
+    """Thread 3 comes late to the wait, after all have arrived: an event of its own."""
+    body = """
+      barrier.cluster.arrive.relaxed; setp.eq.u32 %p1, %lane, 3; @!%p1 bra MEET;
+      mov.u32 %r2, 0; LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 99; @%p2 bra LOOP; MEET: barrier.cluster.wait;
+    """
+    watch, _ = watched(body, 4, 2, 2)
+    arrived, *completed = watch.barriers
+    assert isinstance(arrived, BarrierArrived)
+    assert (arrived.unit, arrived.instruction.mnemonic) == ("cluster", "barrier.cluster.arrive.relaxed")
+    assert list(arrived.lanes) == list(range(8))
+    assert all(isinstance(one, BarrierCompleted) and one.unit == "cluster" for one in completed)
+    assert sorted(list(one.lanes) for one in completed) == [[0, 1, 2, 4, 5, 6, 7], [3]]
+
+
+def test_whose_shared_memory_it_is() -> None:
+    """In the order of the accesses: the own block's, the neighbour's by its address, the neighbour's by a generic one."""
+    body = """
+      .shared .align 16 .b8 words[32]; st.shared.u32 [words+4], 1; barrier.cluster.arrive; barrier.cluster.wait;
+      mov.u32 %r1, %cluster_ctarank; xor.b32 %r1, %r1, 1; mapa.shared::cluster.u32 %r2, words, %r1;
+      ld.acquire.cluster.shared::cluster.u32 %r3, [%r2+4]; cvt.u64.u32 %d1, %r2; cvta.shared::cluster.u64 %d1, %d1;
+      atom.relaxed.cluster.shared::cluster.add.u32 %r3, [%r2+4], 1; st.v2.u32 [%d1+16], {%r3, %r3};
+      ld.shared::cluster.u32 %r3, [words+4]; barrier.cluster.arrive; barrier.cluster.wait;
+    """
+    watch, _ = watched(body, 4, 1, 2, ranks=2)
+    own, load, atomic, generic, mine = watch.accesses
+    pairs = [1, 0, 3, 2] * 2
+    assert own.target_blocks is None
+    for one, kind, order, at, width in (
+        (load, "load", "acquire", 4, 4),
+        (atomic, "atomic", "relaxed", 4, 4),
+        (generic, "store", "weak", 16, 8),
+    ):
+        assert (one.kind, one.order, one.space, one.width_bytes) == (kind, order, "shared", width)
+        assert one.target_blocks is not None
+        assert one.target_blocks.tolist() == pairs
+        assert np.asarray(one.addresses).tolist() == [at] * 8
+        assert np.array_equal(one.target, one.viewer)
+    assert load.scope == "cluster"
+    assert mine.target_blocks is not None
+    assert mine.target_blocks.tolist() == mine.blocks.tolist() == [0, 1, 2, 3] * 2
+
+
+def test_a_cluster_goes_on_in_the_phase_of_the_thread_that_waited() -> None:
+    """One thread of each cluster waits for a flag; behind the cluster's barrier all its stores belong to phase 1."""
+    body = """
+      st.global.u32 [%mine], 1; and.b32 %r1, %lane, 7; setp.eq.u32 %p1, %r1, 5; @%p1 ld.acquire.sys.global.u32 %r2, [%flag];
+      BARRIER st.global.u32 [%mine+4], 1;
+    """
+    barrier = "barrier.cluster.arrive; barrier.cluster.wait;"
+    for text, wanted in ((barrier, [8 * 2, 8 * 2]), ("bar.warp.sync -1;", [8 * 2 + 8, 8])):
+        _, world = watched(body.replace("BARRIER", text), 4, 4, 2)
+        (launch,) = world.counters()["launches"]
+        assert [phase["own_write"]["count"] for phase in launch["phases"]] == wanted

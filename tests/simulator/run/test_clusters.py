@@ -1,0 +1,469 @@
+"""Clusters: places of blocks in them, shared memory of other blocks, their barriers, and what goes wrong there."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+
+from memory.fabric import Argument, Deadlock, DeviceFault, Executable, Launch
+from simulator.fabric import SimulatorFabric
+
+SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
+schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(6))])
+SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
+STORE = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
+NEXT = (
+    "mov.u32 %r10, %cluster_ctarank; mov.u32 %r11, %cluster_nctarank; add.u32 %r10, %r10, 1; rem.u32 %r10, %r10, %r11;"
+)
+"""%r10: the rank of the next block in the cluster."""
+
+
+def stored(body: str, grid: int, block: int, cluster: int, ranks: int = 2, **options: Any) -> list[int]:
+    """What each thread stores (99: nothing), the same on all ranks."""
+    code = executable(module(body + STORE, ["u64 out"]))
+
+    def program(fabric: SimulatorFabric) -> list[int]:
+        out = put(fabric, "out", np.full(grid * block, 99, np.uint32))
+        start(fabric, code, grid, block, [out.address], cluster=cluster)
+        found: list[int] = get(fabric, out, "u4").tolist()
+        return found
+
+    results = succeed(make_world(ranks, **options), program).results
+    assert all(one == results[0] for one in results)
+    return list(results[0])
+
+
+def failed(body: str, grid: int = 2, block: int = 64, cluster: int = 2, **options: Any) -> str:
+    code = executable(module(body))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, grid, block, cluster=cluster)
+        fabric.synchronize()
+
+    error = run(make_world(1, **options), program).error()
+    assert isinstance(error, DeviceFault | Deadlock)
+    return f"{type(error).__name__}: {error}"
+
+
+# Places
+
+PLACES = (
+    *(f"%{name}.{axis}" for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid") for axis in "xyz"),
+    *("%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster", "%gridid"),
+)
+
+
+def places(grid: tuple[int, int, int], cluster: tuple[int, int, int], directives: str = "") -> list[list[list[int]]]:
+    """What each block of the second launch of each of two ranks reads, by number of the block."""
+    reads = [
+        "mov.u64 %d2, %gridid; cvt.u32.u64 %r1, %d2;" if one == "%gridid" else f"mov.u32 %r1, {one};" for one in PLACES
+    ]
+    reads[-2] = "mov.pred %p1, %is_explicit_cluster; selp.u32 %r1, 1, 0, %p1;"
+    number = (
+        "mov.u32 %r2, %ctaid.z; mov.u32 %r3, %nctaid.y; mov.u32 %r4, %ctaid.y; mad.lo.u32 %r2, %r2, %r3, %r4;"
+        "mov.u32 %r3, %nctaid.x; mov.u32 %r4, %ctaid.x; mad.lo.u32 %r2, %r2, %r3, %r4;"
+    )
+    stores = "".join(f"{read} st.global.b32 [%d1+{4 * at}], %r1;\n" for at, read in enumerate(reads))
+    body = f"{number} mul.wide.u32 %d1, %r2, {4 * len(PLACES)}; add.s64 %d1, %d1, %out;\n{stores}"
+    code = executable(module(body, ["u64 out"]).replace(")\n{", f")\n{directives}\n{{", 1))
+
+    def program(fabric: SimulatorFabric) -> list[list[int]]:
+        out = fabric.allocate(4 * len(PLACES) * int(np.prod(grid)), 256, "out")
+        for _ in range(2):
+            start(fabric, code, grid, 1, [out.address], cluster=cluster)
+        found: list[list[int]] = get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
+        return found
+
+    results: list[list[list[int]]] = succeed(make_world(2), program).results
+    return results
+
+
+@pytest.mark.parametrize(
+    ("grid", "cluster"),
+    [((6, 1, 1), (2, 1, 1)), ((4, 6, 2), (2, 3, 1)), ((2, 2, 4), (1, 2, 4)), ((3, 2, 2), (1, 1, 1))],
+)
+def test_every_block_knows_its_place(grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
+    wanted = []
+    for z, y, x in itertools.product(*(range(count) for count in reversed(grid))):
+        place = (x, y, z)
+        inside = [one % size for one, size in zip(place, cluster, strict=True)]
+        rank = inside[0] + cluster[0] * (inside[1] + cluster[1] * inside[2])
+        of = [one // size for one, size in zip(place, cluster, strict=True)]
+        counts = [blocks // size for blocks, size in zip(grid, cluster, strict=True)]
+        size = int(np.prod(cluster))
+        wanted.append([*of, *counts, *inside, *cluster, rank, size, int(size > 1), 2])
+    for found in places(grid, cluster):
+        assert found == wanted
+
+
+def test_a_kernel_brings_the_shape_of_its_clusters() -> None:
+    given = places((4, 2, 1), (2, 2, 1))
+    for directives in (".reqnctapercluster 2, 2", ".explicitcluster\n.reqnctapercluster 2, 2, 1"):
+        assert places((4, 2, 1), (1, 1, 1), directives) == given
+        assert places((4, 2, 1), (2, 2, 1), directives) == given
+    assert places((4, 2, 1), (2, 2, 1), ".maxclusterrank 4") == given
+    alone = places((2, 1, 1), (1, 1, 1), ".reqnctapercluster 1")
+    assert [row[-2:] for row in alone[0]] == [[1, 2], [1, 2]]
+
+
+# Shared memory of other blocks
+
+HISTOGRAM = """
+  .shared .align 4 .b8 bins[64];
+  mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; shl.b32 %r2, %r1, 2; mov.u32 %r3, bins; add.u32 %r2, %r2, %r3;
+  @%p1 st.shared.u32 [%r2], 0;
+  SYNC
+  mad.lo.u64 %d1, %lane64, 4, %data; ld.global.u32 %r4, [%d1];
+  shr.u32 %r5, %r4, 4; and.b32 %r6, %r4, 15; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r3;
+  mapa.shared::cluster.u32 %r7, %r6, %r5;
+  red.shared::cluster.add.u32 [%r7], 1;
+  SYNC
+  mov.u32 %r8, %cluster_ctarank; shl.b32 %r8, %r8, 4; add.u32 %r8, %r8, %r1; mul.wide.u32 %d2, %r8, 4; add.u64 %d2, %d2, %out;
+  @%p1 ld.shared.u32 %r9, [%r2]; @%p1 red.relaxed.sys.global.add.u32 [%d2], %r9;
+"""
+
+
+def histogram(ranks: int, cluster: int, sync: str = SYNC, **options: Any) -> None:
+    """Each block of a cluster has 16 of its bins; all ranks add to the bins of rank 0."""
+    code = executable(module(HISTOGRAM.replace("SYNC", sync), ["u64 data", "u64 out"]))
+    data = [np.random.default_rng(rank).integers(0, 16 * cluster, 16 * 32, np.uint32) for rank in range(ranks)]
+
+    def program(fabric: SimulatorFabric) -> Any:
+        given = put(fabric, "data", data[fabric.rank])
+        out = put(fabric, "out", np.zeros(16 * cluster, np.uint32))
+        fabric.barrier()
+        start(fabric, code, 16, 32, [given.address, fabric.peer_address(out, 0)], cluster=cluster)
+        fabric.synchronize()
+        fabric.barrier()
+        return get(fabric, out, "u4")
+
+    found = succeed(make_world(ranks, **options), program).results[0]
+    assert np.array_equal(found, np.bincount(np.concatenate(data), minlength=16 * cluster))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@schedules
+def test_a_histogram_over_the_shared_memory_of_a_cluster(options: dict[str, Any], ranks: int) -> None:
+    histogram(ranks, 4, **options)
+
+
+def test_a_histogram_without_its_barriers_is_found_out() -> None:
+    """Some seed finds a block that has not begun, bins that are not cleared, or bins that are read too early."""
+    wrong = 0
+    for seed in range(8):
+        try:
+            histogram(2, 4, sync="bar.sync 0;", schedule="random", seed=seed)
+        except (AssertionError, DeviceFault):
+            wrong += 1
+    assert wrong == 8
+
+
+CUDA = r"""
+extern "C" __global__ void __cluster_dims__(2, 2, 1) histogram(unsigned *bins, const unsigned *data, int each, int count) {
+  extern __shared__ unsigned mine[];
+  int thread = threadIdx.x, block = blockIdx.y * gridDim.x + blockIdx.x, blocks = gridDim.x * gridDim.y;
+  for (int i = thread; i < each; i += blockDim.x) mine[i] = 0;
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+  for (int i = block * blockDim.x + thread; i < count; i += blocks * blockDim.x) {
+    unsigned bin = data[i] % (each * __clusterSizeInBlocks());
+    unsigned *there = (unsigned *)__cluster_map_shared_rank(mine, bin / each);
+    if (__cluster_query_shared_rank(there) != bin / each) __trap();
+    atomicAdd(there + bin % each, 1u);
+  }
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+  for (int i = thread; i < each; i += blockDim.x) atomicAdd(bins + __clusterRelativeBlockRank() * each + i, mine[i]);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+def test_a_kernel_of_nvcc_with_clusters(tmp_path: Path) -> None:
+    (tmp_path / "histogram.cu").write_text(CUDA)
+    command = ["nvcc", "-ptx", "-arch=sm_90", str(tmp_path / "histogram.cu"), "-o", str(tmp_path / "histogram.ptx")]
+    subprocess.run(command, check=True, capture_output=True)
+    made = executable((tmp_path / "histogram.ptx").read_text(), arch="sm_90")
+    code = Executable(made.name, "histogram", made.arch, made.ptx, made.digest)
+    data = np.random.default_rng(5).integers(0, 1 << 20, 700, np.uint32)
+
+    def program(fabric: SimulatorFabric) -> Any:
+        given, out = put(fabric, "data", data), put(fabric, "out", np.zeros(80, np.uint32))
+        values = (("address", out.address), ("address", given.address), ("u32", 20), ("u32", 700))
+        fabric.launch(code, Launch((4, 2, 1), 64, 80), [Argument(*one) for one in values])
+        return get(fabric, out, "u4")
+
+    for ranks, options in itertools.product((1, 2, 4), SCHEDULES[:4]):
+        for found in succeed(make_world(ranks, **options), program).results:
+            assert np.array_equal(found, np.bincount(data % 80, minlength=80))
+
+
+@schedules
+def test_generic_addresses_reach_other_blocks(options: dict[str, Any]) -> None:
+    """Each thread hands the address of its own word to the next block through that block's shared memory."""
+    body = f"""
+      .shared .align 8 .b64 slots[32]; .shared .align 4 .b32 words[32]; {NEXT}
+      mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; mov.u64 %d3, words; cvta.shared.u64 %d3, %d3; add.u64 %d3, %d3, %d2;
+      st.u32 [%d3], %lane; mov.u32 %r3, %cluster_ctarank; mapa.u64 %d4, %d3, %r3;
+      mul.wide.u32 %d5, %r1, 8; mov.u64 %d6, slots; cvta.shared.u64 %d6, %d6; add.u64 %d6, %d6, %d5; mapa.u64 %d7, %d6, %r10;
+      {SYNC} st.u64 [%d7], %d4; {SYNC} ld.u64 %d8, [%d6]; ld.u32 %r2, [%d8]; getctarank.u64 %r4, %d8; mad.lo.u32 %r2, %r4, 1000, %r2;
+      isspacep.shared::cluster %p1, %d8; @!%p1 trap; isspacep.shared::cta %p2, %d8; @%p2 trap; isspacep.shared::cta %p3, %d4; @!%p3 trap;
+      {SYNC}
+    """
+    found = stored(body, 6, 32, 3, **options)
+    assert found == [
+        1000 * ((rank + 2) % 3) + 32 * (3 * cluster + (rank + 2) % 3) + thread
+        for cluster, rank, thread in itertools.product(range(2), range(3), range(32))
+    ]
+
+
+def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
+    body = """
+      .shared .align 4 .b32 word; mov.u32 %r1, %cluster_ctarank; mapa.shared::cluster.u32 %r3, word, %r1;
+      st.shared::cta.u32 [%r3], %lane; ld.shared::cluster.u32 %r2, [word];
+    """
+    assert stored(body, 4, 1, 2) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; red.shared::cluster.add.noftz.f16x2 [%r1], %r2;",
+            "red on f16x2 of another block's shared memory: GPUs add integers there (seen on an H200), use halves one by one; PTX",
+        ),
+        (
+            f"{SYNC} mov.u64 %d1, word; cvta.shared.u64 %d1, %d1; mapa.u64 %d1, %d1, 1; atom.add.noftz.bf16x2 %r1, [%d1], %r2;",
+            "atom on bf16x2 of another block's shared memory: GPUs add integers there",
+        ),
+        (
+            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared.u32 %r2, [%r1];",
+            "block 0, thread 0: shared memory of the block with rank 1 in the cluster, where the thread's own (.shared::cta) "
+            "is meant; its block has rank 0; PTX line",
+        ),
+        (
+            "mov.u32 %r2, %lane; mapa.shared::cluster.u32 %r1, word, %r2;",
+            "block 0, thread 2: mapa to rank 2 of a cluster with ranks 0 to 1; PTX line",
+        ),
+        (
+            "mov.u64 %d2, word; mapa.u64 %d1, %d2, 1;",
+            "mapa of 0x0: not a generic address of shared memory; PTX line",
+        ),
+        (
+            f"{SYNC} mov.u32 %r1, 0x3000000; ld.shared::cluster.u32 %r2, [%r1];",
+            "0x3000000 is no address of shared memory in a cluster of 2 blocks; PTX line",
+        ),
+        (
+            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1+4], 1;",
+            "shared memory of 4 bytes: 4 bytes at 0x4 are outside or misaligned; PTX line",
+        ),
+        (
+            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];",
+            "read of shared memory that was never written (poison); PTX line",
+        ),
+    ],
+    ids=["pairs", "pairs_generic", "other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
+)
+def test_what_is_wrong_with_an_address(body: str, message: str) -> None:
+    assert message in failed(f".shared .align 4 .b32 word; {body}")
+
+
+def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
+    body = f"""
+      .shared .align 4 .b32 word; st.shared.u32 [word], 7; {SYNC} mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret;
+      mov.u32 %r5, 200; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra LOOP;
+      mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];
+    """
+    assert "rank 0, block 2, thread 0: shared memory of block 3, whose threads have all returned; PTX line" in failed(
+        body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), grid=4
+    )
+
+
+def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster() -> None:
+    body = ".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1], 7;"
+    body += SYNC
+    said = []
+    for seed in range(8):
+        code = executable(module(body))
+
+        def program(fabric: SimulatorFabric, code: Executable = code) -> None:
+            start(fabric, code, 2, 1, cluster=2)
+            fabric.synchronize()
+
+        said.append(str((run(make_world(1, schedule="random", seed=seed), program).errors or [None])[0]))
+    assert any("shared memory of block 1, which may not have begun: no barrier of the cluster" in one for one in said)
+
+
+def test_threads_wait_for_a_word_that_another_block_stores() -> None:
+    """A spin that sleeps until the shared memory of its own block changes."""
+    body = f"""
+      .shared .align 4 .b32 word; st.shared.u32 [word], 0; {SYNC} mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0; @%p1 bra GIVE;
+      SPIN: ld.acquire.cluster.shared::cluster.u32 %r2, [word]; setp.eq.u32 %p2, %r2, 0; @%p2 bra SPIN; bra.uni END;
+      GIVE: mov.u32 %r5, 300; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p3, %r5, 0; @%p3 bra LOOP; mov.u32 %r2, 5;
+      mapa.shared::cluster.u32 %r3, word, 1; st.release.cluster.shared::cluster.u32 [%r3], 6;
+      END: {SYNC}
+    """
+    for options in SCHEDULES:
+        assert stored(body, 4, 1, 2, **options) == [5, 6, 5, 6]
+
+
+# Barriers
+
+
+@schedules
+def test_phases_follow_each_other(options: dict[str, Any]) -> None:
+    """Blocks of different speed write and read in turn, ten times."""
+    body = f"""
+      .shared .align 4 .b32 word; {NEXT} mapa.shared::cluster.u32 %r12, word, %r10; mov.u32 %r2, 0; mov.u32 %r3, 0;
+      TURN: mad.lo.u32 %r5, %block, 7, 1; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p3, %r5, 0; @%p3 bra LOOP;
+      setp.eq.u32 %p1, %r0, 0; @%p1 st.shared::cluster.u32 [%r12], %r3; barrier.cluster.arrive.release.aligned; add.u32 %r3, %r3, 1;
+      barrier.cluster.wait.acquire.aligned; ld.shared.u32 %r4, [word]; mad.lo.u32 %r2, %r2, 3, %r4; bar.sync 0; {SYNC}
+      setp.ne.u32 %p2, %r3, 10; @%p2 bra TURN;
+    """
+    total = 0
+    for turn in range(10):
+        total = 3 * total + turn
+    assert stored(body, 8, 40, 4, **options) == [total] * 320
+
+
+@schedules
+def test_threads_that_returned_are_not_waited_for(options: dict[str, Any]) -> None:
+    """One block returns at once, of another all but a warp."""
+    body = f"""
+      mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret; setp.eq.u32 %p2, %r1, 2; setp.gt.u32 %p3, %r0, 31;
+      and.pred %p2, %p2, %p3; mov.u32 %r2, 3; @%p2 bra END; {SYNC} mov.u32 %r2, 4; END:
+    """
+    found = stored(body, 4, 64, 4, **options)
+    assert found == [4] * 64 + [99] * 64 + [4] * 32 + [3] * 32 + [4] * 64
+
+
+@schedules
+def test_an_arrival_counts_though_its_thread_returns(options: dict[str, Any]) -> None:
+    body = """
+      mov.u32 %r2, %cluster_ctarank; barrier.cluster.arrive.relaxed; setp.eq.u32 %p1, %r2, 1; @%p1 bra END;
+      barrier.cluster.wait; END:
+    """
+    assert stored(body, 4, 32, 2, **options) == [0] * 32 + [1] * 32 + [0] * 32 + [1] * 32
+
+
+def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over() -> None:
+    body = """
+      barrier.cluster.arrive; mov.u32 %r2, 0; setp.eq.u32 %p1, %r0, 5; @!%p1 bra MEET;
+      LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 100; @%p2 bra LOOP; MEET: barrier.cluster.wait;
+    """
+    for options in SCHEDULES:
+        assert stored(body, 2, 32, 2, **options) == [100 if thread % 32 == 5 else 0 for thread in range(64)]
+
+
+@schedules
+def test_a_block_that_misses_the_barrier_ends_in_a_report(options: dict[str, Any]) -> None:
+    """Thread 33 of the second cluster's middle block goes to a barrier of its block that no other comes to."""
+    body = f"setp.eq.u32 %p1, %lane, 289; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
+    said = failed(body, grid=6, block=64, cluster=3, **options)
+    line = next(n for n, one in enumerate(module(body).splitlines(), 1) if "barrier.cluster.wait" in one)
+    assert said.startswith("Deadlock")
+    where = f"PTX line {line}: barrier.cluster.wait"
+    assert (
+        f"rank 0, cluster 1 (blocks 3, 4, 5): 191 of 192 threads have come to its barrier; it waits for "
+        f"block 4, thread 33; they wait at {where}" in said
+    )
+    assert "cluster 0" not in said
+    assert "block 4: 1 of 64 threads have come to barrier 1" in said
+
+
+def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing() -> None:
+    body = f"mov.u32 %r1, %ctaid.y; setp.eq.u32 %p1, %r1, 1; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
+    code = executable(module(body))
+
+    def program(fabric: SimulatorFabric) -> None:
+        start(fabric, code, (2, 2, 1), 32, cluster=(1, 2, 1))
+        fabric.synchronize()
+
+    error = run(make_world(1), program).error()
+    assert isinstance(error, Deadlock)
+    said = str(error)
+    assert "rank 0, cluster 1 (blocks 1, 3): 32 of 64 threads have come to its barrier" in said
+    assert "; it waits for block 3 (1, 1, 0), thread 0, block 3 (1, 1, 0), thread 1 and 30 more; they" in said
+    assert {(one.block, one.thread) for one in error.places} == {(0, 0), (1, 0), (2, 0), (3, 0)}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "barrier.cluster.wait;",
+            "a wait at the barrier of its cluster without an arrival (barrier.cluster.arrive) before",
+        ),
+        (
+            "barrier.cluster.arrive; barrier.cluster.arrive;",
+            "a second arrival at the barrier of its cluster without a wait (barrier.cluster.wait) in between",
+        ),
+        (f"{SYNC} barrier.cluster.wait;", "a wait at the barrier of its cluster without an arrival"),
+    ],
+)
+def test_arrivals_and_waits_take_turns(body: str, message: str) -> None:
+    said = failed(body)
+    assert "rank 0, block 0, thread 0: " in said
+    assert message in said
+
+
+def test_a_block_without_a_cluster_is_one_of_its_own() -> None:
+    body = f".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 0; st.shared::cluster.u32 [%r1], %block; {SYNC} ld.shared.u32 %r2, [word];"
+    assert stored(body, 3, 2, 1) == [0, 0, 1, 1, 2, 2]
+
+
+# What a launch can't be
+
+
+@pytest.mark.parametrize(
+    ("directives", "grid", "cluster", "message"),
+    [
+        (
+            ".reqnctapercluster 4",
+            4,
+            2,
+            r"compiled for clusters of \(4, 1, 1\) blocks, not \(2, 1, 1\) \(.reqnctapercluster\)",
+        ),
+        (
+            ".reqnctapercluster 4",
+            6,
+            1,
+            r"grid is \(6, 1, 1\), not a multiple of the kernel's cluster \(4, 1, 1\) in x, y and z",
+        ),
+        (
+            ".reqnctapercluster 4, 4",
+            16,
+            1,
+            r"compiled for clusters of 16 blocks \(.reqnctapercluster\); the simulator has at most 8",
+        ),
+        (".maxclusterrank 4", 8, 8, r"takes clusters of at most 4 blocks, not 8 \(.maxclusterrank\)"),
+        (".explicitcluster", 8, 1, r"compiled for launches with clusters \(.explicitcluster\): give a cluster"),
+    ],
+)
+def test_a_cluster_that_the_kernel_can_not_have(directives: str, grid: int, cluster: int, message: str) -> None:
+    code = executable(module("").replace(")\n{", f")\n{directives}\n{{", 1))
+
+    def program(fabric: SimulatorFabric) -> None:
+        with pytest.raises(ValueError, match=f"^test/kernel:? .*{message}"):
+            fabric.launch(code, Launch(grid, 32, cluster=cluster), [])
+
+    succeed(make_world(1), program)
+
+
+def test_an_older_gpu_has_no_clusters() -> None:
+    code = executable(module("", target="sm_80"), arch="sm_80")
+
+    def program(fabric: SimulatorFabric) -> None:
+        fabric.launch(code, Launch(4, 32), [])
+        with pytest.raises(ValueError, match="^test/kernel: sm_80 has no clusters; they need sm_90 or later"):
+            fabric.launch(code, Launch(4, 32, cluster=2), [])
+        fabric.synchronize()
+
+    succeed(make_world(1, arch="sm_80"), program)

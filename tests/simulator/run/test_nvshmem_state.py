@@ -1,0 +1,102 @@
+"""The state of NVSHMEM's device code: filled for each rank, of known versions only, and null where networks begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import simulator_harness as harness
+import torch
+
+from memory.fabric import DeviceFault
+from simulator.fabric import SimulatorFabric
+from simulator.run.nvshmem import KNOWN, version_of
+
+VERSION = ".visible .const .align 4 .b8 nvshmemi_device_lib_version_d[12] = {3, 0, 0, 0, 8, 0, 0, 0, 1};"
+STATE = ".visible .const .align 8 .b8 nvshmemi_device_state_d[848];"
+READ = (
+    "ld.const.b32 %r1, [nvshmemi_device_state_d]; ld.const.b32 %r2, [nvshmemi_device_state_d+4];"
+    "ld.const.b32 %r3, [nvshmemi_device_state_d+8]; ld.const.b64 %d3, [nvshmemi_device_state_d+48];"
+    "ld.const.u8 %r4, [nvshmemi_device_state_d+769];"
+    "st.global.b32 [%out], %r1; st.global.b32 [%out+4], %r2; st.global.b32 [%out+8], %r3; st.global.b32 [%out+12], %r4;"
+    "st.global.b64 [%out+16], %d3;"
+)
+GIVE = (
+    "ld.const.b64 %d1, [nvshmemi_device_state_d+40]; ld.const.b64 %d2, [nvshmemi_device_state_d+56];"
+    "mul.wide.u32 %d4, %pe, 8; add.s64 %d2, %d2, %d4; ld.global.nc.b64 %d5, [%d2];"
+    "sub.s64 %d6, %out, %d1; add.s64 %d5, %d5, %d6; ld.const.b32 %r1, [nvshmemi_device_state_d+4]; add.u32 %r1, %r1, 100;"
+    "st.b32 [%d5], %r1;"
+)
+
+
+def program(body: str, before: str, others: Callable[[int], list[int]] = lambda rank: []) -> Callable[[Any], list[int]]:
+    """Run a kernel that has the address of `out` and `others`, and return what `out` holds afterwards."""
+    parameters = ["u64 out", *(["u32 pe"] if "%pe" in body else [])]
+    kernel = harness.executable(harness.module(body, parameters, before))
+
+    def run(fabric: SimulatorFabric) -> list[int]:
+        out = fabric.allocate(64, 8, "out")
+        fabric.write(out, 0, torch.zeros(64, dtype=torch.uint8))
+        fabric.barrier()
+        harness.start(fabric, kernel, 1, 1, [out.address, *others(fabric.rank)])
+        fabric.synchronize()
+        fabric.barrier()
+        return [int(one) for one in fabric.read(out, 0, 64).view(torch.int32)]
+
+    return run
+
+
+def test_each_rank_is_a_pe_with_its_heap() -> None:
+    world = harness.make_world(3)
+    outcome = harness.run(world, program(READ, f"{VERSION}\n{STATE}"))
+    assert outcome.errors == [None] * 3
+    for rank, found in enumerate(outcome.results):
+        assert found[:6] == [(1 << 16) + 848, rank, 3, 1, harness.HEAP_BYTES, 0]
+
+
+def test_a_pes_heap_is_reached_through_the_table() -> None:
+    give = program(GIVE, f"{VERSION}\n{STATE}", lambda rank: [(rank + 1) % 3])
+    outcome = harness.run(harness.make_world(3), give)
+    assert outcome.errors == [None] * 3
+    assert [found[0] for found in outcome.results] == [102, 100, 101]
+
+
+def test_all_modules_of_a_rank_share_one_table() -> None:
+    world = harness.make_world(2)
+    first, second = (
+        program(GIVE + extra, f"{VERSION}\n{STATE}", lambda rank: [1 - rank]) for extra in ("", " mov.u32 %r5, 5;")
+    )
+    assert harness.run(world, lambda fabric: (first(fabric), second(fabric))).errors == [None] * 2
+    tables = [one for one in world.space.allocations if one is not None and "PEs" in one.name]
+    assert [one.rank for one in tables] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        (f"{VERSION.replace('8, 0', '9, 0')}\n{STATE}", "NVSHMEM 3.9.1 with a state of 848 bytes"),
+        (STATE, "NVSHMEM an unknown version with a state of 848 bytes"),
+        (f"{VERSION}\n{STATE.replace('848', '856')}", "NVSHMEM 3.8.1 with a state of 856 bytes"),
+    ],
+)
+def test_another_layout_is_refused_with_both_versions(before: str, found: str) -> None:
+    error = harness.run(harness.make_world(), program(READ, before)).error()
+    assert isinstance(error, ValueError)
+    assert f"device code of {found}; the simulator knows the state of NVSHMEM 3.8, 848 bytes" in str(error)
+
+
+def test_what_the_device_code_of_networks_and_teams_would_need_is_null() -> None:
+    """peer_heap_base_remote, team_pool, psync_pool, sync_counter, proxy_channels_buf."""
+    for offset in (64, 96, 104, 112, 632):
+        body = f"ld.const.b64 %d1, [nvshmemi_device_state_d+{offset}]; ld.b64 %d2, [%d1]; st.global.b64 [%out], %d2;"
+        error = harness.run(harness.make_world(), program(body, f"{VERSION}\n{STATE}")).error()
+        assert isinstance(error, DeviceFault)
+        assert "null pointer" in str(error)
+
+
+def test_the_version_is_read_from_the_module() -> None:
+    assert KNOWN == ((3, 8),)
+    assert version_of(VERSION) == (3, 8, 1)
+    assert version_of(".const .b8 nvshmemi_device_lib_version_d[12] = {3, 0, 0, 0, 8};") == (3, 8, 0)
+    assert version_of(".const .b8 another_version[12] = {3};") is None

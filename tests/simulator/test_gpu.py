@@ -1,0 +1,184 @@
+"""How many blocks fit on a GPU at once: against what the CUDA driver answered, and against cases worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runner.request.experiments import gpu_names
+from runner.request.gpu_types import gpu_of
+from simulator.gpu import Gpu, Need, check_fit, fit, limited
+
+
+def known(name: str) -> Gpu:
+    found = gpu_of(name)
+    assert found is not None
+    return found
+
+
+DYNAMIC_BYTES = (0, 1000, 7168, 20_000, 49_000, 100_000, 115_712, 227_328)
+MEASURED: dict[tuple[int, int, int], tuple[int, ...]] = {
+    (8, 0, 1): (32, 32, 28, 11, 4, 2, 2, 1),
+    (8, 0, 32): (32, 32, 28, 11, 4, 2, 2, 1),
+    (8, 0, 96): (21, 21, 21, 11, 4, 2, 2, 1),
+    (8, 0, 128): (16, 16, 16, 11, 4, 2, 2, 1),
+    (8, 0, 160): (12, 12, 12, 11, 4, 2, 2, 1),
+    (8, 0, 768): (2, 2, 2, 2, 2, 2, 2, 1),
+    (8, 0, 1024): (2, 2, 2, 2, 2, 2, 2, 1),
+    (32, 0, 384): (5, 5, 5, 5, 4, 2, 2, 1),
+    (48, 0, 32): (32, 32, 28, 11, 4, 2, 2, 1),
+    (48, 0, 96): (13, 13, 13, 11, 4, 2, 2, 1),
+    (48, 0, 160): (8, 8, 8, 8, 4, 2, 2, 1),
+    (48, 0, 768): (1, 1, 1, 1, 1, 1, 1, 1),
+    (48, 0, 1024): (1, 1, 1, 1, 1, 1, 1, 1),
+    (72, 1000, 1): (28, 28, 25, 10, 4, 2, 1, 1),
+    (72, 1000, 96): (9, 9, 9, 9, 4, 2, 1, 1),
+    (72, 1000, 160): (5, 5, 5, 5, 4, 2, 1, 1),
+    (72, 1000, 512): (1, 1, 1, 1, 1, 1, 1, 1),
+    (72, 1000, 1024): (0, 0, 0, 0, 0, 0, 0, 0),
+    (96, 0, 32): (20, 20, 20, 11, 4, 2, 2, 1),
+    (96, 0, 160): (4, 4, 4, 4, 4, 2, 2, 1),
+    (96, 0, 512): (1, 1, 1, 1, 1, 1, 1, 1),
+    (96, 0, 768): (0, 0, 0, 0, 0, 0, 0, 0),
+    (128, 5000, 32): (16, 16, 16, 8, 4, 2, 1, 1),
+    (128, 5000, 160): (3, 3, 3, 3, 3, 2, 1, 1),
+    (128, 5000, 768): (0, 0, 0, 0, 0, 0, 0, 0),
+    (168, 0, 96): (4, 4, 4, 4, 4, 2, 2, 1),
+    (168, 0, 160): (2, 2, 2, 2, 2, 2, 2, 1),
+    (168, 0, 384): (1, 1, 1, 1, 1, 1, 1, 1),
+    (168, 0, 512): (0, 0, 0, 0, 0, 0, 0, 0),
+    (254, 0, 32): (8, 8, 8, 8, 4, 2, 2, 1),
+    (254, 0, 96): (2, 2, 2, 2, 2, 2, 2, 1),
+    (254, 0, 160): (1, 1, 1, 1, 1, 1, 1, 1),
+    (254, 0, 384): (0, 0, 0, 0, 0, 0, 0, 0),
+}
+"""cuOccupancyMaxActiveBlocksPerMultiprocessor on an NVIDIA H100 80GB HBM3, driver 580: by registers of a thread, bytes of
+static shared memory and threads, for each of DYNAMIC_BYTES. The kernel with 1,000 static bytes declares no more."""
+
+
+@pytest.mark.parametrize("shape", MEASURED, ids=lambda shape: f"{shape[0]}registers-{shape[1]}bytes-{shape[2]}threads")
+def test_an_h100_holds_what_its_driver_says(shape: tuple[int, int, int]) -> None:
+    registers, static_bytes, threads = shape
+    found = [
+        fit(known("h100"), Need(threads, static_bytes + dynamic, registers)).per_multiprocessor
+        for dynamic in DYNAMIC_BYTES
+        if static_bytes + dynamic <= 232_448
+    ]
+    assert found == [
+        count
+        for count, dynamic in zip(MEASURED[shape], DYNAMIC_BYTES, strict=True)
+        if static_bytes + dynamic <= 232_448
+    ]
+
+
+def test_the_blocks_that_ran_on_an_h200_at_once() -> None:
+    """Each block counted itself and spun for 50 ms: so many had begun when the first gave up."""
+    h200 = known("h200")
+    assert fit(h200, Need(1024, 0)).blocks == 264
+    assert fit(h200, Need(512, 0)).blocks == 528
+    assert fit(h200, Need(64, 40_000)).blocks == 660
+
+
+@pytest.mark.parametrize(("barriers", "blocks"), [(1, 32), (2, 32), (4, 16), (16, 4)])
+def test_numbered_barriers_as_an_h200_has_them(barriers: int, blocks: int) -> None:
+    assert fit(known("h200"), Need(32, 0, 8, barriers)).per_multiprocessor == blocks
+
+
+def test_cases_worked_out_by_hand() -> None:
+    """A B200: 148 x 2 blocks of 1,024 threads. An A100 has 164 KiB of shared memory: of 80 KiB + 1 KiB two blocks fit, of
+    82 KiB + 1 KiB one. 40 registers of 32 threads are 1,280, five units of 256: a partition's 16,384 registers hold 12
+    such warps, four partitions 48, and so 6 blocks of 8 warps."""
+    assert fit(known("b200"), Need(1024, 0)).blocks == 296
+    assert fit(known("gb200"), Need(1024, 0)).blocks == 304
+    assert fit(known("a100"), Need(128, 80 << 10)).per_multiprocessor == 2
+    assert fit(known("a100"), Need(128, 82 << 10)).per_multiprocessor == 1
+    assert fit(known("a100"), Need(256, 0, 40)).per_multiprocessor == 6
+    assert fit(known("a100"), Need(256, 0, 41)).per_multiprocessor == 5  # six units: 10 warps a partition
+
+
+def test_a_block_is_refused_as_if_it_had_a_multiple_of_four_warps() -> None:
+    """cuda_occupancy.h calls it the hardware's check. 5 warps of 200 registers take 32,000; as 8 warps they take 51,200."""
+    half = replace(known("h100"), registers_per_block=32_768)
+    assert fit(half, Need(160, 0, 200)).per_multiprocessor == 0
+    assert fit(half, Need(128, 0, 200)).per_multiprocessor == 2
+    assert fit(known("h100"), Need(160, 0, 200)).per_multiprocessor == 1
+
+
+def test_unknown_registers_limit_nothing_and_known_ones_do() -> None:
+    assert fit(known("h100"), Need(1024, 0, None)).limits == ("threads",)
+    assert fit(known("h100"), Need(1024, 0, 64)).limits == ("registers",)
+
+
+def test_clusters_fit_whole() -> None:
+    """Of 2 x 5 places three clusters of 3 blocks take nine; the tenth stays empty."""
+    small = replace(known("h100"), multiprocessors=5)
+    assert fit(small, Need(1024, 0), (3, 1, 1)).blocks == 9
+    assert fit(small, Need(1024, 0), (1, 2, 2)).blocks == 8
+    assert fit(replace(small, multiprocessors=1), Need(1024, 0), (3, 1, 1)).blocks == 0
+
+
+def test_clusters_are_counted_as_if_they_fitted_anywhere() -> None:
+    """What cuOccupancyMaxActiveClusters says of an H100 80GB HBM3 is less from clusters of 4 on: groups of
+    multiprocessors have sizes of their own. simulator/README.md says so."""
+    measured = {1: 264, 2: 132, 4: 62, 8: 30}
+    counted = {size: fit(known("h100"), Need(1024, 0), (size, 1, 1)).blocks // size for size in measured}
+    assert counted == {1: 264, 2: 132, 4: 66, 8: 33}
+    assert all(counted[size] >= measured[size] for size in measured)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "need", "cluster", "text"),
+    [
+        ("h100", Need(1024, 0, 80), (1, 1, 1), "1,024 threads of 80 registers each are too many for 65,536 registers"),
+        (
+            "a100",
+            Need(128, 200_000),
+            (1, 1, 1),
+            "needs 200,000 bytes of shared memory, and at most 166,912 are possible",
+        ),
+        ("a100", Need(128, 0), (2, 1, 1), "a cluster of 2 blocks never fits, a100 has no clusters"),
+        ("h100", Need(128, 0), (32, 1, 1), "a cluster of 32 blocks never fits, h100 has clusters of up to 16 blocks"),
+    ],
+)
+def test_what_never_fits_is_refused(gpu: str, need: Need, cluster: tuple[int, int, int], text: str) -> None:
+    with pytest.raises(ValueError, match=text) as caught:
+        check_fit("mine", known(gpu), need, 64, cluster, is_cooperative=False)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("mine: ")
+    assert "fabric.gpu" in str(caught.value)
+
+
+def test_too_many_threads_and_barriers_for_a_smaller_gpu() -> None:
+    small = replace(known("h100"), threads_per_block=512, barriers_per_multiprocessor=8)
+    with pytest.raises(ValueError, match="it has 1,024 threads, and at most 512 are possible"):
+        check_fit("mine", small, Need(1024, 0), 1, (1, 1, 1), is_cooperative=False)
+    with pytest.raises(ValueError, match="it needs 16 barriers, and there are 8"):
+        check_fit("mine", small, Need(64, 0, 8, 16), 1, (1, 1, 1), is_cooperative=False)
+
+
+def test_a_cluster_that_finds_no_room_on_all_multiprocessors_together() -> None:
+    tiny = replace(known("h100"), multiprocessors=2)
+    with pytest.raises(ValueError, match="a cluster of 8 blocks never fits, h100 holds 4"):
+        check_fit("mine", tiny, Need(1024, 0), 8, (8, 1, 1), is_cooperative=False)
+
+
+def test_a_cooperative_launch_is_refused_from_one_block_too_many() -> None:
+    h100 = known("h100")
+    assert check_fit("mine", h100, Need(1024, 0), 264, (1, 1, 1), is_cooperative=True).blocks == 264
+    assert check_fit("mine", h100, Need(1024, 0), 265, (1, 1, 1), is_cooperative=False).blocks == 264
+    text = r"265 blocks, and h100 holds 264 of them at once \(132 multiprocessors x 2, limited by threads\)"
+    with pytest.raises(ValueError, match=text):
+        check_fit("mine", h100, Need(1024, 0), 265, (1, 1, 1), is_cooperative=True)
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_every_described_gpu_is_one(name: str) -> None:
+    """What a block can have, a multiprocessor has: with what is reserved, and in whole units."""
+    gpu = known(name)
+    assert gpu.name == name
+    assert gpu.shared_bytes_per_block + gpu.reserved_shared_bytes_per_block <= gpu.shared_bytes_per_multiprocessor
+    assert gpu.shared_bytes_per_multiprocessor % gpu.shared_unit_bytes == 0
+    assert gpu.registers_per_multiprocessor % (gpu.partitions * gpu.register_unit) == 0
+    assert gpu.threads_per_block <= gpu.threads_per_multiprocessor
+    assert limited(gpu, fit(gpu, Need(1024, 0))) == f"{gpu.multiprocessors} multiprocessors x 2, limited by threads"

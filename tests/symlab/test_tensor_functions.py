@@ -1,0 +1,152 @@
+"""CuTe DSL functions with tensors, through symlab.simulate: shapes as constants and read at run time, lists of peers'
+tensors, constants, launches that the function computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+import symlab
+from symlab.launching import Shape, brought_launch
+from tests.symlab import tensor_kernels
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
+@pytest.mark.parametrize("shape", [(32, 256), (40, 260), (3, 130)])
+def test_element_wise_in_tiles_of_threads_and_values(kind: str, shape: tuple[int, int]) -> None:
+    """(40, 260) and (3, 130) end in the middle of a tile, so its predicates count."""
+    left, right = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))
+    buffers = {"left": left, "right": right, "out": (shape, "float32")}
+    done = symlab.simulate(
+        tensor_kernels.added, ranks=2, buffers=buffers, arguments=[(kind, name) for name in buffers], seeds=2
+    )
+    assert all(torch.equal(out, left + right) for out in done.outputs["out"])
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
+def test_a_reduction_through_shared_memory_with_a_constant(kind: str) -> None:
+    rows = [torch.randint(-9, 9, (6, 300), generator=torch.Generator().manual_seed(rank)).float() for rank in range(2)]
+    done = symlab.simulate(
+        tensor_kernels.row_sums,
+        ranks=2,
+        buffers={"rows": rows, "sums": (6, "float32")},
+        arguments=[(kind, "rows"), (kind, "sums"), ("constexpr", 0.5)],
+        seeds=3,
+    )
+    for rank in range(2):
+        assert torch.equal(done.outputs["sums"][rank], rows[rank].sum(1) * 0.5)
+
+
+@pytest.mark.parametrize("kind", ["tensors", "dynamic_tensors", "peers"])
+@pytest.mark.parametrize(("ranks", "dtype"), [(2, torch.float32), (4, torch.bfloat16), (8, torch.float16)])
+def test_an_all_reduce_over_the_tensors_of_all_ranks(kind: str, ranks: int, dtype: torch.dtype) -> None:
+    data = [torch.randn(1000, generator=torch.Generator().manual_seed(rank)).to(dtype) for rank in range(ranks)]
+    expected = torch.zeros(1000)
+    for one in data:
+        expected = expected + one.float()
+    done = symlab.simulate(
+        tensor_kernels.total,
+        ranks=ranks,
+        buffers={"data": data, "out": (1000, dtype)},
+        arguments=[(kind, "data"), "out"],
+        seeds=2,
+    )
+    assert all(torch.equal(out, expected.to(dtype)) for out in done.outputs["out"])
+
+
+def test_a_tuple_of_tensors_and_one_rank_s_tensor() -> None:
+    data = [torch.full((64,), float(rank + 1)) for rank in range(2)]
+    done = symlab.simulate(
+        tensor_kernels.total_of_pair,
+        ranks=2,
+        buffers={"data": data, "out": (64, "float32")},
+        arguments=[("tensors", "data"), "out"],
+        seeds=1,
+    )
+    assert all(torch.equal(out, torch.full((64,), 3.0)) for out in done.outputs["out"])
+    done = symlab.simulate(
+        tensor_kernels.added,
+        ranks=2,
+        buffers={"data": [one.view(8, 8) for one in data], "out": ((8, 8), "float32")},
+        arguments=[("peer", "data", 1), "data", "out"],
+        seeds=1,
+    )
+    assert [float(out[0, 0]) for out in done.outputs["out"]] == [3.0, 4.0]
+
+
+def test_the_function_s_own_launch_is_taken_with_its_cluster() -> None:
+    buffers = {"out": (128, "int32")}
+    work = brought_launch(tensor_kernels.in_a_cluster, 2, Shape(), buffers, ["out"])
+    assert (work.launch.grid, work.launch.block, work.launch.cluster) == ((4, 1, 1), (32, 1, 1), (2, 1, 1))
+
+
+def test_a_callable_object_has_its_constants() -> None:
+    buffers = {"out": ((5, 64), "float32")}
+    done = symlab.simulate(tensor_kernels.Filled(2.5), ranks=2, buffers=buffers, arguments=["out"], seeds=1)
+    assert torch.equal(done.outputs["out"][1], torch.full((5, 64), 2.5))
+
+
+def test_a_launch_is_sent_to_other_processes_without_the_compiler() -> None:
+    buffers = {"data": (100, "float32"), "out": (100, "float32")}
+    work = brought_launch(tensor_kernels.total, 2, Shape(), buffers, [("tensors", "data"), "out"])
+    again = pickle.loads(pickle.dumps(dataclasses.replace(work, contents={})))
+    assert again.function is not None
+    places = {("data", 0): 0x1000, ("data", 1): 0x2000, ("out", None): 0x3000}
+    arguments = again.function.arguments(1, lambda one: places[one.argument.buffer, one.peer])
+    assert [int.from_bytes(one.value, "little") for one in arguments] == [0x1000, 0x2000, 0x3000]
+
+
+DATA = {"data": (64, "float32"), "out": (64, "float32"), "numbers": (128, "int32")}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"grid": 2}, r"total launches with grid \(1, 1, 1\), and \(2, 1, 1\) is given \(grid\), leave it out"),
+        ({"block": (64, 1, 1)}, r"launches with block \(128, 1, 1\), and \(64, 1, 1\) is given \(block\)"),
+        ({"cluster": 2, "grid": 2}, r"launches with grid"),
+        ({"arguments": [("tensor", "data"), "out"]}, r"argument 0 is tensor, and the function takes a list of cute.T"),
+        (
+            {"arguments": [("tensors", "data"), ("tensors", "out")]},
+            r"argument 1 is tensors, and .* a cute.Tensor",
+        ),
+        ({"arguments": [("tensors", "none"), "out"]}, r"argument 0: there is no buffer 'none'"),
+        (
+            {"arguments": [("tensors", "data"), "out"], "local": ["data"]},
+            r"argument 0: tensors of data, which is l",
+        ),
+        (
+            {"arguments": lambda rank: [("tensors", "data"), ("dynamic_tensor" if rank else "tensor", "out")]},
+            r"the ranks' arguments differ in number or kind",
+        ),
+        ({"arguments": [("tensors", "data")]}, r"compiling total for sm_90a failed"),
+        (
+            {"kernel": tensor_kernels.none, "arguments": [("tensor", "numbers"), ("s32", 0)]},
+            r"none: it launches 0 kernels for these",
+        ),
+        (
+            {"kernel": tensor_kernels.row_sums, "arguments": ["data", "out", ("constexpr", "rank")]},
+            r"constexpr of 'rank': all ranks run the same code",
+        ),
+        (
+            {"kernel": tensor_kernels.row_sums, "arguments": ["data", "out", ("u32", "rank")]},
+            r"argument 2 is a constant of the code, the same on all ranks",
+        ),
+    ],
+)
+def test_what_a_function_does_not_take_is_one_line(how: dict[str, Any], message: str) -> None:
+    usual: dict[str, Any] = {"kernel": tensor_kernels.total, "ranks": 2, "buffers": DATA, "seeds": 1}
+    values = {**usual, "arguments": [("tensors", "data"), "out"], **how}
+    with pytest.raises(ValueError, match=message) as caught:
+        symlab.simulate(values.pop("kernel"), **values)
+    assert "\n" not in str(caught.value)
+
+
+def test_ptx_takes_no_tensor() -> None:
+    ptx = ".version 8.0\n.target sm_90\n.address_size 64\n.entry one(.param .u64 out) { ret; }\n"
+    with pytest.raises(ValueError, match=r"argument 0 is a tensor \(arguments\), which CuTe DSL functions alone take"):
+        symlab.simulate(ptx, ranks=2, grid=1, block=1, buffers=DATA, arguments=[("tensor", "out")])

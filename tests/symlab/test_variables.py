@@ -1,0 +1,127 @@
+"""Variables of a module that are set before a launch, and pointers to structs as arguments."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symlab
+from symlab.simulating import Simulation
+
+KERNEL = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .const .align 8 .b8 table[24];
+.visible .global .align 4 .u32 counter = 40;
+.visible .entry tell(.param .u64 out, .param .u64 given) {
+  .reg .b32 %r<4>; .reg .b64 %d<6>;
+  ld.param.u64 %d1, [out]; ld.param.u64 %d2, [given];
+  ld.const.b64 %d3, [table]; ld.const.b32 %r1, [table+8]; ld.const.b64 %d4, [table+16];
+  st.global.b64 [%d1], %d3; st.global.b32 [%d1+8], %r1; st.global.b64 [%d1+16], %d4;
+  ld.global.b32 %r2, [counter]; st.global.b32 [%d1+12], %r2; add.u32 %r2, %r2, 1; st.global.b32 [counter], %r2;
+  ld.global.nc.b32 %r3, [%d2]; st.global.b32 [%d1+24], %r3; ld.global.b64 %d5, [%d2+8]; st.global.b64 [%d1+32], %d5;
+  ret; }
+"""
+GIVEN = ("pointer", [("u32", 5), ("u64", 6)])
+
+
+def told(variables: Any, given: Any = GIVEN, ranks: int = 2, **more: Any) -> Simulation:
+    return symlab.simulate(
+        KERNEL,
+        ranks=ranks,
+        grid=1,
+        block=1,
+        schedule="fair",
+        buffers={"out": (40, "uint8", 0), "data": (8, "float32", 0)},
+        arguments=["out", given],
+        variables=variables,
+        **more,
+    )
+
+
+def fields(done: Simulation) -> list[tuple[int, ...]]:
+    return [struct.unpack("<QIIQIxxxxQ", out.numpy().tobytes()) for out in done.outputs["out"]]
+
+
+def test_what_is_not_given_keeps_its_first_value() -> None:
+    assert fields(told(None)) == [(0, 0, 40, 0, 5, 6)] * 2
+    assert fields(told({"counter": ("u32", 9)})) == [(0, 0, 9, 0, 5, 6)] * 2
+
+
+def test_bytes_arguments_and_parts_at_offsets() -> None:
+    assert fields(told({"table": struct.pack("<QI", 7, 8)})) == [(7, 8, 40, 0, 5, 6)] * 2
+    assert fields(told({"table": {8: ("u32", "rank"), 16: ("u64", 3)}, "counter": b"\1\0\0\0"})) == [
+        (0, rank, 1, 3, 5, 6) for rank in range(2)
+    ]
+    whole = ("struct", [("u64", 1), ("s32", -1), ("u64", 2)])
+    assert fields(told({"table": whole})) == [(1, (1 << 32) - 1, 40, 2, 5, 6)] * 2
+
+
+def test_addresses_of_buffers_and_of_peers() -> None:
+    found = fields(told({"table": {0: "data", 16: ("peer", "data", 1)}}))
+    distance = found[0][3] - found[0][0]
+    assert distance > 0, "rank 1 as rank 0 sees it"
+    assert found[1][0] == found[1][3]
+
+
+def test_a_function_gives_each_rank_its_own() -> None:
+    by_rank: Callable[[int], dict[str, Any]] = lambda rank: {"table": ("u64", 10 * rank)}  # noqa: E731
+    assert [one[0] for one in fields(told(by_rank, ranks=3))] == [0, 10, 20]
+
+
+def test_a_pointer_leads_to_a_struct_of_this_rank() -> None:
+    found = fields(told(None, ("pointer", [("u32", "rank"), ("u64", "world_size")])))
+    assert [one[4:] for one in found] == [(0, 2), (1, 2)]
+    nested = ("pointer", [("u32", 1), GIVEN])
+    assert fields(told(None, nested))[0][4] == 1
+
+
+def test_a_world_sets_variables_of_each_launch() -> None:
+    with symlab.world(ranks=2) as world:
+        how: dict[str, Any] = {
+            "grid": 1,
+            "block": 1,
+            "buffers": {"out": (40, torch.uint8, 0)},
+            "arguments": ["out", GIVEN],
+        }
+        first = world.launch(KERNEL, **how, variables={"counter": ("u32", 7)})
+        second = world.launch(KERNEL, **how)
+        third = world.launch(KERNEL, **how, variables={"counter": ("u32", 1)})
+    seen = [int(one.outputs["out"][1][12]) for one in (first, second, third)]
+    assert seen == [7, 8, 1], "the module stays loaded between launches"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"tabel": b"1"}, "uses no variable tabel (variables), those that it uses: table, counter"),
+        ({"table": bytes(25)}, "bytes 0 to 25 of variable table, which has 24 (variables)"),
+        ({"table": {20: ("u64", 1)}}, "bytes 20 to 28 of variable table, which has 24 (variables)"),
+        ({"table": {-8: ("u64", 1)}}, "variable table: the offset -8 is no number of bytes (variables)"),
+        ({"table": 5}, "variable table is 5 (variables), give one of"),
+        ({"table": "dota"}, "variable table: there is no buffer 'dota' (variables), the buffers are out, data"),
+        ({"table": ("struct", [("peer", "data", 2)])}, "variable table: there is no rank 2 (variables), give 0 to 1"),
+        ([("table", b"1")], "the variables are of type list (variables), give a dictionary by name"),
+        (lambda rank: {"table": bytes(rank + 1)}, "the ranks' variables differ in kind (variables)"),
+    ],
+)
+def test_variables_that_do_not_fit_are_one_line(variables: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        told(variables)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [("pointer", []), ("pointer", "data"), ("pointer", 5), ("struct", "data")])
+def test_a_pointer_needs_members(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"argument 1 is .* \(arguments\), give one of"):
+        told(None, given)
+
+
+def test_a_variable_takes_no_tensor_of_a_function() -> None:
+    with pytest.raises(ValueError, match=re.escape("variable table is a tensor (variables), which CuTe DSL functions")):
+        told({"table": ("struct", [("tensor", "data")])})
