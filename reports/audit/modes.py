@@ -7,7 +7,8 @@ uniform distribution, the hardest of the usual ones with one mode. A series is c
 lie at least LEAST_APART apart: clocks tick, and a dip also sees two neighbouring ticks.
 
 The modes are the two groups that minimise the sum of squares of logarithms within groups, each named with its median
-and its share.
+and its share. A group has at least LEAST_SHARE of the times, and what lies beyond that share at either end counts as
+lying there: a few stragglers are a tail and no mode, and do not decide where the groups part.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from itertools import accumulate
 
 LEAST_APART = 0.01
 """Minimum ratio of two modes, less 1."""
+
+LEAST_SHARE = 0.1
+"""Minimum share of a mode."""
 
 _QUANTILES = {
     8: 0.549,
@@ -158,7 +162,12 @@ def _excess(ordered: Sequence[float], hull: Sequence[int], is_convex: bool) -> f
 
 def _split(ordered: Sequence[float]) -> int:
     """Return the number of values in the lower group."""
-    sums = [0.0, *accumulate(ordered)]
-    total, count = sums[-1], len(ordered)
-    between = [sums[at] ** 2 / at + (total - sums[at]) ** 2 / (count - at) for at in range(1, count)]
-    return 1 + max(range(count - 1), key=between.__getitem__)
+    count = len(ordered)
+    least = math.ceil(LEAST_SHARE * count)
+    low, high = ordered[least - 1], ordered[count - least]
+    sums = [0.0, *accumulate(min(max(value, low), high) for value in ordered)]
+    total = sums[-1]
+    return max(
+        range(least, count - least + 1),
+        key=lambda at: sums[at] ** 2 / at + (total - sums[at]) ** 2 / (count - at),
+    )

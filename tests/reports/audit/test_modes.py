@@ -106,6 +106,11 @@ def test_two_ticks_of_a_clock_are_not_two_modes() -> None:
     assert modes_of([10.0, 10.2] * 25) == Modes(pytest.approx(10.0), pytest.approx(10.2), 25, 25)
 
 
+def test_a_few_stragglers_are_no_mode() -> None:
+    """Two ticks of a clock, which the dip sees, and three late samples, which would be the other group."""
+    assert modes_of([10.0, 10.03] * 24 + [11.0, 11.1, 11.2]) is None
+
+
 def test_short_series_have_no_modes() -> None:
     assert modes_of([1.0, 2.0] * 3) is None
     assert modes_of([]) is None
