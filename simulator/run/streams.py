@@ -17,8 +17,8 @@ from memory.fabric import Executable, Launch
 from simulator.run.machine import Batch
 
 HASTE = (1.0, 0.25, 0.01)
-"""How likely it is, between two steps, that a launch begins that can begin, in an order that is not fair: drawn for each
-launch from the seed. With 0.01 a rank stays behind the others for some hundred steps."""
+"""How likely it is, between two steps, that a launch begins that can begin, in an order that is not fair: drawn for
+each launch from the seed. With 0.01 a rank stays behind the others for some hundred steps."""
 _OWN_NUMBERS = 0x57
 """Keeps the numbers drawn here apart from those that the scheduler draws from the same seed."""
 
