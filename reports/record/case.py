@@ -19,7 +19,8 @@ from reports.record.codec import AT_LEAST, Open
 class RecordedCase(Open):
     """One point of an experiment as a record holds it; the fields mean what those of kernels.spec.Case mean.
 
-    root and offset came later: older records without them mean 0. other is empty but in records of schema 1 to 3.
+    root, offset and stress came later: older records without them mean 0, 0 and "none". other is empty but in records
+    of schema 1 to 3.
     """
 
     PLACE: ClassVar[str] = "case"
@@ -36,6 +37,7 @@ class RecordedCase(Open):
     seed: int = field(metadata={AT_LEAST: 0})
     root: int = field(default=0, metadata={AT_LEAST: 0})
     offset: int = field(default=0, metadata={AT_LEAST: 0})
+    stress: str = "none"
 
     @property
     def name(self) -> str:
@@ -50,10 +52,14 @@ class Axis:
     field: str
     letter: str
     since: int
-    default: int = 0
+    default: int | str = 0
 
 
-OFF_DEFAULT = (Axis("root", "r", since=2), Axis("offset", "o", since=2))
+OFF_DEFAULT = (
+    Axis("root", "r", since=2),
+    Axis("offset", "o", since=2),
+    Axis("stress", "", since=5, default="none"),
+)
 
 
 def case_id(case: RecordedCase, schema: int) -> str:

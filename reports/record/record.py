@@ -38,14 +38,15 @@ from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.timing import LinkLimit as LinkLimit
 from reports.record.timing import Timing as Timing
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
 what is newer than itself, and reads what is older:
 
 - 1 had another Timing, of which no record was ever made, and no library.
 - 2 has all but the digests of inputs and outputs in its check.
 - 3 has all but a refusal, and its case may have keys that are unknown here.
-- 4 is this one.
+- 4 has all but the stress of its case.
+- 5 is this one.
 
 A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
 same to the byte."""

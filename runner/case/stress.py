@@ -31,8 +31,8 @@ from runner.case.program import RankOutcome, output_of
 
 LATE_S = 0.05
 """How long a late rank's host sleeps on GPUs; in the simulator it waits until the other ranks can do nothing more."""
-SIMULATED_PATIENCE_NS = 10_000_000
-"""How long a simulated kernel waits for a dead rank, by its clock: 10,000 steps of all ranks together."""
+SIMULATED_PATIENCE_NS = 2_000_000
+"""How long a simulated kernel waits for a dead rank, by its clock: 2,000 steps of all ranks together."""
 SIMULATED_STREAMS = (1, 2)
 
 
