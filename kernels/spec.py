@@ -103,7 +103,7 @@ class Case:
                 f"s{self.seed}",
                 *([f"r{self.root}"] if self.root else []),
                 *([f"o{self.offset}"] if self.offset else []),
-                *([self.stress] if self.stress != NO_STRESS else []),
+                *([f"stress_{self.stress}"] if self.stress != NO_STRESS else []),
             ]
         )
 

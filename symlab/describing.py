@@ -78,8 +78,7 @@ def case(
     "auto" is float32 where sums of the dtype can be kept in it, else "native". reduction: "auto" is "sum", or "none"
     for an op that only moves data. placement: "out_of_place" or "in_place". inputs: "normal", "exact" or "edge", drawn
     from seed. root: the rank that gives (broadcast) or gets (reduce). offset: number of elements after a 16-byte
-    boundary at which buffers begin. stress: what launches run under, such as "late_rank" or "no_host_barrier"; a kernel
-    whose specification does not promise it is refused.
+    boundary at which buffers begin. stress: what launches run under, such as "late_rank".
 
     The result has these values as attributes (the number of ranks as world_size), and `id`, a stable name.
 

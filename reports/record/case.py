@@ -2,7 +2,7 @@
 
 The id is op, algorithm, dtype, accumulator, reduction, n<world_size>, <size_bytes>B, placement, inputs and s<seed>, in
 this order, joined by dashes; then, for every axis of OFF_DEFAULT whose value is not its default, in their order, its
-letter and its value. So a new axis changes no id that was given before: add it at the end of OFF_DEFAULT, with the
+letters and its value. So a new axis changes no id that was given before: add it at the end of OFF_DEFAULT, with the
 schema that brings it, and a field to RecordedCase whose default is what older records mean. kernels.spec.Case.id must
 give the same; a test compares both.
 """
@@ -47,7 +47,7 @@ class RecordedCase(Open):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis that enters an id only off its default: its field, its letter in the id, the first schema with it."""
+    """An axis that enters an id only off its default: its field, its letters in the id, the first schema with it."""
 
     field: str
     letter: str
@@ -58,7 +58,7 @@ class Axis:
 OFF_DEFAULT = (
     Axis("root", "r", since=2),
     Axis("offset", "o", since=2),
-    Axis("stress", "", since=5, default="none"),
+    Axis("stress", "stress_", since=5, default="none"),
 )
 
 

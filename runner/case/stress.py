@@ -178,7 +178,7 @@ class Instance:
             self.faults += changed_guards(fabric, buffer, buffer.name, number)
 
     def _judge(self, round_number: int, slot: int, case: Case, output: torch.Tensor) -> None:
-        """Compare an output; one of other data than the plan's case is told as a fault where it is wrong."""
+        """Compare an output; a wrong one of other data than the plan's case becomes a fault."""
         if case == self.plan.case:
             digest = digest_of(self._data(round_number, slot))
             self.checks.append(check_rank(case, self.plan.spec, self.fabric.rank, [output], (), input_digest=digest))
