@@ -18,6 +18,7 @@ from typing import Any
 
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
+from reports.audit.items import listed
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
 from reports.audit.statistics import BAND, Judgement, Speed, checked_band, judge, not_comparable, world_medians
 from reports.record.record import Record, Status
@@ -68,7 +69,8 @@ class Compared:
 @dataclass(frozen=True)
 class Comparison:
     """The result. counts: number of records before and after. band: a share, such as 0.02. not_run: of a replay, the
-    ids of the cases that could not be run again, each with the reason."""
+    ids of the cases that could not be run again, each with the reason. without_case: names of the kernels of which no
+    case could be."""
 
     cases: tuple[Compared, ...]
     only_before: tuple[Pair, ...]
@@ -77,6 +79,7 @@ class Comparison:
     band: float
     counts: tuple[int, int]
     not_run: tuple[tuple[str, str], ...] = ()
+    without_case: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[Pair, ...]:
@@ -97,12 +100,15 @@ class Comparison:
         data = [case.has_same_data for case in self.cases if case.data.data is not Data.NOT_COMPARABLE]
         speed = [case.has_same_speed for case in self.cases if case.speed.speed is not Speed.NOT_COMPARABLE]
         compared = [one for one in (data, speed) if one]
+        if self.without_case:
+            return NOT_AUDITABLE
         return VERIFIED if compared and all(map(any, compared)) else NOT_AUDITABLE
 
     @cached_property
     def verdict(self) -> str:
         """The result in one line."""
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+        head += f" (nothing of {listed(self.without_case, 10)} was compared)" if self.without_case else ""
         parts = [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
         parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
@@ -134,6 +140,7 @@ class Comparison:
             "only_before": [_only(pair) for pair in self.only_before],
             "only_after": [_only(pair) for pair in self.only_after],
             "not_run": [{"id": case, "reason": reason} for case, reason in self.not_run],
+            "without_case": list(self.without_case),
             "differences": [asdict(one) for one in self.differences],
         }
 
@@ -143,9 +150,11 @@ def compare(
     after: Sequence[Record],
     band: float = BAND,
     not_run: Sequence[tuple[str, str]] = (),
+    without_case: Sequence[str] = (),
 ) -> Comparison:
     """Compare two sets of records. band is a share: changes within it do not matter. not_run names the cases that are
-    in neither set because they could not be run again, each with the reason. Raises ValueError for an invalid band."""
+    in neither set because they could not be run again, each with the reason, and without_case the kernels of which no
+    case could be. Raises ValueError for an invalid band."""
     checked_band(band)
     pairs = paired(before, after)
     both = [pair for pair in pairs if pair.before and pair.after]
@@ -168,6 +177,7 @@ def compare(
         band=band,
         counts=(len(before), len(after)),
         not_run=tuple(not_run),
+        without_case=tuple(without_case),
     )
 
 
