@@ -11,6 +11,7 @@ from runner.world.world import WorldFailure
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.launching import Brought, Kernel, Shape, brought_launch
+from symlab.seeds import told
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def simulate(
     memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
-    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
+    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. From its third
+    second on it says on standard error how far it is, and at the end how long all seeds took. Raises
     WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
@@ -120,7 +122,7 @@ def simulate(
     most = opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
-    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
+    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
 
 
 def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: dict[str, Any]) -> Launched:

@@ -198,9 +198,8 @@ class _Replay:
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
 
-        found = compare(
-            self._again.records, after, self._wanted.band, self._again.left_out, _without_case(self._before, self._again)
-        )
+        without_case = _without_case(self._before, self._again)
+        found = compare(self._again.records, after, self._wanted.band, self._again.left_out, without_case)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
         store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._wanted.what}", found))

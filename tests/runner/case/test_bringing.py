@@ -216,8 +216,9 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
 
 def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (again / "my").rename(again / "other")
-    assert main(["replay", "records", "--records", "new"]) == 0
+    assert main(["replay", "records", "--records", "new"]) == 2
     out = capsys.readouterr().out
+    assert "verdict: NOT AUDITABLE (nothing of send_recv/ring was compared): data: 1 BIT-EQUAL" in out
     assert "not comparable: send_recv-ring-" in out
     assert "its kernel is not here: my/ring.py:SPEC: there is no file" in out
     assert "1 BIT-EQUAL" in out
