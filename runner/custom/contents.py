@@ -37,8 +37,7 @@ def content_of(buffer: BufferSpec, rank: int, world_size: int, seed: int) -> tor
         what = f"the fill of buffer {buffer.name} for rank {rank}"
         made = _called(what, buffer.fill, rank, world_size)
         with _defined_at(buffer.fill):
-            check_content(what, buffer, made)
-        return _own(made)
+            return _own(check_content(what, buffer, made))
     dtype = DTYPES[buffer.dtype]
     if buffer.fill is Fill.poison:
         return torch.full((buffer.size_bytes,), 0xFF, dtype=torch.uint8).view(dtype).view(buffer.shape)
@@ -55,8 +54,8 @@ def content_of(buffer: BufferSpec, rank: int, world_size: int, seed: int) -> tor
     return drawn.view(dtype).view(buffer.shape)
 
 
-def check_content(what: str, buffer: BufferSpec, found: object) -> None:
-    """Raise ValueError unless what was made for a buffer is a host tensor of its dtype and shape."""
+def check_content(what: str, buffer: BufferSpec, found: object) -> torch.Tensor:
+    """Return what was made for a buffer. ValueError unless it is a host tensor of its dtype and shape."""
     right = f"give a tensor of torch.{buffer.dtype}, shape {list(buffer.shape)}"
     if not isinstance(found, torch.Tensor):
         raise ValueError(f"{what} is a {type(found).__name__}, {right}")
@@ -66,6 +65,7 @@ def check_content(what: str, buffer: BufferSpec, found: object) -> None:
         raise ValueError(f"{what} is sparse ({found.layout}), give a dense tensor")
     if found.device.type != "cpu":
         raise ValueError(f"{what} is on {found.device}, give a tensor of the host")
+    return found
 
 
 def expected_of(spec: CustomSpec, inputs: Sequence[Contents]) -> tuple[Contents, ...]:
