@@ -93,11 +93,10 @@ def simulate(
     function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
     cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. Standard error has progress.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
-    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. From its third
-    second on it says on standard error how far it is, and at the end how long all seeds took. Raises
+    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
     WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab

@@ -418,6 +418,41 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert "its kernel is not here" in capsys.readouterr().err
 
 
+def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
+    """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
+    assert run() == 0
+    records = read(["records"])
+    added = records[0].request.config_dir
+    assert added is not None
+    assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
+    answer, _ = ask(records)
+    assert answer is not None
+    assert answer["configurations"] == {"verified": 1, "different": [], "not_comparable": []}
+    experiment = tmp_path / "conf" / "exp" / "mine.yaml"
+    experiment.write_text(f"{experiment.read_text()}\n# changed\n")
+    for prepare, words in (
+        (lambda: None, "its --config-dir conf is not as it was (recorded sha256:"),
+        (lambda: (tmp_path / "conf").rename(tmp_path / "away"), "its --config-dir conf is not here"),
+    ):
+        prepare()
+        answer, _ = ask(records)
+        assert answer is not None
+        ((_, _, why),) = answer["configurations"]["not_comparable"]
+        assert words in why
+
+
+def test_a_resumed_command_keeps_what_its_records_say_of_the_folder(run: Run, tmp_path: Path) -> None:
+    assert run("-m", "world_size=1,2") == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    next(folder.glob("*n2*.json")).unlink()
+    document = json.loads((folder / "command.json").read_text())
+    (folder / "command.json").write_text(json.dumps({**document, "end": None}))
+    (folder / "manifest.sha256").unlink()
+    assert main(["resume", str(folder)]) == 0
+    first, second = read([folder])
+    assert first.request.config_dir == second.request.config_dir is not None
+
+
 POISONED = "open('ran', 'w')\n"
 
 
