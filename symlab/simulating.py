@@ -93,12 +93,10 @@ def simulate(
     function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
     cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. Progress goes to standard
-    error.
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
-    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
-    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
-    WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
+    Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
+    Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
     >>> ptx = '''

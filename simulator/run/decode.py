@@ -391,7 +391,7 @@ class _Decoder:
         return f"a load of {width} bytes at byte {start} of parameter {source.base.name}, which has {size} bytes"
 
     def _missing(self, name: str, instruction: Instruction) -> str:
-        """What to say of a name that is declared nowhere."""
+        """What to say of a name without a declaration."""
         kernel, shown = self.kernel, name.partition("@")[0]
         if any(one.name == name for one in kernel.variables):
             return f"{shown} is .extern, and this module does not define it"
