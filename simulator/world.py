@@ -145,7 +145,7 @@ class SimulatedWorld:
         )
 
     def _is_launch_due(self) -> bool:
-        return self.streams.is_due(self.batches)
+        return self.streams.is_due(self.batches, self.scheduler.steps)
 
     def set_seed(self, seed: int) -> None:
         """Set the seed of the programs that begin from now on."""
@@ -290,7 +290,7 @@ class SimulatedWorld:
 
     def _start(self, forced: bool) -> bool:
         """Begin launches (Streams.begin), and say whether any began. One batch for equal ones that begin together."""
-        found = self.streams.begin(self.batches, forced)
+        found = self.streams.begin(self.batches, self.scheduler.steps, forced)
         for ranks, queued in found:
             try:
                 batch = self._batch(ranks, queued)

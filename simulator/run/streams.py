@@ -16,23 +16,23 @@ import numpy as np
 from memory.fabric import Executable, Launch
 from simulator.run.machine import Batch
 
-HASTE = (1.0, 0.25, 0.01)
-"""How likely it is, between two steps, that a launch begins that can begin, in an order that is not fair: drawn for
-each launch from the seed. With 0.01 a rank stays behind the others for some hundred steps."""
+DELAYS = (0, 16, 400)
+"""In an order that is not fair a launch waits for some steps of the world once its stream is free: for up to one of
+these numbers. The seed, its rank and its number decide. With 400 a rank stays well behind the others."""
 _OWN_NUMBERS = 0x57
 """Keeps the numbers drawn here apart from those that the scheduler draws from the same seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, and how
-    likely it is to begin between two steps."""
+    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, and the
+    number of steps for which it waits once its stream is free."""
 
     executable: Executable
     launch: Launch
     arguments: tuple[bytes, ...]
     number: int
-    haste: float
+    delay: int
 
     @property
     def kind(self) -> tuple[str, str, Launch]:
@@ -53,10 +53,9 @@ class Streams:
     alone: bool = False
     numbers: list[int] = field(init=False)
     _queues: list[dict[int | None, list[Queued]]] = field(init=False)
-    _random: np.random.Generator = field(init=False)
+    _able_since: dict[tuple[int, int | None], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._random = np.random.default_rng([self.seed, _OWN_NUMBERS])
         self.numbers = [0] * self.world_size
         self._queues = [{} for _ in range(self.world_size)]
 
@@ -64,37 +63,39 @@ class Streams:
         """Put a launch at the end of its stream's queue, and return its number."""
         number = self.numbers[rank]
         self.numbers[rank] += 1
-        haste = HASTE[int(np.random.default_rng([self.seed, _OWN_NUMBERS, rank, number]).integers(len(HASTE)))]
-        self._queues[rank].setdefault(launch.stream, []).append(Queued(executable, launch, arguments, number, haste))
+        delay = 0 if self.together else _delay(self.seed, rank, number)
+        self._queues[rank].setdefault(launch.stream, []).append(Queued(executable, launch, arguments, number, delay))
         return number
 
     def queued(self, rank: int) -> bool:
         """Return whether the rank has launches that have not begun."""
         return bool(self._queues[rank])
 
-    def begin(self, batches: Iterable[Batch], forced: bool) -> list[tuple[list[int], list[Queued]]]:
+    def begin(self, batches: Iterable[Batch], step: int, forced: bool) -> list[tuple[list[int], list[Queued]]]:
         """Take the launches that begin now out of their queues: groups of equal ones, each with its ranks, ascending.
 
-        forced: nothing else can happen, so that at least one begins if any can.
+        step: of the world. forced: nothing else can happen, so that at least one begins if any can.
         """
-        able = self._able(batches)
-        chosen = able if self.together else [one for one in able if self._begins(*one)]
-        if forced and able and not chosen:
-            chosen = [able[int(self._random.integers(len(able)))]]
+        left = self._left(batches, step)
+        chosen = [one for one, steps in left.items() if steps <= 0]
+        if forced and left and not chosen:
+            chosen = [min(left, key=lambda one: left[one])]
         groups: dict[tuple[str, str, Launch], list[tuple[int, int | None]]] = {}
         for rank, stream in chosen:
             groups.setdefault(self._queues[rank][stream][0].kind, []).append((rank, stream))
         return [([rank for rank, _ in group], [self._take(*one) for one in group]) for group in groups.values()]
 
-    def is_due(self, batches: Iterable[Batch]) -> bool:
+    def is_due(self, batches: Iterable[Batch], step: int) -> bool:
         """Return whether a launch is to begin between two steps: never in fair order."""
         if self.together or not any(self._queues):
             return False
-        return any(self._begins(*one) for one in self._able(batches))
+        return any(steps <= 0 for steps in self._left(batches, step).values())
 
-    def _begins(self, rank: int, stream: int | None) -> bool:
-        """Whether the stream's first launch begins now."""
-        return bool(self._random.random() < self._queues[rank][stream][0].haste)
+    def _left(self, batches: Iterable[Batch], step: int) -> dict[tuple[int, int | None], int]:
+        """For each rank and stream whose first launch could begin, how many steps it still waits."""
+        able = self._able(batches)
+        since = {one: self._able_since.setdefault(one, step) for one in able}
+        return {one: since[one] + self._queues[one[0]][one[1]][0].delay - step for one in able}
 
     def _able(self, batches: Iterable[Batch]) -> list[tuple[int, int | None]]:
         """Ranks and streams whose first launch could begin: the stream is free."""
@@ -109,6 +110,13 @@ class Streams:
     def _take(self, rank: int, stream: int | None) -> Queued:
         queue = self._queues[rank][stream]
         first = queue.pop(0)
+        del self._able_since[rank, stream]
         if not queue:
             del self._queues[rank][stream]
         return first
+
+
+def _delay(seed: int, rank: int, number: int) -> int:
+    """For how many steps a launch waits: a function of the seed, whatever else is drawn from it."""
+    drawn = np.random.default_rng([seed, _OWN_NUMBERS, rank, number])
+    return int(drawn.integers(DELAYS[int(drawn.integers(len(DELAYS)))] + 1))

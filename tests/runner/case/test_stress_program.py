@@ -38,8 +38,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 def found(compiled: Compiled) -> Callable[..., list[str]]:
     """found(spec, stress, seeds, ..): what is wrong, by seed: the faults of the check, or how it failed."""
 
-    def find_in(spec: KernelSpec, stress: str, seeds: int = 1, **options: Any) -> list[str]:
-        case = case_of(spec, stress)
+    def find_in(spec: KernelSpec, stress: str, seeds: int = 1, world_size: int = 2, **options: Any) -> list[str]:
+        case = replace(case_of(spec, stress), world_size=world_size)
         cases = cases_in_turn(spec, collective(case.op), case)
         plan = StressPlan(cases, spec, tuple(compiled(spec, one) for one in cases))
         faults = []
@@ -98,6 +98,12 @@ class TestDefects:
     def test_two_launches_at_once_that_take_the_same_epoch(self, found: Callable[..., list[str]]) -> None:
         spec = one_shot.spec_of(SMALL)
         assert any(found(replace(spec, promises=spec.promises | {"two_streams"}), "two_streams", SEEDS))
+
+    def test_a_rank_alone_has_no_epochs_to_share(self, found: Callable[..., list[str]]) -> None:
+        """With one rank no launch waits for another's: the promise is kept, and nothing is found."""
+        spec = one_shot.spec_of(SMALL)
+        promised = replace(spec, promises=spec.promises | {"two_streams"})
+        assert found(promised, "two_streams", 4, world_size=1) == [""] * 4
 
 
 class TestDeadRank:
