@@ -16,9 +16,9 @@ import numpy as np
 from memory.fabric import Executable, Launch
 from simulator.run.machine import Batch
 
-DELAYS = (0, 16, 400)
+DELAYS = (0, 0, 4000)
 """In an order that is not fair a launch waits for some steps of the world once its stream is free: for up to one of
-these numbers. The seed, its rank and its number decide. With 400 a rank stays well behind the others."""
+these numbers. The seed, its rank and its number decide. With 4,000 a rank stays far behind the others."""
 _OWN_NUMBERS = 0x57
 """Keeps the numbers drawn here apart from those that the scheduler draws from the same seed."""
 
