@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from kernels.spec import Case
+from kernels.stress import NO_STRESS
 from reports.record.bundle import NOT_RECORDS
 from runner.request.validate import ResolvedRequest
 
@@ -25,7 +26,8 @@ MAX_RECORDS = 20_000
 
 Kind = tuple[object, ...]
 """What the time of a case depends on: op, algorithm, dtype, accumulator, reduction, ranks, bytes, placement, inputs;
-number of launches, whether they are checked; the fabric with its order and its multimem, or GPUs with how they time."""
+number of launches, whether they are checked; its stress, and the number of orders under it; the fabric with its order
+and its multimem, or GPUs with how they time."""
 
 _OF_THE_CASE = (
     "op",
@@ -60,8 +62,8 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
     fabric = request.fabric
     timing = {name: getattr(request.timing, name) for name in _OF_THE_TIMING}
     return _kind(
-        {name: getattr(case, name) for name in _OF_THE_CASE},
-        {"launches": request.launches, "check": request.check, "timing": timing},
+        {name: getattr(case, name) for name in (*_OF_THE_CASE, "stress")},
+        {"launches": request.launches, "check": request.check, "timing": timing, "stress_seeds": request.stress_seeds},
         {"simulated": fabric.simulated, "arch": fabric.arch, "multimem": fabric.multimem, "schedule": fabric.schedule},
     )
 
@@ -123,4 +125,6 @@ def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Map
         timing = configuration["timing"]
         world = ("nvshmem", *(str(timing.get(name)) for name in _OF_THE_TIMING))
     values = [case[name] if isinstance(case[name], int) else str(case[name]) for name in _OF_THE_CASE]
-    return (*values, int(configuration["launches"]), bool(configuration["check"]), *world)
+    stress = str(case.get("stress", NO_STRESS))  # records of schema 4 have none
+    orders = (stress, 0 if stress == NO_STRESS else int(configuration["stress_seeds"]))
+    return (*values, int(configuration["launches"]), bool(configuration["check"]), *orders, *world)
