@@ -24,10 +24,11 @@ from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from runner.world.world import WorldFailure
+from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
+from symlab.launching import Brought, Kernel, Shape, brought_launch, check_block, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments
 
 if TYPE_CHECKING:
@@ -191,6 +192,8 @@ class World:
     def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
         """Carry out a launch that is described already; seed is noted in the result."""
         _check_deadline(deadline_s)
+        if self.request.simulated:
+            check_block(work, block_shared_bytes(self.request.arch, self.request.gpu))
         with self.lent() as world:
             try:
                 found = world.run(run_on_rank, work, deadline_s)
