@@ -219,10 +219,11 @@ def waiting_report(space: Space, batches: list[Batch]) -> str:
     """Who waits for what: a line a waiting thread (the first few), with the flag's tensor and the value it holds."""
     lines: list[str] = []
     more = shown = 0
-    each = max(1, REPORTED_THREADS // max(len(batches), 1))
-    for batch in batches:
-        sleepers = [(index, lane) for index, group, _ in batch.asleep for lane in (int(one) for one in group)]
-        chosen = _spread(batch, sleepers)[: min(each, REPORTED_THREADS - shown)]
+    sleeping = [_by_rank(batch) for batch in batches]
+    each = max(1, REPORTED_THREADS // max(sum(map(len, sleeping)), 1))
+    for batch, by_rank in zip(batches, sleeping, strict=True):
+        sleepers = [one for group in by_rank.values() for one in group]
+        chosen = [one for group in by_rank.values() for one in group[:each]][: REPORTED_THREADS - shown]
         shown += len(chosen)
         more += len(sleepers) - len(chosen)
         lines += [_spinning(space, batch, index, lane) for index, lane in chosen]
@@ -290,13 +291,13 @@ def _at_clusters(batch: Batch) -> list[str]:
     return lines
 
 
-def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most REPORTED_THREADS of them, of as many ranks as possible."""
-    by_rank: dict[int, list[tuple[int, int]]] = {}
+def _by_rank(batch: Batch) -> dict[int, list[tuple[int, int]]]:
+    """The lanes that spin, each with its step, by rank: so that a report has some of as many ranks as possible."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    sleepers = [(index, lane) for index, group, _ in batch.asleep for lane in (int(one) for one in group)]
     for one in sorted(sleepers, key=lambda pair: pair[1]):
-        by_rank.setdefault(batch.place(one[1])[0], []).append(one)
-    each = max(1, REPORTED_THREADS // max(len(by_rank), 1))
-    return [one for group in by_rank.values() for one in group[:each]][:REPORTED_THREADS]
+        found.setdefault(batch.place(one[1])[0], []).append(one)
+    return found
 
 
 def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
