@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 SEVERITIES = ("race", "proxy", "formal", "advisory")
-"""From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses its L1; a declared
-assumption alone explains it."""
+"""From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses
+its L1; a declared assumption alone explains it."""
 
 FAILING = frozenset({"race", "proxy"})
 """The severities that fail a test."""
@@ -43,11 +43,15 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Two accesses to the same bytes that nothing orders, at least one of them a write; pairs of the same two instructions are folded."""
+    """Two accesses to the same bytes that nothing orders, at least one of them a write.
+
+    Pairs of the same two instructions are folded.
+    """
 
     severity: str
     missing: str
-    """What would order them: `a release`, `an acquire`, `a wider scope`, `fence.proxy.alias`, `fence.proxy.async`, `a barrier`."""
+    """What would order them: "a release", "an acquire", "a wider scope", "fence.proxy.alias", "fence.proxy.async" or
+    "a barrier"."""
     first: Access
     second: Access
     """In the order of the run."""
@@ -69,4 +73,5 @@ class Finding:
         """Return the finding as one sentence."""
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
-        return f"{self.severity}: {self.missing} is missing{granted} between {self.first.where()} and {self.second.where()}{pairs}"
+        between = f"between {self.first.where()} and {self.second.where()}"
+        return f"{self.severity}: {self.missing} is missing{granted} {between}{pairs}"
