@@ -26,6 +26,7 @@ from omegaconf import OmegaConf
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
+from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
 from runner.environment.repository import source_digests
@@ -191,7 +192,7 @@ def _recomposed(
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
-    differs = _differing(by_dotted_path(recorded), by_dotted_path(again))
+    differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
     if not differs:
         recomposed[job] = again
         return "verified", ""

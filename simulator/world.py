@@ -36,6 +36,7 @@ from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
+from simulator.races.finding import Finding
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
@@ -49,7 +50,8 @@ class SimulatorOptions:
     """How a simulated world is made.
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
-    run. gpu: whose limits hold; None: all blocks of a launch are there at once.
+    run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: look for accesses that nothing
+    orders.
     """
 
     arch: str = "sm_90a"
@@ -60,6 +62,7 @@ class SimulatorOptions:
     seed: int = 0
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
+    races: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
@@ -194,6 +197,10 @@ class SimulatedWorld:
             "trace": f"{self.scheduler.trace:08x}",
             **summary,
         }
+
+    def findings(self) -> tuple[Finding, ...] | None:
+        """What the race checker found since the ranks came in; None: this world has no checker."""
+        return None
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())

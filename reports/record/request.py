@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -35,6 +36,16 @@ class RecordedRequest(Open):
     kernel: dict[str, Any] | None = None
     brought: dict[str, Any] | None = None
     resumed: int | None = field(default=None, metadata={AT_LEAST: 1})
+
+
+def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration in today's form: in records of before schema 5, check is true or false."""
+    check = configuration.get("check")
+    if not isinstance(check, bool):
+        return dict(configuration)
+    return {
+        key: {"results": check, "races": False} if key == "check" else value for key, value in configuration.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

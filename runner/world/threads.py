@@ -28,6 +28,7 @@ from runner.world.world import (
     innermost_frame,
     leak_of,
 )
+from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 __tracebackhide__ = True
@@ -41,6 +42,7 @@ class SimulatedMachine(Protocol):
     def leave(self, rank: int, error: BaseException | None) -> None: ...
     def set_deadline(self, monotonic_s: float | None) -> None: ...
     def counters(self) -> dict[str, Any]: ...
+    def findings(self) -> tuple[Finding, ...] | None: ...
     def live_regions(self, rank: int) -> tuple[Region, ...]: ...
     def abort(self, error: BaseException) -> None: ...
     def close(self) -> None: ...
@@ -88,6 +90,9 @@ class ThreadWorld:
 
     def counters(self) -> dict[str, Any]:
         return self._machine.counters()
+
+    def findings(self) -> tuple[Finding, ...] | None:
+        return self._machine.findings()
 
     def close(self) -> None:
         self._healthy = False
