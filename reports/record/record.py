@@ -269,10 +269,11 @@ class Record:
     id is the case's id. reason is for people; refusal, of a REFUSED case, has the same as values, where its writer gave
     them. library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel
     describes. findings are those of the race checker, with the gravest first, also of a case that failed; None if the
-    case was not checked for races. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
-    over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
-    and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
-    they are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
+    case was not checked for races. counters holds the simulator's sums of executed instructions, and of accesses and
+    bytes by kind and link, over all launches of the case's program and all ranks. Its "of" says how many launches these
+    are, on how many ranks, and how many of them were checked (the first, the last, and those at equal distances
+    between; older records lack it: they are sums over the same launches); its "launches" has them by launch and phase
+    (simulator/observe/counters.py).
     started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 

@@ -40,12 +40,10 @@ class RecordedRequest(Open):
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in today's form: in records of before schema 5, check is true or false."""
-    check = configuration.get("check")
-    if not isinstance(check, bool):
-        return dict(configuration)
-    return {
-        key: {"results": check, "races": False} if key == "check" else value for key, value in configuration.items()
-    }
+    found = dict(configuration)
+    if not isinstance(found.get("check", {}), Mapping):
+        found["check"] = {"results": found["check"], "races": False}
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

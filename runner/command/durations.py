@@ -26,7 +26,8 @@ MAX_RECORDS = 20_000
 
 Kind = tuple[object, ...]
 """What the time of a case depends on: op, algorithm, dtype, accumulator, reduction, ranks, bytes, placement, inputs;
-number of launches, whether they are checked, and for races; the fabric with its order and its multimem, or GPUs with how they time."""
+number of launches, whether they are checked, and for races; the fabric with its order and its multimem, or GPUs with
+how they time."""
 
 _OF_THE_CASE = (
     "op",

@@ -24,7 +24,7 @@ PACKAGE = "# @package _global_"
 
 
 class ConfigurationFiles(FileConfigSource):
-    """Hydra's source of YAML files, with sizes and check in all the forms that the command line has, and errors in one line."""
+    """Hydra's source of YAML files, with sizes and check in all forms of the command line, and errors in one line."""
 
     def load_config(self, config_path: str) -> ConfigResult:
         """A file's configuration. RequestError for what can't be read as one."""
