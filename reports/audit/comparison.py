@@ -1,7 +1,8 @@
 """The comparison of two sets of records: did data or speed change, and what differs in their environments.
 
 The result names every case of either set: compared, or with the reason why it can't be. Findings are different or
-wrong data, times that are FASTER, SLOWER or OUTSIDE the band, and cases that passed before and are missing after.
+wrong data, other findings of the race checker, times that are FASTER, SLOWER or OUTSIDE the band, and cases that passed
+before and are missing after.
 INCONCLUSIVE and a case that was wrong before are no findings; the verdict counts them. Exit codes: 1 with a finding;
 0 without one, if of data and of speed, each where it could be compared, something was verified; else 2: nothing could
 be compared, or all speeds were INCONCLUSIVE. Sheets and captions show the result as tables.
@@ -19,6 +20,8 @@ from typing import Any
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
+from reports.audit.races import Finding as FoundRaces
+from reports.audit.races import Races, races_of
 from reports.audit.statistics import BAND, Judgement, Speed, checked_band, judge, not_comparable, world_medians
 from reports.record.record import Record, Status
 from reports.table.compare import heading
@@ -32,11 +35,11 @@ CHANGES = (Speed.FASTER, Speed.SLOWER, Speed.OUTSIDE)
 
 
 _COLUMNS = (
-    *("algorithm", "size", "data", "speed", "before (us)", "after (us)", "ratio", "95 % interval"),
+    *("algorithm", "size", "data", "races", "speed", "before (us)", "after (us)", "ratio", "95 % interval"),
     *("p", "p (Holm)", "worlds", "notes"),
 )
 _NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)"})
-_TIMED = frozenset(_COLUMNS[4:-1])
+_TIMED = frozenset(_COLUMNS[5:-1])
 """Columns shown only if some times could be compared."""
 _TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
 """Columns shown only if some case had enough worlds for a verdict."""
@@ -51,10 +54,12 @@ class Compared:
     pair: Pair
     data: Finding
     speed: Judgement
+    races: FoundRaces
 
     @property
     def is_finding(self) -> bool:
-        return self.data.data is Data.DIFFERENT or self.speed.speed in CHANGES
+        has_other_races = self.races.races is Races.DIFFERENT
+        return self.data.data is Data.DIFFERENT or self.speed.speed in CHANGES or has_other_races
 
     @property
     def has_same_data(self) -> bool:
@@ -105,6 +110,8 @@ class Comparison:
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         parts = [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
+        if any(case.races.races is not Races.NOT_CHECKED for case in self.cases):
+            parts += [f"races: {_counted(case.races.races for case in self.cases)}"]
         parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
         parts += [f"missing after: {counted(len(self.missing), 'case')} that passed before"] if self.missing else []
         others = len(self.only_before) - len(self.missing)
@@ -157,7 +164,12 @@ def compare(
     ]
     judged = iter(judge([(one, other) for one, other in times], band))
     cases = tuple(
-        Compared(pair, data_of(pair.before, pair.after), not_comparable(reason) if reason else next(judged))
+        Compared(
+            pair,
+            data_of(pair.before, pair.after),
+            not_comparable(reason) if reason else next(judged),
+            races_of(pair.before, pair.after),
+        )
         for pair, reason in zip(both, reasons, strict=True)
     )
     return Comparison(
@@ -171,10 +183,10 @@ def compare(
     )
 
 
-def _counted(values: Iterable[Data | Speed]) -> str:
+def _counted(values: Iterable[Data | Speed | Races]) -> str:
     """ "12 BIT-EQUAL, 3 NOT COMPARABLE", in the order of their definition."""
     counts = Counter(values)
-    order = {name: index for index, name in enumerate((*Data, *Speed))}
+    order = {name: index for index, name in enumerate((*Data, *Speed, *Races))}
     return ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=order.__getitem__))
 
 
@@ -187,6 +199,8 @@ def _case_document(case: Compared) -> dict[str, Any]:
         "remark": case.data.remark,
         "speed": str(speed.pop("speed")),
         **speed,
+        "races": str(case.races.races),
+        "races_remark": case.races.remark,
         "before_us": world_medians(case.pair.before),
         "after_us": world_medians(case.pair.after),
         "finding": case.is_finding,
@@ -202,7 +216,9 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     numbers = _numbers(comparison.cases)
     judged = any(case.speed.ratio is not None for case in comparison.cases)
     tested = any(case.speed.p is not None for case in comparison.cases)
-    absent = (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
+    checked = any(case.races.races is not Races.NOT_CHECKED for case in comparison.cases)
+    absent = frozenset() if checked else frozenset({"races"})
+    absent |= (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
     columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
     for case in sorted(comparison.cases, key=lambda one: one.pair.first.case.size_bytes):
@@ -249,6 +265,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
         "algorithm": _name(case.pair),
         "size": size_text(case.pair.first.case.size_bytes),
         "data": str(case.data.data),
+        "races": str(case.races.races),
         "speed": str(speed.speed),
         "before (us)": f"{statistics.median(before):.4g}" if show_times else "-",
         "after (us)": f"{statistics.median(after):.4g}" if show_times else "-",
@@ -263,6 +280,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
 
 def _notes(case: Compared) -> list[str]:
     notes = [f"data: {case.data.remark}"] if case.data.remark else []
+    notes += [f"races: {case.races.remark}"] if case.races.remark else []
     return notes + ([f"speed: {case.speed.advice}"] if case.speed.advice else [])
 
 
@@ -275,7 +293,8 @@ def _numbers(cases: Iterable[Compared]) -> dict[str, int]:
 def _styles(case: Compared) -> dict[str, str]:
     data = {Data.DIFFERENT: _BAD, Data.NOT_COMPARABLE: _OPEN}.get(case.data.data, _GOOD)
     speed = {Speed.SAME: _GOOD, Speed.INSIDE: _GOOD, Speed.INCONCLUSIVE: _OPEN, Speed.NOT_COMPARABLE: _OPEN}
-    return {"data": data, "speed": speed.get(case.speed.speed, _BAD)}
+    races = {Races.SAME: _GOOD, Races.DIFFERENT: _BAD}.get(case.races.races, _OPEN)
+    return {"data": data, "races": races, "speed": speed.get(case.speed.speed, _BAD)}
 
 
 def _lone(name: str, pairs: Sequence[Pair], missing: Sequence[Pair]) -> Sheet:

@@ -116,3 +116,8 @@ def verdict_of(findings: Sequence[RecordedFinding]) -> list[str]:
         return []
     more = sum(one.fails for one in findings) - 1
     return [f"{first.sentence()}{f', and {more} more such findings' if more > 1 else ', and 1 more' if more else ''}"]
+
+
+def races_text(findings: Sequence[RecordedFinding] | None) -> str:
+    """Return what a table says of a case: its findings by severity, "none", or "not checked"."""
+    return "not checked" if findings is None else summary_of(findings)

@@ -213,7 +213,8 @@ class KernelInfo:
 
     source_digest is over the kernel's source files, compiler the version of what compiled it. multimem lists the
     multimem instructions in the PTX. grid and block are the launch. code_digest is of the PTX without line information
-    (kernels/code.py), so that it outlives moved files and comments; None in records of before schema 4.
+    (kernels/code.py), so that it outlives moved files and comments; None in records of before schema 4. assumptions are
+    what the kernel relies on beyond PTX, each "name: sentence"; None if it declares nothing.
     """
 
     name: str
@@ -227,6 +228,7 @@ class KernelInfo:
     block: int
     multimem: tuple[str, ...] = ()
     code_digest: str | None = field(default=None, metadata=LATER)
+    assumptions: tuple[str, ...] | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kernels.assumptions import sentence_of
 from kernels.baselines import Baseline, library_of, refuses_baseline
 from kernels.catalogue import collective
 from kernels.compile_error import CompilationError
@@ -529,6 +530,7 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
         block=launch.threads,
         multimem=_multimem(executable.ptx),
         code_digest=code_digest(executable.ptx),
+        assumptions=tuple(map(sentence_of, spec.assumptions)) or None,
     )
 
 
