@@ -132,7 +132,8 @@ def data(material: Material) -> Item:
 
 def _races(material: Material) -> Iterator[Point]:
     """Yield what is known of races: nothing of cases on GPUs, which can't be checked for them."""
-    ran = [one for one in material.records if one not in material.on_gpus and one.status is not Status.REFUSED]
+    simulated = [one for one in material.records if one.fabric is not None and one.fabric.simulated]
+    ran = [one for one in simulated if one.status is not Status.REFUSED]
     checked = [record for record in ran if record.findings is not None]
     if not checked:
         if ran:
@@ -144,11 +145,10 @@ def _races(material: Material) -> Iterator[Point]:
     bad = [f"{record.id}: {record.race.sentence()}" for record in checked if record.race is not None]
     found = summary_of(one for record in checked for one in record.findings or ())
     good = f"{counted(len(checked), 'case')} checked for races; found: {found}"
-    yield (
-        Point(Outcome.FINDING, f"{len(bad)} of {len(checked)} cases: {listed(bad)}")
-        if bad
-        else Point(Outcome.CAPTURED, good)
-    )
+    if bad:
+        yield Point(Outcome.FINDING, f"{len(bad)} of {counted(len(checked), 'case')} with races: {listed(bad)}")
+    else:
+        yield Point(Outcome.CAPTURED, good)
     again = (material.again or {}).get("races")
     if again is None:
         why = material.problem or "the worker says nothing of them"
@@ -159,9 +159,8 @@ def _races(material: Material) -> Iterator[Point]:
         good = f"{counted(again['again'], 'case')} run again with the race checker: the same findings"
         yield verified_or(different, good, again["again"], "cases have other races when they run again")
     if others := [f"{case}: {why}" for case, why in (*again["left_out"], *again["not_comparable"])]:
-        yield Point(
-            Outcome.NOT_COMPARABLE, f"races: {counted(len(others), 'case')} did not run again: {listed(others)}"
-        )
+        says = f"races: {counted(len(others), 'case')} did not run again: {listed(others)}"
+        yield Point(Outcome.NOT_COMPARABLE, says)
 
 
 def _digests(checked: list[Record]) -> Point:
