@@ -145,6 +145,9 @@ class DictionaryWorld:
     def counters(self) -> dict[str, Any]:
         return {}
 
+    def findings(self) -> None:
+        return None
+
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(region for region, _ in self.heaps[rank].values())
 

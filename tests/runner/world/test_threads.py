@@ -67,6 +67,9 @@ class Machine:
     def counters(self) -> dict[str, Any]:
         return {"left": len(self.left)}
 
+    def findings(self) -> None:
+        return None
+
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return self.regions.get(rank, ())
 
