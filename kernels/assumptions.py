@@ -23,12 +23,12 @@ ASSUMPTIONS = MappingProxyType(
         one.name: one
         for one in (
             Assumption(
-                "vector_arrives_whole",
+                "vector_16",
                 "an aligned access of 16 bytes by one thread is a single one: a reader sees all of a store or nothing",
                 "PTX makes it accesses of its elements in any order; NCCL's LL protocol relies on it over NVLink",
             ),
             Assumption(
-                "warp_store_arrives_whole",
+                "warp_128",
                 "a warp's store of 128 aligned bytes is a single one: a reader sees all of it or nothing",
                 "PTX orders no threads of a warp; NCCL's LL128 protocol relies on it over NVLink",
             ),

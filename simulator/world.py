@@ -50,8 +50,8 @@ class SimulatorOptions:
     """How a simulated world is made.
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
-    run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: look for accesses that nothing
-    orders.
+    run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing
+    orders are looked for (SimulatedWorld.findings), which no world does so far: refused.
     """
 
     arch: str = "sm_90a"
@@ -89,6 +89,8 @@ class SimulatedWorld:
     def __init__(self, world_size: int, options: SimulatorOptions) -> None:
         if not 1 <= world_size <= MAX_WORLD_SIZE:
             raise ValueError(f"world_size is {world_size}; the simulator has 1 to {MAX_WORLD_SIZE} ranks")
+        if options.races:
+            raise ValueError("races is True; the simulator has no race checker so far")
         self.world_size = world_size
         self.options = options
         self.space = Space(world_size, options.heap_bytes, options.multicast)
@@ -198,9 +200,10 @@ class SimulatedWorld:
             **summary,
         }
 
-    def findings(self) -> tuple[Finding, ...] | None:
-        """What the race checker found since the ranks came in; None: this world has no checker."""
-        return None
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The accesses that nothing orders, found since the ranks came in; () of a world that does not look."""
+        return ()
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())

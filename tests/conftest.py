@@ -28,6 +28,7 @@ from memory.fabric import (
     Region,
     Traits,
 )
+from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.browser import browser as browser
 
@@ -145,8 +146,7 @@ class DictionaryWorld:
     def counters(self) -> dict[str, Any]:
         return {}
 
-    def findings(self) -> None:
-        return None
+    findings: tuple[Finding, ...] = ()
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(region for region, _ in self.heaps[rank].values())

@@ -42,7 +42,8 @@ class SimulatedMachine(Protocol):
     def leave(self, rank: int, error: BaseException | None) -> None: ...
     def set_deadline(self, monotonic_s: float | None) -> None: ...
     def counters(self) -> dict[str, Any]: ...
-    def findings(self) -> tuple[Finding, ...] | None: ...
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
     def live_regions(self, rank: int) -> tuple[Region, ...]: ...
     def abort(self, error: BaseException) -> None: ...
     def close(self) -> None: ...
@@ -77,7 +78,9 @@ class ThreadWorld:
         self, world_size: int, options: SimulatorOptions | None = None, machine: SimulatedMachine | None = None
     ) -> None:
         self._world_size = world_size
-        self._machine = machine or SimulatedWorld(world_size, options or SimulatorOptions())
+        options = options or SimulatorOptions()
+        self._machine = machine or SimulatedWorld(world_size, options)
+        self._is_checked = options.races
         self._healthy = True
 
     @property
@@ -92,7 +95,7 @@ class ThreadWorld:
         return self._machine.counters()
 
     def findings(self) -> tuple[Finding, ...] | None:
-        return self._machine.findings()
+        return self._machine.findings if self._is_checked else None
 
     def close(self) -> None:
         self._healthy = False

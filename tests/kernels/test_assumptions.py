@@ -16,7 +16,7 @@ from kernels.matrix.sheets import json_text, text
 from kernels.spec import Case
 from runner.command.job import kernel_info
 
-NAME = "vector_arrives_whole"
+NAME = "vector_16"
 SPEC = dataclasses.replace(find("all_reduce/one_shot"), assumptions=(NAME,))
 
 
@@ -25,13 +25,13 @@ def test_each_has_a_sentence_and_a_source() -> None:
         assert sentence_of(name) == f"{name}: {one.sentence} ({one.source})"
         assert len(one.sentence) > 20
         assert "PTX" in one.source
-    with pytest.raises(ValueError, match="no assumption 'luck', known: vector_arrives_whole, warp_store_arrives_whole"):
+    with pytest.raises(ValueError, match="no assumption 'luck', known: vector_16, warp_128"):
         sentence_of("luck")
 
 
 @pytest.mark.parametrize(
     ("assumptions", "message"),
-    [(("luck",), "assumptions has no 'luck', give some of vector_arrives_whole"), (NAME, "assumptions is a text")],
+    [(("luck",), "assumptions has no 'luck', give some of vector_16"), (NAME, "assumptions is a text")],
 )
 def test_a_spec_declares_only_known_ones(assumptions: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -18,7 +18,7 @@ from tests.reports.synthetic import record, refused
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-ADVISORY = finding("advisory", assumption="vector_arrives_whole")
+ADVISORY = finding("advisory", assumption="vector_16")
 FORMAL = finding("formal", "an acquire")
 PROXY = finding("proxy", "fence.proxy.alias")
 BY_HOST = dataclasses.replace(STORE, line=-1, source="", text="fill", launch=-1)
@@ -60,7 +60,7 @@ def test_the_words_are_the_checkers() -> None:
         ({"severity": "bad"}, "severity 'bad' is none of race, proxy, formal, advisory"),
         ({"count": 0}, "0 pairs"),
         ({"severity": "advisory"}, "names the assumption"),
-        ({"assumption": "vector_arrives_whole"}, "names the assumption"),
+        ({"assumption": "vector_16"}, "names the assumption"),
     ],
 )
 def test_what_no_finding_can_be(changes: dict[str, Any], message: str) -> None:

@@ -14,8 +14,8 @@ from tests.reports.raced import checked, finding, unchecked
 from tests.reports.synthetic import record, refused
 
 FORMAL = finding("formal", "an acquire")
-ADVISORY = finding("advisory", assumption="vector_arrives_whole")
-SAID = "vector_arrives_whole: a store is a single one (someone said so)"
+ADVISORY = finding("advisory", assumption="vector_16")
+SAID = "vector_16: a store is a single one (someone said so)"
 
 
 def line_of(text: str, algorithm: str) -> str:

@@ -62,7 +62,7 @@ def test_a_case_with_a_race_is_wrong(
 
 
 def test_other_findings_are_shown_and_do_not_fail(symlab: Callable[..., Outcome], script: Script) -> None:
-    advisory = finding("advisory", "a release", assumption="vector_arrives_whole")
+    advisory = finding("advisory", "a release", assumption="vector_16")
     script.findings["one_shot"] = (advisory, FORMAL)
     done = symlab("sizes=[8]", RACES)
     assert done.code == 0
