@@ -63,3 +63,8 @@ def test_what_is_compiled_carries_them_and_the_cache_does_not(tmp_path: Path) ->
     assert first.digest == without.digest
     assert kernel_info(SPEC, case, first).assumptions == (sentence_of(NAME),)
     assert kernel_info(SPEC_WITHOUT, case, without).assumptions is None
+
+
+def test_the_race_checker_knows_the_same_ones() -> None:
+    report = pytest.importorskip("simulator.races.report", reason="the simulator has no race checker so far")
+    assert set(report.ASSUMPTIONS) == set(ASSUMPTIONS)
