@@ -107,10 +107,9 @@ def simulate(
     function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
     cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. races: look for accesses
-    that nothing orders; `findings` has them. One run in the fair order suffices for that.
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. races: look for races.
 
-    Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
+    Returns a Simulation: its `outputs`, `unwritten`, `counts`, `findings` and `runs` say what came out. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
@@ -130,9 +129,8 @@ def simulate(
     how |= {"step_budget": step_budget, "gpu": gpu, "races": races}
     numbers = _seeds(schedule, seeds)
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
-    arch = arch if gpu is None else opened.request.arch
+    arch, most = arch if gpu is None else opened.request.arch, opened.request.heap_bytes
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    most = opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
