@@ -109,7 +109,7 @@ def simulate(
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
     memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. races: look for races.
 
-    Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say what came out. Long runs print progress.
+    Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
