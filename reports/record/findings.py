@@ -22,7 +22,7 @@ class RecordedAccess:
     """One side of a finding: the access of the first lane concerned.
 
     line is the PTX line (0 or less: the host), source "file.py:12" or "", text the instruction. tensor is "" if
-    unknown; element is its element, or the byte if no dtype is known. proxy is "generic", "alias" or "async".
+    unknown; element is its byte, for the simulator knows no dtype. proxy is "generic", "alias" or "async".
     """
 
     rank: int
@@ -38,7 +38,7 @@ class RecordedAccess:
 
     def where(self) -> str:
         """Return who accessed what, in one phrase."""
-        place = f"{self.tensor or 'byte'}[{self.element}]"
+        place = f"byte {self.element} of {self.tensor or 'memory'}"
         if self.line <= 0:
             return f"`{self.text}` of {place} by the host of rank {self.rank}"
         line = self.source or f"PTX line {self.line}"

@@ -23,9 +23,9 @@ def test_both_accesses_of_a_finding_are_shown() -> None:
     text = part_of(
         page([checked(finding(count=3), FORMAL), checked(FORMAL, size_bytes=2048), unchecked(algorithm="ll")])
     )
-    assert "`st.global.u32 [%rd1], %r2;` (push.py:12) of data[7] by rank 0, block 1, thread 32" in text
+    assert "`st.global.u32 [%rd1], %r2;` (push.py:12) of byte 7 of data by rank 0, block 1, thread 32" in text
     assert "PTX line 40, generic proxy, launch 1" in text
-    assert "`ld.global.u32 %r3, [%rd4];` (push.py:20) of data[7] by rank 1, block 0, thread 5" in text
+    assert "`ld.global.u32 %r3, [%rd4];` (push.py:20) of byte 7 of data by rank 1, block 0, thread 5" in text
     assert "PTX line 55, generic proxy, launch 2" in text
     assert "checked in 2 of 3 cases; found: 1 race, 2 formal" in text
     assert "not checked: 1 case that ran" in text

@@ -53,7 +53,7 @@ def test_a_case_with_a_race_is_wrong(
     assert [one["severity"] for one in wrong["findings"]] == [severity, "formal"], "the gravest first"
     assert wrong["findings"][0]["first"]["source"] == "push.py:12"
     assert wrong["findings"][0]["second"]["rank"] == 1
-    says = f"{severity}: {missing} is missing between `st.global.u32 [%rd1], %r2;` (push.py:12) of data[7] by rank 0"
+    says = f"{severity}: {missing} is missing between `st.global.u32 [%rd1], %r2;` (push.py:12) of byte 7 of data"
     assert wrong["reason"].startswith(says)
     assert wrong["reason"].endswith("(3 pairs)")
     assert says in done.err
