@@ -189,8 +189,8 @@ class SimulatorFabric:
                 event = HostAccess(self._rank, action, found.start + offset_bytes, size_bytes)
                 tell(events.host_access, event)
 
-    def inspect(self, region: Region) -> torch.Tensor:
-        return self.read(region, 0, region.size_bytes)
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+        return self.read(region, offset_bytes, region.size_bytes - offset_bytes if size_bytes is None else size_bytes)
 
     def never_written(self, region: Region) -> torch.Tensor:
         found = self._allocation(region)

@@ -86,7 +86,7 @@ class Buffer:
 
     def inspect(self, fabric: Fabric) -> torch.Tensor:
         """Its bytes (flat uint8) after all launches so far, to be looked at: see Fabric.inspect."""
-        return fabric.inspect(self.tensor.region)[self.offset_bytes :][: self.size_bytes]
+        return fabric.inspect(self.tensor.region, self.offset_bytes, self.size_bytes)
 
     def never_written(self, fabric: Fabric) -> torch.Tensor | None:
         """Which of its bytes hold poison still, None if the fabric can't tell: see Fabric.never_written."""
@@ -117,15 +117,17 @@ def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch
 def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int) -> list[str]:
     """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words."""
     untouched = None if launch else fabric.never_written(buffer.tensor.region)
-    content = fabric.inspect(buffer.tensor.region)
+    region = buffer.tensor.region
     faults: list[str] = []
     start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes
     for place, part, first_byte in (("before", slice(start), -start), ("after", slice(end, None), buffer.size_bytes)):
         what = f"{where}'s guard {place} the buffer"
+        low, high, _ = part.indices(region.size_bytes)
+        content = fabric.inspect(region, low, high - low)  # the guard alone: a peer may be writing to the buffer
         if untouched is None:
-            faults += changes(what, content[part], _guard_pattern(launch), first_byte, launch)
+            faults += changes(what, content, _guard_pattern(launch), first_byte, launch)
         else:
-            faults += _stores(what, content[part], untouched[part], first_byte, launch)
+            faults += _stores(what, content, untouched[part], first_byte, launch)
     return faults
 
 

@@ -39,14 +39,16 @@ from simulator.races.clocks import (
     GENERIC,
     HOST_CODE,
     LOW_MASK,
+    MBARRIER_KEY,
     RANK_SHIFT,
     STAMP_SHIFT,
+    WARP_KEY,
     Numbers,
 )
 from simulator.races.finding import Finding
 from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
-from simulator.races.running import PREVIOUS, WARP, Cluster, Held, Lanes, Released, Running
+from simulator.races.running import NEVER, PREVIOUS, WARP, Cluster, Held, Lanes, Released, Running
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _GRANULE_SHIFT = 0
@@ -68,6 +70,7 @@ class UnderWay:
     entered: list[tuple[Kept, Shadow, Any, Numbers, int]] = field(default_factory=list)
     is_done: bool = False
     is_read: bool = False
+    stamps: list[int] = field(default_factory=list)
 
 
 class Races(Listener):
@@ -89,6 +92,7 @@ class Races(Listener):
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.written: list[int] = []
+        self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.restart()
 
@@ -508,13 +512,9 @@ class Races(Listener):
             for start in starts:
                 shadow = self._shadow(int(self.space.granules[start // self.space.granule_bytes]))
                 self._copy_at(one, shadow, start - shadow.start, event.size_bytes, info)
-        if event.mbarrier >= 0:
-            self.written.append(stamp)
-            if is_read:
-                one.entered.append((Kept(READ, False), Shadow("", 0, 0), slice(0, 0), np.array([stamp]), 0))
-                self.written.pop()
-            else:
-                self.written += [int(entry[3][0]) for entry in one.entered if not entry[1].name]
+        one.stamps.append(stamp)
+        if event.mbarrier >= 0 and not is_read:
+            self.written = one.stamps
         one.is_read |= is_read
         one.is_done |= not is_read
 
@@ -611,7 +611,7 @@ class Races(Listener):
         """Give what copies entered to the lanes that waited for them."""
         run = one.run
         for kept, shadow, places, _, unit in one.entered:
-            if not shadow.name or (reads_only and kept.kind == WRITE):
+            if reads_only and kept.kind == WRITE:
                 continue
             stamp = self.accesses.tick(one.info["write" if kept.kind == WRITE else "read"])
             factor = unit // shadow.unit
@@ -670,12 +670,20 @@ class Races(Listener):
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
         extras = clocks.extras.pop(row, None)
         for (part, key), known in (extras or {}).items():
-            actor = key & (1 << 40) - 1
-            if part == GENERIC and key < 1 << 41 and actor >> RANK_SHIFT != rank:
+            if part == GENERIC and not self._is_over(key, row):
                 for other in range(clocks.parts):
                     clocks.add_extra(row, other, key, known)
         clocks.seal(np.array([row]))
         return row
+
+    def _is_over(self, key: int, row: int) -> bool:
+        """Whether an extra says nothing that the slots of a row do not say."""
+        clocks, last = self.order.clocks, self.order.clocks.stride - 1
+        if key < MBARRIER_KEY:
+            actor = np.array([key & WARP_KEY - 1])
+            return bool(clocks.rows[row, GENERIC, int(clocks.slots_of(actor)[0])] >= self.accesses.stamp)
+        rank, end = self.ended.get(key - MBARRIER_KEY, (0, NEVER))
+        return bool(clocks.rows[row, GENERIC, rank * clocks.stride + last] >= end)
 
     def launch_ended(self, event: LaunchEnded) -> None:
         run, order = self.running[event.launched], self.order
@@ -690,6 +698,9 @@ class Races(Listener):
             return
         del self.running[event.launched]
         order.running.remove(run)
+        for (owner, block, _), one in order.mbarriers.items():
+            if owner == id(run):
+                self.ended[one.number] = (event.launched.ranks[block // event.launched.grid], stamp)
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
                 del copies[key]

@@ -26,7 +26,7 @@ class Access:
     tensor: str
     """Name of the tensor, or "" if unknown."""
     element: int
-    """Element of the tensor, or the byte if no dtype is known."""
+    """Byte of the tensor: the simulator knows no dtype."""
     proxy: str
     """`generic`, `alias` or `async`."""
     launch: int = 0
@@ -34,7 +34,7 @@ class Access:
 
     def where(self) -> str:
         """Return who accessed what, in one phrase."""
-        place = f"{self.tensor or 'byte'}[{self.element}]"
+        place = f"byte {self.element} of {self.tensor or 'memory'}"
         line = self.source or f"PTX line {self.line}"
         if self.line <= 0:
             return f"`{self.text}` of {place} by the host of rank {self.rank}"
