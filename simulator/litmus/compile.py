@@ -74,9 +74,7 @@ def kernels_of(program: Program) -> Kernel:
     ranks = max(thread.place.rank for thread in program.threads) + 1
     memory, multicasts = _laid_out(program, ranks)
     spots, blocks, cluster = _spots(program)
-    registers = tuple(
-        (number, name) for number, thread in enumerate(program.threads) for name in _registers(thread)
-    )
+    registers = tuple((number, name) for number, thread in enumerate(program.threads) for name in _registers(thread))
     threads = WARP * (max(spot.thread for spot in spots) // WARP + 1)
     writer = _Writer(ranks, memory, multicasts, registers)
     size = LOCATION_BYTES * max(len(program.memory.initial), 1)
