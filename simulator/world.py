@@ -322,6 +322,8 @@ class SimulatedWorld:
             for rank in ranks:
                 self.begun[rank] += 1
             events = self.space.events
+            if self.races is not None:
+                self.races.expect(one.executable.ptx)
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)

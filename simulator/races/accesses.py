@@ -45,6 +45,7 @@ class Accesses:
         self.info_of: Numbers = np.zeros(1024, np.int64)
         self.proxies: Numbers = np.zeros(64, np.int64)
         self.stamp = 0
+        self._floors: tuple[Actor, int, int] | None = None  # the actors of the access that is checked, and their floor
 
     def note(self, info: Info) -> None:
         """Add an info, whose number is the next one."""
@@ -70,6 +71,7 @@ class Accesses:
 
         Returns their units, their epochs and how many units each access has.
         """
+        self._floors = None
         places = shadow.places(offsets, width, is_affine)
         each = width // shadow.unit
         mine = self.stamp << STAMP_SHIFT | actors
@@ -104,11 +106,16 @@ class Accesses:
 
     def _floor(self, who: Actor, count: int, info: Info) -> int:
         """A stamp up to which all these actors know everything."""
+        if self._floors is not None and self._floors[0] is who and self._floors[1] >= count:
+            return self._floors[2]
         rows = who.rows(np.arange(count))
         floor = self.order.clocks.floor
         if info.proxy == GENERIC_PROXY or info.proxy == HOST or floor.shape[1] == 1:
-            return int(floor[rows, GENERIC].min())
-        return int(floor[rows].min())
+            found = int(floor[rows, GENERIC].min())
+        else:
+            found = int(floor[rows].min())
+        self._floors = (who, count, found)
+        return found
 
     def _compare(
         self, shadow: Shadow, kept: Kept, old: Epochs, who: Actor, positions: Numbers, units: Numbers, info: Info
@@ -259,13 +266,15 @@ class Accesses:
         is_affine: bool,
     ) -> None:  # fmt: skip
         """Enter the reads of one rank."""
+        if not is_affine and len(mine) > 1:
+            at, places, mine = _grouped(at, _units(places, np.arange(len(mine))), mine)
         kept = Kept(READ, info.is_strong, rank)
         epochs = shadow.epochs(kept)
         old = epochs[places]
         latest = int(old.max())
         if latest and latest >> STAMP_SHIFT > self._floor(who, (int(at[-1]) // each) + 1, info):
             some = np.flatnonzero(old)
-            bad = self.order.unknown(who, at[some] // each, old[some], GENERIC)
+            bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
             if bad.any():
                 mine = mine.copy()
                 self._keep_both(shadow, kept, some[bad], old, places, mine)
@@ -307,6 +316,20 @@ class Accesses:
             units, epochs = units[order], epochs[order]
             first, _ = pairs_of(units, epochs & LOW_MASK)
             shadow.others.append((kept, units[first], epochs[first]))
+
+
+def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:
+    """Make neighbours of one block that read the same unit one reader: a warp's or a block's."""
+    blocks = mine >> BLOCK_SHIFT
+    starts = np.flatnonzero(np.concatenate([[True], (units[1:] != units[:-1]) | (blocks[1:] != blocks[:-1])]))
+    if len(starts) == len(units):
+        return at, units, mine
+    ends = np.concatenate([starts[1:], [len(units)]]) - 1
+    first, last = mine[starts], mine[ends]
+    warps = (first & CODE_MASK) // WARP
+    joined = np.where((last & CODE_MASK) // WARP == warps, WARP_CODE + warps, BLOCK_CODE)
+    entries = np.where(starts == ends, first, first & ~CODE_MASK | joined)
+    return at[starts], units[starts], entries
 
 
 def _warps(codes: Numbers) -> Numbers:

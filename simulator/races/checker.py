@@ -43,6 +43,7 @@ from simulator.races.clocks import (
     RANK_SHIFT,
     STAMP_SHIFT,
     WARP_KEY,
+    Extras,
     Numbers,
 )
 from simulator.races.finding import Finding
@@ -51,7 +52,8 @@ from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST
 from simulator.races.running import NEVER, PREVIOUS, WARP, Cluster, Held, Lanes, Released, Running
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
-_GRANULE_SHIFT = 0
+_PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
+"""What is in the PTX of kernels that use other proxies than the generic one."""
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 
@@ -94,6 +96,7 @@ class Races(Listener):
         self.written: list[int] = []
         self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
+        self.has_proxies = False
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -103,6 +106,10 @@ class Races(Listener):
     def forget(self) -> None:
         """Drop the findings."""
         self.found.found.clear()
+
+    def expect(self, ptx: str) -> None:
+        """Prepare for a kernel, before its launch begins."""
+        self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
@@ -650,7 +657,7 @@ class Races(Listener):
 
     def launch_began(self, event: LaunchBegan) -> None:
         launched, order = event.launched, self.order
-        order.clocks.fit(launched.grid, True)
+        order.clocks.fit(launched.grid, self.has_proxies)
         stamp = self.accesses.tick()
         run = Running(launched, order.clocks.parts, stamp)
         for position, rank in enumerate(launched.ranks):
@@ -669,21 +676,27 @@ class Races(Listener):
         clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
         extras = clocks.extras.pop(row, None)
-        for (part, key), known in (extras or {}).items():
-            if part == GENERIC and not self._is_over(key, row):
-                for other in range(clocks.parts):
-                    clocks.add_extra(row, other, key, known)
+        if extras:
+            self._keep_extras(row, extras)
         clocks.seal(np.array([row]))
         return row
 
-    def _is_over(self, key: int, row: int) -> bool:
-        """Whether an extra says nothing that the slots of a row do not say."""
+    def _keep_extras(self, row: int, extras: Extras) -> None:
+        """Keep of extras what the slots of a row do not say, for all proxies."""
         clocks, last = self.order.clocks, self.order.clocks.stride - 1
-        if key < MBARRIER_KEY:
-            actor = np.array([key & WARP_KEY - 1])
-            return bool(clocks.rows[row, GENERIC, int(clocks.slots_of(actor)[0])] >= self.accesses.stamp)
-        rank, end = self.ended.get(key - MBARRIER_KEY, (0, NEVER))
-        return bool(clocks.rows[row, GENERIC, rank * clocks.stride + last] >= end)
+        lanes = [(key, known) for (part, key), known in extras.items() if part == GENERIC and key < MBARRIER_KEY]
+        if lanes:
+            keys, stamps = np.array(lanes, np.int64).T
+            wanted = clocks.rows[row, GENERIC, clocks.slots_of(keys & WARP_KEY - 1)] < stamps
+            lanes = [lanes[at] for at in np.flatnonzero(wanted).tolist()]
+        for (part, key), known in extras.items():
+            if part == GENERIC and key >= MBARRIER_KEY:
+                rank, end = self.ended.get(key - MBARRIER_KEY, (0, NEVER))
+                if clocks.rows[row, GENERIC, rank * clocks.stride + last] < end:
+                    lanes.append((key, known))
+        for key, known in lanes:
+            for part in range(clocks.parts):
+                clocks.add_extra(row, part, key, known)
 
     def launch_ended(self, event: LaunchEnded) -> None:
         run, order = self.running[event.launched], self.order

@@ -135,7 +135,8 @@ class Clocks:
             for row, one, two, own in zip(
                 made.tolist(), first.tolist(), second.tolist(), same_block.tolist(), strict=True
             ):
-                self._join_extras(row, one, two, own)
+                if one in self.extras or two in self.extras:
+                    self._join_extras(row, one, two, own)
         return made
 
     def _join_extras(self, row: int, one: int, two: int, own: bool) -> None:
@@ -146,17 +147,24 @@ class Clocks:
             other = {key: stamp for key, stamp in other.items() if key[0] != ASYNC}
         merge_extras(extras, other)
         if extras:
-            known = self.rows[row]
-            self.extras[row] = {key: stamp for key, stamp in extras.items() if self._adds(known, key, stamp)}
+            self.extras[row] = extras
+            self._thin(row)
 
-    def _adds(self, known: Stamps, key: tuple[int, int], stamp: int) -> bool:
-        """Whether an extra says more than the slots do."""
-        part, actor = key
-        if actor >= MBARRIER_KEY:
-            return True
-        actor &= WARP_KEY - 1
-        slot = (actor >> RANK_SHIFT) * self.stride + (actor >> BLOCK_SHIFT & BLOCK_MASK)
-        return bool(known[part, slot] < stamp)
+    def _thin(self, row: int) -> None:
+        """Leave out extras that say no more than the slots do."""
+        known, stride = self.rows[row], self.stride
+        kept = {}
+        for key, stamp in self.extras[row].items():
+            actor = key[1]
+            if actor < MBARRIER_KEY:
+                actor &= WARP_KEY - 1
+                if known[key[0], (actor >> RANK_SHIFT) * stride + (actor >> BLOCK_SHIFT & BLOCK_MASK)] >= stamp:
+                    continue
+            kept[key] = stamp
+        if kept:
+            self.extras[row] = kept
+        else:
+            del self.extras[row]
 
     def add_extra(self, row: int, part: int, key: int, stamp: int) -> None:
         """Let a row that is being made know an actor up to a stamp."""

@@ -96,8 +96,11 @@ class Order:
 
     # What somebody knows
 
-    def unknown(self, who: Actor, positions: Numbers, epochs: Epochs, part: int) -> Mask:
-        """Return which of the epochs, not 0, do not happen before what the actor at each position does now."""
+    def unknown(self, who: Actor, positions: Numbers, epochs: Epochs, part: int, is_rough: bool = False) -> Mask:
+        """Return which of the epochs, not 0, do not happen before what the actor at each position does now.
+
+        is_rough: leave out what is known of single warps, lanes and copies, which takes time.
+        """
         stamps, actors = epochs >> STAMP_SHIFT, epochs & LOW_MASK
         rows = who.rows(positions)
         clocks = self.clocks
@@ -115,7 +118,7 @@ class Order:
             same_warp = same_block & (codes < BLOCK_CODE) & (warps == (mine & CODE_MASK) // WARP)
             known |= same_warp & (stamps[left] <= who.warp(at))
         bad[left[known]] = False
-        if clocks.extras:
+        if clocks.extras and not is_rough:
             self._by_extras(bad, rows, stamps, actors, part_here)
         return bad
 
