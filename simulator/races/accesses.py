@@ -21,7 +21,7 @@ from simulator.races.clocks import (
 )
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
-from simulator.races.running import WARP, Actor, Mask
+from simulator.races.running import WARP, Actor, Mask, Single
 from simulator.races.shadow import READ, WRITE, Epochs, Kept, Shadow
 
 _MOST_OTHERS = 32
@@ -83,7 +83,9 @@ class Accesses:
         for kept, epochs in list(shadow.kept.items()):
             if kept.kind == READ and not info.is_write:
                 continue
-            if not (kept.is_strong and info.is_strong and shadow.scopes == SYS and shadow.proxies < 4):
+            if not (
+                kept.is_strong and info.is_strong and shadow.scopes == SYS and not shadow.proxies >> ASYNC_PROXY & 1
+            ):
                 self._check(shadow, kept, epochs[places], who, each, places, info)
         if info.is_write:
             self._check_others(shadow, who, each, places, info)
@@ -108,7 +110,7 @@ class Accesses:
         """A stamp up to which all these actors know everything."""
         if self._floors is not None and self._floors[0] is who and self._floors[1] >= count:
             return self._floors[2]
-        rows = who.rows(np.arange(count))
+        rows = who.rows(np.arange(1 if isinstance(who, Single) else count))
         floor = self.order.clocks.floor
         if info.proxy == GENERIC_PROXY or info.proxy == HOST or floor.shape[1] == 1:
             found = int(floor[rows, GENERIC].min())
@@ -121,6 +123,12 @@ class Accesses:
         self, shadow: Shadow, kept: Kept, old: Epochs, who: Actor, positions: Numbers, units: Numbers, info: Info
     ) -> None:
         """Find which old epochs are not known to who accesses now, each by the actor at its position."""
+        if kept.is_strong and info.is_strong:  # strong accesses that see each other's scope do not race
+            numbers = self.info_of[old >> STAMP_SHIFT]
+            racing = ~self._morally_strong(numbers, old & LOW_MASK, who.actors(positions), info)
+            old, positions, units = old[racing], positions[racing], units[racing]
+        if not len(old):
+            return
         parts = self._parts(old, who, positions, info) if shadow.proxies & ~(1 << GENERIC_PROXY | 1 << HOST) else None
         if parts is None:
             bad = self.order.unknown(who, positions, old, GENERIC)
@@ -163,18 +171,13 @@ class Accesses:
         part: int,
         is_proxy_only: bool,
     ) -> None:
-        """Pass what is not ordered to the findings; strong accesses that see each other's scope do not race."""
+        """Pass what is not ordered to the findings."""
         if not bad.any():
             return
         old, positions, units = old[bad], positions[bad], units[bad]
         numbers = self.info_of[old >> STAMP_SHIFT]
         actors = who.actors(positions)
-        if kept.is_strong and info.is_strong:
-            racing = ~self._morally_strong(numbers, old & LOW_MASK, actors, info)
-            old, units, numbers, actors = old[racing], units[racing], numbers[racing], actors[racing]
         ranks = (old & LOW_MASK) >> 29 == actors >> 29
-        if not len(old):
-            return
         first, back = pairs_of(numbers, ranks)
         counts = np.bincount(back)
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):

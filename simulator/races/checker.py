@@ -20,7 +20,6 @@ from simulator.observe.events import (
     HostAccess,
     HostEvent,
     LaneCopyMoment,
-    LaneEvent,
     LaunchBegan,
     LaunchEnded,
     Listener,
@@ -28,12 +27,11 @@ from simulator.observe.events import (
     Stored,
 )
 from simulator.observe.lanes import Launched, ids_of
-from simulator.ptx.ir import Immediate, Instruction
+from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
     ALIAS,
     ASYNC,
-    BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
     GENERIC,
@@ -47,9 +45,9 @@ from simulator.races.clocks import (
     Numbers,
 )
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Order
+from simulator.races.order import GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
-from simulator.races.running import NEVER, PREVIOUS, WARP, Cluster, Held, Lanes, Released, Running
+from simulator.races.running import NEVER, PREVIOUS, Cluster, Held, Lanes, Released, Running, Single
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
@@ -532,9 +530,9 @@ class Races(Listener):
         count = max(size_bytes // unit, 1)
         offsets = start + np.arange(count) * unit
         actor = int(one.held.actor[0]) & ~CODE_MASK | COPY_CODE
-        held = _repeated(one.held, count)
+        actors = np.broadcast_to(np.int64(actor), count)
         places, epochs, _ = self.accesses.touch(
-            shadow, held, offsets, min(unit, size_bytes), True, info, np.full(count, actor)
+            shadow, Single(one.held), offsets, min(unit, size_bytes), True, info, actors
         )
         kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, actor >> RANK_SHIFT)
         one.entered.append((kept, shadow, places, epochs[:1], shadow.unit))
@@ -762,16 +760,9 @@ class Races(Listener):
         count = event.size_bytes // shadow.unit
         if not count:
             return
-        row = np.full(count, self.order.hosts[event.rank])
-        zeros = np.zeros((self.order.clocks.parts, count), np.int64)
-        held = Held(row, np.full(count, actor), zeros, zeros[0], np.full_like(zeros, self.accesses.stamp))
+        row = np.array([self.order.hosts[event.rank]])
+        zeros = np.zeros((self.order.clocks.parts, 1), np.int64)
+        held = Held(row, np.array([actor]), zeros, zeros[0], np.full_like(zeros, self.accesses.stamp))
         offsets = start + np.arange(count) * shadow.unit
-        self.accesses.touch(shadow, held, offsets, shadow.unit, True, info, np.full(count, actor))
-
-
-def _repeated(held: Held, count: int) -> Held:
-    """The same knowledge for each of `count` accesses."""
-    return held.some(np.zeros(count, np.int64))
-
-
-__all__ = ["BLOCK_SHIFT", "CLUSTER", "CTA", "WARP", "Immediate", "LaneEvent", "Races"]
+        actors = np.broadcast_to(np.int64(actor), count)
+        self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)

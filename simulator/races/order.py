@@ -124,7 +124,9 @@ class Order:
 
     def _by_extras(self, bad: Mask, rows: Numbers, stamps: Numbers, actors: Numbers, part: int) -> None:
         """Take out what the extras of rows know."""
-        left = np.flatnonzero(bad)
+        has_extras = np.zeros(len(self.clocks.rows), np.bool_)
+        has_extras[list(self.clocks.extras)] = True
+        left = np.flatnonzero(bad & has_extras[rows])
         if not len(left):
             return
         first, back = pairs_of(rows[left], actors[left], stamps[left])

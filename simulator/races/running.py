@@ -231,6 +231,28 @@ class Held:
         return found
 
 
+@dataclass(slots=True)
+class Single:
+    """One actor that makes many accesses: a copy, or a host."""
+
+    held: Held
+
+    def rows(self, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.row[:1], len(positions))
+
+    def actors(self, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.actor[:1], len(positions))
+
+    def own(self, part: int, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.own_parts[part][:1], len(positions))
+
+    def warp(self, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.own_warp[:1], len(positions))
+
+    def itself(self, part: int, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.itself_parts[part][:1], len(positions))
+
+
 def whole_blocks(lanes: Group, block: int) -> bool:
     """Return whether lanes are all threads of neighbouring blocks."""
     return isinstance(lanes, range) and lanes.start % block == 0 and lanes.stop % block == 0
