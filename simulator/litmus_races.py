@@ -23,7 +23,7 @@ _APART_NS = 200_000
 """How long after one thread the next begins: 200 steps of the simulator."""
 
 
-def races_of(program: Program, assumptions: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+def races_of(program: Program) -> tuple[Finding, ...]:
     """Return what the checker finds in a program: all of its threads run one after another, in every order of them.
 
     Threads that wait for each other alternate. An order in which they wait for ever is left out. Raises NotCompiled for
@@ -35,7 +35,7 @@ def races_of(program: Program, assumptions: frozenset[str] = frozenset()) -> tup
     found: dict[tuple[object, ...], Finding] = {}
     orders = list(permutations(range(len(program.threads))))
     while orders:
-        done, findings = _run(program, kernel, executable, orders, assumptions)
+        done, findings = _run(program, kernel, executable, orders)
         for one in findings:
             key = (one.severity, one.missing, one.first.line, one.second.line, one.first.rank, one.second.rank)
             found.setdefault(key, one)
@@ -48,10 +48,9 @@ def _run(
     kernel: Kernel,
     executable: Executable,
     orders: list[tuple[int, ...]],
-    assumptions: frozenset[str],
 ) -> tuple[int, tuple[Finding, ...]]:
     """Run orders in one world, up to the first that hangs. Returns how many are over, that one included."""
-    options = SimulatorOptions(heap_bytes=_HEAP_BYTES, races=True, assumptions=assumptions)
+    options = SimulatorOptions(heap_bytes=_HEAP_BYTES, races=True)
     world = SimulatedWorld(kernel.ranks, options)
     begun = [0] * kernel.ranks
 

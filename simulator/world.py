@@ -52,7 +52,7 @@ class SimulatorOptions:
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
     run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing
-    orders are looked for (SimulatedWorld.findings), with the assumptions about hardware that are granted.
+    orders are looked for (SimulatedWorld.findings).
     """
 
     arch: str = "sm_90a"
@@ -64,7 +64,6 @@ class SimulatorOptions:
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
     races: bool = False
-    assumptions: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
@@ -99,7 +98,7 @@ class SimulatedWorld:
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
-        self.races = Races(self.space, options.assumptions) if options.races else None
+        self.races = Races(self.space) if options.races else None
         for listener in (self.tally, self.printer, self.races):
             if listener is not None:
                 self.space.events.add(listener)
@@ -323,7 +322,7 @@ class SimulatedWorld:
                 self.begun[rank] += 1
             events = self.space.events
             if self.races is not None:
-                self.races.expect(one.executable.ptx)
+                self.races.expect(one.executable.ptx, getattr(one.executable, "assumptions", ()))
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +48,7 @@ from simulator.races.clocks import (
 from simulator.races.finding import Finding
 from simulator.races.order import GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
-from simulator.races.running import NEVER, PREVIOUS, Cluster, Held, Lanes, Released, Running, Single
+from simulator.races.running import NEVER, PREVIOUS, SCOPE, STAMP, Cluster, Held, Lanes, Released, Running, Single
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
@@ -74,15 +75,12 @@ class UnderWay:
 
 
 class Races(Listener):
-    """Finds races in the one run that it listens to. findings() gives them.
+    """Finds races in the one run that it listens to. findings() gives them."""
 
-    assumptions: names of report.ASSUMPTIONS.
-    """
-
-    def __init__(self, space: Space, assumptions: frozenset[str] = frozenset()) -> None:
+    def __init__(self, space: Space) -> None:
         self.space = space
         self.order = Order(space.world_size)
-        self.found = Findings(assumptions)
+        self.found = Findings()
         self.accesses = Accesses(self.order, self.found)
         self.running: dict[Launched, Running] = {}
         self.infos: dict[tuple[int, int, str], Info] = {}
@@ -105,8 +103,9 @@ class Races(Listener):
         """Drop the findings."""
         self.found.found.clear()
 
-    def expect(self, ptx: str) -> None:
-        """Prepare for a kernel, before its launch begins."""
+    def expect(self, ptx: str, assumptions: Iterable[str]) -> None:
+        """Prepare for a kernel, before its launch begins. assumptions: names of report.ASSUMPTIONS that it declares."""
+        self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
     def restart(self) -> None:
@@ -232,7 +231,9 @@ class Races(Listener):
         links = shadow.links[units].astype(np.int64) if shadow.links is not None else np.zeros(len(lanes), np.int64)
         if epochs.any():
             actors = run.actors[lanes]
-            seen = Watched(info, actors, epochs, links, self.accesses.stamp, run, lanes)
+            released = self.order.links.table[links]
+            how = (released[:, SCOPE], released[:, STAMP], self.accesses.stamp)
+            seen = Watched(info, actors, epochs, links, *how, run, lanes)
             self.found.watched[(info.number, int(lanes[0]))] = seen
         return links, epochs
 
@@ -376,7 +377,7 @@ class Races(Listener):
         order, scope = event.order, SCOPES[event.scope]
         if order in _ACQUIRES:
             self._acquire_pending(run, lanes, scope)
-            run.acquired[lanes] = stamp
+            run.acquired[lanes], run.acquired_scope[lanes] = stamp, scope
         if order in _RELEASES:
             if scope not in run.released:
                 run.released[scope] = Released.none(run.launched.lanes)

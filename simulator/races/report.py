@@ -68,12 +68,15 @@ class Pair:
 
 @dataclass(slots=True)
 class Watched:
-    """What strong reads of an instruction by some lanes saw: epochs of the writes, one an actor, and when."""
+    """What strong reads of an instruction by some lanes saw: epochs of the writes, one an actor, what these released (0:
+    nothing), in which scope and when, and when they were read."""
 
     info: Info
     actors: np.ndarray
     epochs: np.ndarray
     links: np.ndarray
+    scopes: np.ndarray
+    released: np.ndarray
     stamp: int
     run: Running
     lanes: np.ndarray
@@ -133,30 +136,46 @@ class Findings:
         if old >> BLOCK_SHIFT == mine >> BLOCK_SHIFT:
             return "a barrier"
         found: set[str] = set()
-        for one in self.watched.values():
-            found |= self._lacking(one, pair.epoch, mine)
+        for is_own in (True, False):  # the reads of the later access's block, then those of all others
+            for one in self.watched.values():
+                found |= self._lacking(one, pair.epoch, mine, is_own)
+            if found:
+                break
         order = ("a wider scope", "an acquire", "a release")
-        return next((what for what in order if what in found), "a barrier")
+        known = next((what for what in order if what in found), "")
+        if not known and pair.first.is_strong != pair.second.is_strong:
+            return "a release" if pair.second.is_strong else "an acquire"
+        return known or "a barrier"
 
-    def _lacking(self, one: Watched, epoch: int, mine: int) -> set[str]:
-        """What reads by the later access's block lacked, of writes by the earlier access's block after it."""
+    def _lacking(self, one: Watched, epoch: int, mine: int, is_own: bool) -> set[str]:
+        """What reads lacked of writes by the earlier access's block after it, if they are of the later one's block."""
         readers, writers = one.actors >> BLOCK_SHIFT, (one.epochs & LOW_MASK) >> BLOCK_SHIFT
-        at = (readers == mine >> BLOCK_SHIFT) & (one.epochs >> STAMP_SHIFT >= epoch >> STAMP_SHIFT)
+        at = one.epochs >> STAMP_SHIFT >= epoch >> STAMP_SHIFT
+        at &= (readers == mine >> BLOCK_SHIFT) == is_own
         direct = at & (writers == (epoch & LOW_MASK) >> BLOCK_SHIFT)
-        at = direct if direct.any() else at & (one.epochs > 0) & (writers != readers)
+        at = direct if direct.any() or not is_own else at & (writers != readers)
         if not at.any():
             return set()
         if not (one.links[at] > 0).any():
             return {"a release"}
-        if not one.info.acquires and not (one.run.acquired[one.lanes[at]] > one.stamp).any():
+        fenced = one.run.acquired[one.lanes[at]] > one.stamp
+        if not one.info.acquires and not fenced.any():
             return {"an acquire"}
-        return {"a wider scope"}
+        needed = 3 if (one.epochs[at][0] & LOW_MASK) >> RANK_SHIFT != int(one.actors[at][0]) >> RANK_SHIFT else 2
+        scopes = [one.info.scope, *one.scopes[at].tolist()]
+        if not one.info.acquires:
+            scopes += one.run.acquired_scope[one.lanes[at]].tolist()
+        if min(scopes) < needed:
+            return {"a wider scope"}
+        is_late = (one.released[at] < epoch >> STAMP_SHIFT).any()
+        return {"a release"} if is_late else set()
 
 
 def _place(info: Info) -> object:
-    return (
-        (info.instruction.line, id(info.launched.launched.kernel)) if info.instruction and info.launched else info.text
-    )
+    """What accesses that are folded have in common."""
+    if info.instruction is None or info.launched is None:
+        return info.text
+    return info.launched.launched.kernel, info.instruction.line, info.text
 
 
 def _access(info: Info, actor: int, pair: Pair) -> Access:

@@ -69,7 +69,7 @@ class Running:
     block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of the
     last access. fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that
     release. pending: links that lanes read without an acquire, for a fence after it. seen: by lane the link that it
-    acquired last. acquired: by lane the last fence that acquires.
+    acquired last. acquired: by lane the last fence that acquires, and its scope.
     """
 
     def __init__(self, launched: Launched, parts: int, stamp: int) -> None:
@@ -88,6 +88,7 @@ class Running:
         self.pending: list[tuple[Numbers, Numbers, int]] = []
         self.seen: Numbers = np.zeros(lanes, np.int64)
         self.acquired: Numbers = np.zeros(lanes, np.int64)
+        self.acquired_scope: Numbers = np.full(lanes, 3)
         self.shared: Shadow | None = None
         self.ranks_left = len(launched.ranks)
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
