@@ -424,9 +424,9 @@ class Fabric(Protocol):
         """A host copy (flat uint8) of the rank's own memory after all launched so far. Poison reads as 0xFF bytes."""
         ...
 
-    def inspect(self, region: Region) -> torch.Tensor:
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
         """The rank's own bytes (flat uint8) after all launches so far, to be looked at, never written: on a GPU its
-        memory itself, in the simulator a copy. Poison reads as 0xFF bytes.
+        memory itself, in the simulator a copy. Poison reads as 0xFF bytes. size_bytes None: to the end.
         """
         ...
 

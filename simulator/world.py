@@ -36,6 +36,7 @@ from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
+from simulator.races.checker import Races
 from simulator.races.finding import Finding
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
@@ -51,7 +52,7 @@ class SimulatorOptions:
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
     run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing
-    orders are looked for (SimulatedWorld.findings), which no world does so far: refused.
+    orders are looked for (SimulatedWorld.findings).
     """
 
     arch: str = "sm_90a"
@@ -89,8 +90,6 @@ class SimulatedWorld:
     def __init__(self, world_size: int, options: SimulatorOptions) -> None:
         if not 1 <= world_size <= MAX_WORLD_SIZE:
             raise ValueError(f"world_size is {world_size}; the simulator has 1 to {MAX_WORLD_SIZE} ranks")
-        if options.races:
-            raise ValueError("races is True; the simulator has no race checker so far")
         self.world_size = world_size
         self.options = options
         self.space = Space(world_size, options.heap_bytes, options.multicast)
@@ -99,8 +98,10 @@ class SimulatedWorld:
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
-        for listener in (self.tally, self.printer):
-            self.space.events.add(listener)
+        self.races = Races(self.space) if options.races else None
+        for listener in (self.tally, self.printer, self.races):
+            if listener is not None:
+                self.space.events.add(listener)
         self.turn = threading.Condition()
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
         self.notes = [""] * world_size
@@ -135,6 +136,11 @@ class SimulatedWorld:
         """What kernels printed so far: "rank 0, block 1, thread 2: text"."""
         return self.printer.lines
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The accesses that nothing orders, found since the ranks came in; () of a world that does not look."""
+        return self.races.findings() if self.races is not None else ()
+
     def fabric(self, rank: int) -> SimulatorFabric:
         """The rank's fabric; the rank counts as running from now on, until leave(rank)."""
         with self.turn:
@@ -150,6 +156,9 @@ class SimulatedWorld:
         self.begun = [0] * self.world_size
         self.residents = {}
         self.tally.reset()
+        if self.races is not None:
+            self.races.forget()
+            self.races.restart()
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
@@ -317,6 +326,8 @@ class SimulatedWorld:
             for rank in ranks:
                 self.begun[rank] += 1
             events = self.space.events
+            if self.races is not None:
+                self.races.expect(one.executable.ptx, getattr(one.executable, "assumptions", ()))
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)

@@ -232,8 +232,8 @@ class DictionaryFabric:
         self.synchronize()
         return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
 
-    def inspect(self, region: Region) -> torch.Tensor:
-        return self.read(region, 0, region.size_bytes)
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+        return self.read(region, 0, region.size_bytes)[offset_bytes:][:size_bytes]
 
     def never_written(self, region: Region) -> torch.Tensor | None:
         return None
