@@ -473,6 +473,7 @@ def old(schema: int, **changes: Any) -> Record:
         ("schema2.json", old(2, fabric=GPUS, timing=TIMING)),
         ("schema2_library.json", old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
         ("schema3.json", old(3, fabric=GPUS, timing=TIMING, check=DIGESTED)),
+        ("schema4.json", record(schema=4, fabric=GPUS, timing=TIMING, check=DIGESTED)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:
