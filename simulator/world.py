@@ -314,7 +314,7 @@ class SimulatedWorld:
             self.batches.append(batch)
             events = self.space.events
             if self.races is not None:
-                self.races.expect(one.executable.ptx, getattr(one.executable, "assumptions", ()))
+                self.races.expect(batch.executable.ptx, getattr(batch.executable, "assumptions", ()))
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(found)
