@@ -34,8 +34,9 @@ from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import MultimemModel, Schedule, traits_of
+from simulator.options import Granularity, MultimemModel, Schedule, granularity_of, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
+from simulator.run.choices import Choice
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
@@ -49,7 +50,9 @@ class SimulatorOptions:
     """How a simulated world is made.
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
-    run. gpu: whose limits hold; None: all blocks of a launch are there at once.
+    run. gpu: whose limits hold; None: all blocks of a launch are there at once. granularity is of Granularity; None:
+    that of the schedule (options.granularity_of). records_choices: keep what the schedule chose (World.choices);
+    follows: such choices to run by, as far as they go (run/replayed.py).
     """
 
     arch: str = "sm_90a"
@@ -60,11 +63,17 @@ class SimulatorOptions:
     seed: int = 0
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
+    granularity: str | None = None
+    records_choices: bool = False
+    follows: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
             if value not in tuple(known):
                 raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
+        if self.granularity not in (None, *Granularity):
+            raise ValueError(f"granularity is {self.granularity!r}; it must be {' or '.join(Granularity)}")
+        object.__setattr__(self, "granularity", granularity_of(self.schedule, self.granularity))
         if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
             raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
         if self.gpu is not None and self.gpu.arch != self.arch.rstrip("af"):
@@ -90,7 +99,7 @@ class SimulatedWorld:
         self.options = options
         self.space = Space(world_size, options.heap_bytes, options.multicast)
         self.scratch = Scratch()
-        self.scheduler = Scheduler(self.space, options.schedule, options.seed, options.step_budget)
+        self.scheduler = self._scheduler()
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
@@ -140,11 +149,21 @@ class SimulatedWorld:
 
     def _begin(self) -> None:
         self.states = ["away"] * self.world_size
-        self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
+        self.scheduler = self._scheduler()
         self.scheduler.deadline = self.deadline
         self.begun = [0] * self.world_size
         self.residents = {}
         self.tally.reset()
+
+    def _scheduler(self) -> Scheduler:
+        options = self.options
+        how = (str(options.granularity), options.records_choices, options.follows)
+        return Scheduler(self.space, options.schedule, options.seed, options.step_budget, *how)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What the schedule chose since the ranks came in; () unless options.records_choices."""
+        return tuple(self.scheduler.choices)
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
@@ -298,7 +317,8 @@ class SimulatedWorld:
             one = queued[0]
             arguments, numbers = [other.arguments for other in queued], [self.begun[rank] for rank in ranks]
             try:
-                how = (arguments, self.options.multimem, numbers, self._places(one.executable, one.launch, ranks))
+                places = self._places(one.executable, one.launch, ranks)
+                how = (arguments, self.options.multimem, numbers, places, str(self.options.granularity))
                 batch = Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
             except Exception as error:
                 self._break(error, ranks[0])
@@ -318,7 +338,7 @@ class SimulatedWorld:
             return None
         options = self.options
         random = None
-        if options.schedule == Schedule.random and options.seed % 2:
+        if options.schedule != Schedule.fair and options.seed % 2:
             random = np.random.default_rng([options.seed, ranks[0], self.begun[ranks[0]]])
         return Places(found, launch.grid, len(ranks), random)
 
