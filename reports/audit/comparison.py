@@ -20,6 +20,7 @@ from typing import Any
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
 from reports.audit.gate import Gate
+from reports.audit.items import listed
 from reports.audit.modes import modes_of
 from reports.audit.order import APART
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
@@ -98,7 +99,8 @@ class Compared:
 @dataclass(frozen=True)
 class Comparison:
     """The result. counts: number of records before and after. band: a share, such as 0.02. not_run: of a replay, the
-    ids of the cases that could not be run again, each with the reason. gate: the findings that decide the exit code."""
+    ids of the cases that could not be run again, each with the reason. without_case: names of the kernels of which no
+    case could be. gate: the findings that decide the exit code."""
 
     cases: tuple[Compared, ...]
     only_before: tuple[Pair, ...]
@@ -107,6 +109,7 @@ class Comparison:
     band: float
     counts: tuple[int, int]
     not_run: tuple[tuple[str, str], ...] = ()
+    without_case: tuple[str, ...] = ()
     gate: Gate = Gate.ANY
 
     @property
@@ -133,13 +136,15 @@ class Comparison:
             return NOT_AUDITABLE
         if self.missing or any(case.is_finding for case in self.cases):
             return FINDING
+        if self.without_case:
+            return NOT_AUDITABLE
         compared = [one for one in (self._same_data(), self._same_speed()) if one]
         return VERIFIED if compared and all(map(any, compared)) else NOT_AUDITABLE
 
     @property
     def exit_code(self) -> int:
         """The exit code that the gate gives: 1 with a finding of its kind, 0 if something of its kind was found the
-        same (or FASTER, for SLOWER), else 2."""
+        same (or FASTER, for SLOWER) and no kernel went uncompared, else 2."""
         match self.gate:
             case Gate.SLOWER:
                 bad = any(case.is_slower for case in self.cases)
@@ -149,7 +154,7 @@ class Comparison:
                 good = any(self._same_data())
             case _:
                 return self.outcome
-        return FINDING if bad else VERIFIED if good else NOT_AUDITABLE
+        return FINDING if bad else VERIFIED if good and not self.without_case else NOT_AUDITABLE
 
     def _same_data(self) -> list[bool]:
         """Of each case whose data could be compared, whether it is the same."""
@@ -163,6 +168,7 @@ class Comparison:
     def verdict(self) -> str:
         """The result in one line."""
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.outcome]
+        head += f" (nothing of {listed(self.without_case, 10)} was compared)" if self.without_case else ""
         total = len({pair.first.id for pair in (*self.only_before, *self.only_after)} | {c for c, _ in self.not_run})
         total += len(self.cases)
         parts = [f"{self.not_compared:,} of {counted(total, 'case')} not compared"] if self.not_compared else []
@@ -204,6 +210,7 @@ class Comparison:
             "only_before": [_only(pair) for pair in self.only_before],
             "only_after": [_only(pair) for pair in self.only_after],
             "not_run": [{"id": case, "reason": reason} for case, reason in self.not_run],
+            "without_case": list(self.without_case),
             "differences": [asdict(one) for one in self.differences],
         }
 
@@ -213,13 +220,14 @@ def compare(
     after: Sequence[Record],
     band: float = BAND,
     not_run: Sequence[tuple[str, str]] = (),
+    without_case: Sequence[str] = (),
     gate: Gate = Gate.ANY,
     in_turns: Sequence[Record] = (),
 ) -> Comparison:
     """Compare two sets of records. band is a share: changes within it do not matter. not_run names the cases that are
-    in neither set because they could not be run again, each with the reason. in_turns are records of a replay: the
-    recorded code, run again in turns with today's. They stand before; where they have times, speed is judged by these.
-    Raises ValueError for an invalid band."""
+    in neither set because they could not be run again, each with the reason, and without_case the kernels of which no
+    case could be. in_turns are records of a replay: the recorded code, run again in turns with today's. They stand
+    before; where they have times, speed is judged by these. Raises ValueError for an invalid band."""
     checked_band(band)
     pairs = paired([*before, *in_turns], after)
     both = [pair for pair in pairs if pair.before and pair.after]
@@ -247,6 +255,7 @@ def compare(
         band=band,
         counts=(len(before), len(after)),
         not_run=tuple(not_run),
+        without_case=tuple(without_case),
         gate=gate,
     )
 

@@ -273,8 +273,9 @@ class _Replay:
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
 
-        before, gate = self._again.records, self._wanted.gate
-        found = compare(before, after, self._wanted.band, self._again.left_out, gate, self._in_turns)
+        before, again, wanted = self._again.records, self._again, self._wanted
+        without = _without_case(self._before, again)
+        found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
         shown = [*before, *self._in_turns, *after]
@@ -289,6 +290,15 @@ class _Replay:
             return FINDING
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code
+
+
+def _without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
+    """Names of the kernels, not of libraries' collectives, whose recorded cases could all not be run again."""
+    from reports.table.compare import is_baseline
+
+    there = {record.case.name for record in again.records}
+    recorded = dict.fromkeys(record.case.name for record in before if not is_baseline(record))
+    return tuple(name for name in recorded if name not in there)
 
 
 def _damage(what: str) -> list[str]:
