@@ -256,7 +256,7 @@ class Reached:
         picked = self.flat[self.index[:, None] + np.arange(self.width)]
         return picked.view(kind)
 
-    def put(self, rows: Lanes, order: Lanes | None) -> None:
+    def put(self, rows: Lanes, order: Lanes | None = None) -> None:
         """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one in order wins;
         None: that of the highest number."""
         index, values = self.index, rows.view(np.uint8).reshape(len(self.index), -1)

@@ -28,7 +28,7 @@ EARLY_RETURN = 0.5
 COPY_HASTE = (0.02, 0.3, 0.0)
 """How often, in random order, a bulk copy moves on between two steps: by seed, for each finds other mistakes. 0: only
 when nothing else can happen."""
-BURSTS = (0.6, 0.85, 0.2)
+BURSTS = (0.4, 0.75, 0.05)
 """How often, by access in random order, lanes run on to the end of their basic block: by seed. Few switches find some
 mistakes, many find others."""
 TEARS, SHUFFLES = 0.3, 0.5
