@@ -31,6 +31,8 @@ when nothing else can happen."""
 BURSTS = (0.4, 0.75, 0.05)
 """How often, by access in random order, lanes run on to the end of their basic block: by seed. Few switches find some
 mistakes, many find others."""
+STICKS = (0.0, 0.5, 0.9)
+"""How often, by access in random order, those who ran last run on: by seed. Some then get far ahead of others."""
 TEARS, SHUFFLES = 0.3, 0.5
 """How often lanes tear a vector access where they may, and reach one address in another order than by number."""
 PART = 0.15
@@ -152,7 +154,8 @@ class Accesses:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.burst = BURSTS[seed % len(BURSTS)]
+        self.burst, self.stick = BURSTS[seed % len(BURSTS)], STICKS[seed // len(BURSTS) % len(STICKS)]
+        self.last: tuple[Batch, Group] | None = None
 
     def turn(self, batches: list[Batch]) -> Turn:
         random = self.random.random
@@ -160,11 +163,27 @@ class Accesses:
         if wakes:
             for batch in batches:
                 batch.wake()
+        number, index, lanes = self._on(batches) or self._pick(batches)
+        self.last = (batches[number], lanes)
+        return self.run_on(Turn(number, index, lanes, wakes=wakes), random() < self.burst)
+
+    def _on(self, batches: list[Batch]) -> tuple[int, int, Group] | None:
+        """Those who ran last, sometimes, if any of them can."""
+        if self.last is None or self.random.random() >= self.stick or self.last[0] not in batches:
+            return None
+        batch, wanted = self.last
+        for index in sorted(batch.ready):
+            lanes = taken(batch, index, wanted)
+            if lanes is not None:
+                return batches.index(batch), index, lanes
+        return None
+
+    def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
+        """Lanes at one of the places."""
         places = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
         number, index = self._any(places)
         batch = batches[number]
-        lanes = self.some(batch, index, batch.take(index))
-        return self.run_on(Turn(number, index, lanes, wakes=wakes), random() < self.burst)
+        return number, index, self.some(batch, index, batch.take(index))
 
     def some(self, batch: Batch, index: int, group: Group) -> Group:
         """Choose among the lanes of a group, and put the others back."""
@@ -251,3 +270,19 @@ def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -
     ids = ids_of(group)
     batch.ready.setdefault(index, []).append(compact(ids[~mask]))
     return compact(ids[mask])
+
+
+def taken(batch: Batch, index: int, wanted: Group) -> Group | None:
+    """Take of some lanes those that are ready at a place; None if there are none."""
+    groups = batch.ready.get(index)
+    if groups is None or int(wanted[0]) > max(int(one[-1]) for one in groups):
+        return None
+    group = batch.take(index)
+    if isinstance(group, range) and isinstance(wanted, range) and group == wanted:
+        return group
+    ids = ids_of(group)
+    mask = np.isin(ids, ids_of(wanted))
+    if not mask.any():
+        batch.ready.setdefault(index, []).append(group)
+        return None
+    return _kept(batch, index, group, mask)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from simulator.observe.lanes import Group, ids_of
+from simulator.observe.lanes import Group
 from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn
-from simulator.run.groups import compact
 from simulator.run.machine import Batch
+from simulator.run.orders import taken
 
 RUNS_ON = 256
 """Number of turns in a row, after the last choice, before those run that have waited longest: no lanes starve."""
@@ -41,7 +39,7 @@ class Replayed:
                 if one.wakes:
                     for batch in batches:
                         batch.wake()
-                lanes = _taken(batches[one.batch], one.index, one.lanes)
+                lanes = taken(batches[one.batch], one.index, one.lanes)
                 if lanes is not None:
                     self.current = (one.batch, lanes)
                     return Turn(one.batch, one.index, lanes, one.accesses, one.tear, one.shuffle, one.wakes)
@@ -52,7 +50,7 @@ class Replayed:
         if self.turns_since % RUNS_ON and self.current is not None and self.current[0] < len(batches):
             number, wanted = self.current
             for index in sorted(batches[number].ready):
-                lanes = _taken(batches[number], index, wanted)
+                lanes = taken(batches[number], index, wanted)
                 if lanes is not None:
                     return Turn(number, index, lanes, WHOLE)
         able = [number for number, batch in enumerate(batches) if batch.ready]
@@ -86,20 +84,6 @@ class Replayed:
             return False
         self.next += 1
         return True
-
-
-def _taken(batch: Batch, index: int, wanted: Group) -> Group | None:
-    """Take of some lanes those that are ready at a place; None if there are none."""
-    if index not in batch.ready:
-        return None
-    group = batch.take(index)
-    if isinstance(group, range) and isinstance(wanted, range) and group == wanted:
-        return group
-    ids = ids_of(group)
-    mask = np.isin(ids, ids_of(wanted))
-    if not mask.all():
-        batch.ready.setdefault(index, []).append(compact(ids[~mask]) if mask.any() else group)
-    return compact(ids[mask]) if mask.any() else None
 
 
 def _is_possible(one: Moved, batches: list[Batch]) -> bool:
