@@ -21,6 +21,7 @@ import simulator_vectors_memory as memory
 import simulator_vectors_modes as modes
 import simulator_vectors_move as move
 import simulator_vectors_order as order
+import simulator_vectors_sets as sets
 import simulator_vectors_space as space
 import simulator_vectors_warp as warp
 from simulator_bench import Bench, Vector
@@ -42,6 +43,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "warp": warp.family,
     "bits": bits.family,
     "comparison": bits.family_comparisons,
+    "sets": sets.family,
     "modes": modes.family,
     "convert_modes": modes.family_conversions,
     "control": control.family,

@@ -137,29 +137,15 @@ def whole_numbers() -> Iterator[str]:
         yield f"{word}{way}.{kind} {bank}1, {bank}2, %r3"
 
 
+WORDS = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"),
+    *("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"),
+)
+
+
 def comparisons() -> Iterator[str]:
-    words = (
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "lo",
-        "ls",
-        "hi",
-        "hs",
-        "equ",
-        "neu",
-        "ltu",
-        "leu",
-        "gtu",
-        "geu",
-        "num",
-        "nan",
-    )
     for word, join, flush, kind in product(
-        words, ("", ".and", ".or", ".xor"), ("", ".ftz"), (*INTEGERS, *BITS, *FLOATS)
+        WORDS, ("", ".and", ".or", ".xor"), ("", ".ftz"), (*INTEGERS, *BITS, *FLOATS)
     ):
         bank = registers_for(kind)
         yield f"setp.{word}{join}{flush}.{kind} %p1, {bank}2, {bank}3" + (", %p4" if join else "")
@@ -167,6 +153,21 @@ def comparisons() -> Iterator[str]:
         bank = registers_for(kind)
         yield f"setp.eq.{kind} %p1|%p2, {bank}2, {bank}3"
         yield f"selp.{kind} {bank}1, {bank}2, {bank}3, %p1"
+    for word, join, flush, kind in product(WORDS, ("", ".and"), ("", ".ftz"), ("f16x2", "bf16x2", "u16x2")):
+        last = ", !%p4" if join else ""
+        yield f"setp.{word}{join}{flush}.{kind} %p1|%p2, %r2, %r3{last}"
+        yield f"setp.{word}{join}{flush}.{kind} %p1, %r2, %r3{last}"
+
+
+def numbers_of_comparisons() -> Iterator[str]:
+    targets = ("pred", "b32", "u16", "s16", "u32", "s32", "u64", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2")
+    sources = (*INTEGERS, *BITS, *FLOATS, "f16x2", "bf16x2", "u16x2")
+    for (place, word), flush, target, source in product(enumerate(WORDS), ("", ".ftz"), targets, sources):
+        bank = registers_for(source)
+        join = ("", ".and", ".or", ".xor")[place % 4]
+        form = f"set.{word}{join}{flush}.{target}.{source} {registers_for(target)}1, {bank}2, {bank}3"
+        yield form + (", %p4" if join else "")
+    yield from ("set.lt.and.u32.u32 %r1, %r2, %r3, !%p1", "set.lt.and.u32.u32 %r1, %r2, %r3", "set.lt.u32.u32 %r1, %r2")
 
 
 def conversions() -> Iterator[str]:
@@ -284,6 +285,7 @@ GENERATED = {
     "arithmetic": arithmetic,
     "whole_numbers": whole_numbers,
     "comparisons": comparisons,
+    "numbers_of_comparisons": numbers_of_comparisons,
     "conversions": conversions,
     "warps": warps,
     "atomics": atomics,
