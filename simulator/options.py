@@ -26,6 +26,27 @@ class Schedule(StrEnum):
     fair = "fair"
     random = "random"
     """By seed."""
+    adversarial = "adversarial"
+    """By seed, and of what can run next rather what is likely to break."""
+
+
+class Granularity(StrEnum):
+    """What a step of a schedule is, before other lanes may run."""
+
+    access = "access"
+    """One access to memory, or several if the order drawn has it so."""
+    block = "block"
+    """A basic block."""
+
+
+def granularity_of(schedule: str, given: str | None) -> Granularity:
+    """Return the granularity of a schedule, given the one that was asked for; None: access, and of fair block. Raises
+    ValueError for fair by access."""
+    if given is None:
+        return Granularity.block if schedule == Schedule.fair else Granularity.access
+    if schedule == Schedule.fair and given == Granularity.access:
+        raise ValueError("granularity is access, and schedule is fair, which runs whole blocks; it must be block")
+    return Granularity(given)
 
 
 def traits_of(

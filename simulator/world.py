@@ -34,10 +34,11 @@ from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import MultimemModel, Schedule, traits_of
+from simulator.options import Granularity, MultimemModel, Schedule, granularity_of, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
 from simulator.races.checker import Races
 from simulator.races.finding import Finding
+from simulator.run.choices import Choice
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
@@ -53,7 +54,9 @@ class SimulatorOptions:
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
     run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing
-    orders are looked for (SimulatedWorld.findings).
+    orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the schedule
+    (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such choices to
+    run by, as far as they go (run/replayed.py).
     """
 
     arch: str = "sm_90a"
@@ -65,11 +68,17 @@ class SimulatorOptions:
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
     races: bool = False
+    granularity: str | None = None
+    records_choices: bool = False
+    follows: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
             if value not in tuple(known):
                 raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
+        if self.granularity not in (None, *Granularity):
+            raise ValueError(f"granularity is {self.granularity!r}; it must be {' or '.join(Granularity)}")
+        object.__setattr__(self, "granularity", granularity_of(self.schedule, self.granularity))
         if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
             raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
         if self.gpu is not None and self.gpu.arch != self.arch.rstrip("af"):
@@ -86,7 +95,7 @@ class SimulatedWorld:
         self.options = options
         self.space = Space(world_size, options.heap_bytes, options.multicast)
         self.scratch = Scratch()
-        self.scheduler = Scheduler(self.space, options.schedule, options.seed, options.step_budget)
+        self.scheduler = self._scheduler()
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
@@ -142,7 +151,7 @@ class SimulatedWorld:
 
     def _begin(self) -> None:
         self.states = ["away"] * self.world_size
-        self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
+        self.scheduler = self._scheduler()
         self.scheduler.deadline = self.deadline
         self.streams = self._no_launches()
         self.scheduler.is_launch_due = None if self.streams.together else self._is_launch_due
@@ -165,6 +174,16 @@ class SimulatedWorld:
         """Set the seed of the programs that begin from now on."""
         with self.turn:
             self.options = replace(self.options, seed=seed)
+
+    def _scheduler(self) -> Scheduler:
+        options = self.options
+        how = (str(options.granularity), options.records_choices, options.follows)
+        return Scheduler(self.space, options.schedule, options.seed, options.step_budget, *how)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What the schedule chose since the ranks came in; () unless options.records_choices."""
+        return tuple(self.scheduler.choices)
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
@@ -323,7 +342,7 @@ class SimulatedWorld:
         """One batch of equal launches on some ranks."""
         one = queued[0]
         arguments, numbers = [other.arguments for other in queued], [other.number for other in queued]
-        how = (arguments, self.options.multimem, numbers, self._places(one, ranks))
+        how = (arguments, self.options.multimem, numbers, self._places(one, ranks), str(self.options.granularity))
         return Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
 
     def _places(self, one: Queued, ranks: list[int]) -> Places | None:
@@ -333,7 +352,7 @@ class SimulatedWorld:
             return None
         options = self.options
         random = None
-        if options.schedule == Schedule.random and options.seed % 2:
+        if options.schedule != Schedule.fair and options.seed % 2:
             random = np.random.default_rng([options.seed, ranks[0], one.number])
         return Places(found, one.launch.grid, len(ranks), random)
 

@@ -14,7 +14,7 @@ from kernels.spec import Inputs, Placement
 from kernels.stress import Stress
 from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Granularity, MultimemModel, Schedule
 
 
 class TimingMode(StrEnum):
@@ -95,7 +95,10 @@ class CheckSchema:
 
 @dataclass
 class FabricSchema:
-    """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator."""
+    """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator.
+
+    granularity is block where a configuration has none: those of records from before there was a choice.
+    """
 
     name: FabricName = FabricName.auto
     arch: str = "sm_90a"
@@ -103,6 +106,7 @@ class FabricSchema:
     multicast: bool = True
     multimem: MultimemModel = MultimemModel.exact
     schedule: Schedule = Schedule.fair
+    granularity: Granularity | None = Granularity.block
     seed: int = 0
     step_budget: int | None = None
     gpu: Any = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from reports.table.text import counted
 from runner.request_error import RequestError
 from simulator.gpu import Gpu
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Granularity, MultimemModel, Schedule, granularity_of
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -39,7 +39,8 @@ class FabricName(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
-    limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races)."""
+    limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races).
+    granularity None: that of the schedule."""
 
     name: FabricName
     arch: str
@@ -51,6 +52,7 @@ class FabricRequest:
     step_budget: int | None
     gpu: Gpu | None = None
     races: bool = False
+    granularity: Granularity | None = None
 
     @property
     def simulated(self) -> bool:
@@ -256,6 +258,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
         seed=fabric.seed,
         gpu=fabric.gpu,
         races=fabric.races,
+        granularity=fabric.granularity,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
@@ -267,6 +270,7 @@ def settings(fabric: FabricRequest) -> dict[str, object]:
     if fabric.name != FabricName.simulator:
         return {}
     chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
+    chosen["granularity"] = str(granularity_of(fabric.schedule, fabric.granularity))
     chosen["seed"] = fabric.seed
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget

@@ -1,4 +1,4 @@
-"""Atomics: atom gives the old value, red does not. Lanes of one step are served in lane order.
+"""Atomics: atom gives the old value, red does not. Lanes of one step are served in the order of Space.lane_order.
 
 A vector is changed element by element, and so are the halves of a packed type: as a whole it is no single atomic
 access. Additions of f32 in global memory flush subnormal operands and results to zero with their sign; those in shared
@@ -64,20 +64,21 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
 
     Returns the old values; counts a change.
     """
-    old, changed = exchanged(space.memory, index, kind, combine)
+    old, changed = exchanged(space.memory, index, kind, combine, space.lane_order(len(index)))
     if changed:
         space.version += 1
     return old
 
 
-def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any) -> tuple[Lanes, bool]:
-    """The same on any bytes; says whether they changed."""
+def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any, order: Lanes | None = None) -> tuple[Lanes, bool]:
+    """The same on any bytes; says whether they changed. order: in which lanes are served, None: by their numbers."""
     size = np.dtype(kind).itemsize
     cells = flat.view(kind)
     position = index // size
     old = np.empty(len(index), kind)
     changed = False
-    for now in _turns(position):
+    turns = _turns(position) if order is None else [order[now] for now in _turns(position[order])]
+    for now in turns:
         old[now] = cells[position[now]]
         new = combine(now, old[now])
         word = f"u{min(size, 8)}"
@@ -216,6 +217,7 @@ def changed_cells(
         reached = reach(frame, space, addresses, width, instruction, "atomic")
         flat, index = reached.flat, reached.index
     function = functions[space in ("", "global")]
+    order = heaps.lane_order(frame.count)
     for element in range(columns[0].shape[1]):
         given = [column[:, element] for column in columns]
 
@@ -223,7 +225,7 @@ def changed_cells(
             found: Lanes = function(before, *(one[lanes] for one in given))
             return found
 
-        old[:, element], changed = exchanged(flat, index + element * size, kind, combine)
+        old[:, element], changed = exchanged(flat, index + element * size, kind, combine, order)
         if changed:
             heaps.version += 1
     return old

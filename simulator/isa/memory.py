@@ -296,9 +296,12 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
             tell(batch.space.events.stored, Stored(start, rows_of(frame, sources, kind)))
         if batch.mbarriers.objects:
             batch.mbarriers.check_write(start, size * len(sources))
+        order = batch.space.lane_order(frame.count)
         for position, slot in enumerate(sources):
-            at = start + position * size
-            batch.shared.view(kind).reshape(-1)[at // size] = frame.regs[slot].astype(kind)
+            at, values = start + position * size, np.broadcast_to(frame.regs[slot].astype(kind), frame.count)
+            if order is not None:
+                at, values = at[order], values[order]
+            batch.shared.view(kind).reshape(-1)[at // size] = values
             for byte in range(size):
                 batch.shared_written.reshape(-1)[at + byte] = True
         batch.space.version += 1

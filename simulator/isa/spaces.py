@@ -256,9 +256,13 @@ class Reached:
         picked = self.flat[self.index[:, None] + np.arange(self.width)]
         return picked.view(kind)
 
-    def put(self, rows: Lanes) -> None:
-        """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one wins."""
-        self.flat[self.index[:, None] + np.arange(self.width)] = rows.view(np.uint8).reshape(len(self.index), -1)
+    def put(self, rows: Lanes, order: Lanes | None = None) -> None:
+        """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one in order wins;
+        None: that of the highest number."""
+        index, values = self.index, rows.view(np.uint8).reshape(len(self.index), -1)
+        if order is not None:
+            index, values = index[order], values[order]
+        self.flat[index[:, None] + np.arange(self.width)] = values
 
 
 def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instruction: Instruction, action: str) -> Reached:
@@ -361,10 +365,10 @@ def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, inst
         heaps = frame.batch.space
         heaps.scatter(heaps.resolve(frame.view, addresses, width, instruction, "store"), np.ascontiguousarray(rows))
     elif space:
-        reached = reach(frame, space, addresses, width, instruction, "store")
+        found = reach(frame, space, addresses, width, instruction, "store")
         if frame.batch.space.events.stored and space.startswith("shared"):
-            tell(frame.batch.space.events.stored, Stored(reached.index, rows))
-        reached.put(np.ascontiguousarray(rows))
+            tell(frame.batch.space.events.stored, Stored(found.index, rows))
+        found.put(np.ascontiguousarray(rows), frame.batch.space.lane_order(frame.count))
     else:
 
         def run(some: LaneFrame, space: str, mine: Lanes, lanes: Any) -> None:

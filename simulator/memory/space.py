@@ -81,6 +81,7 @@ class Space(Heaps):
         self.events = Events()
         self.clock_ns = 0  # what kernels read as the time: the scheduler moves it on with every step
         self.variables: dict[tuple[str, int, str], Allocation] = {}  # of modules: by digest, rank and name
+        self.shuffle = 0  # the order in which lanes of one instruction reach one address; 0: by their numbers
         self._arange: dict[int, Indices] = {}
 
     # Addresses
@@ -103,6 +104,13 @@ class Space(Heaps):
             known = np.arange(0, max(lanes, 16384) * width_bytes, width_bytes, dtype=np.int64)
             self._arange[width_bytes] = known
         return known[:lanes]
+
+    def lane_order(self, lanes: int) -> Indices | None:
+        """The order in which lanes of one instruction take effect where their addresses meet; None: by number."""
+        if not self.shuffle:
+            return None
+        spread = np.arange(1, lanes + 1, dtype=np.uint32) * np.uint32((self.shuffle * 0x9E3779B1 | 1) & 0xFFFFFFFF)
+        return np.argsort(spread, kind="stable")
 
     # The narrow point
 
@@ -434,7 +442,8 @@ class Space(Heaps):
         return picked.view(element).reshape(len(span.index), -1)
 
     def scatter(self, span: Span, rows: npt.NDArray[np.generic]) -> None:
-        """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one wins."""
+        """Store a C-contiguous matrix of one row a lane. Of lanes that share an address the last one wins, in the order
+        of lane_order."""
         size = span.width_bytes
         if span.shape == "affine":
             end = span.low + len(span.index) * size
@@ -445,8 +454,11 @@ class Space(Heaps):
         if self.events.stored:
             tell(self.events.stored, Stored(span.index, rows))
         wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
-        position = span.index >> (size.bit_length() - 1)
-        self.memory.view(wide)[position] = rows.view(wide).reshape(-1)
+        position, values = span.index >> (size.bit_length() - 1), rows.view(wide).reshape(-1)
+        order = self.lane_order(len(position))
+        if order is not None:
+            position, values = position[order], values[order]
+        self.memory.view(wide)[position] = values
         if span.allocation is None or span.allocation.unwritten:
             ones = np.ones(size, np.uint8).view(wide)[0]
             self.written.view(wide)[position] = ones

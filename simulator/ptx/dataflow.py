@@ -88,6 +88,8 @@ def sources_of(instruction: Instruction) -> list[str]:
     if instruction.guard is not None:
         names.append(instruction.guard[0].name)
         names += targets_of(instruction)  # lanes that don't run keep their value
+    if instruction.part == 2:
+        names += targets_of(instruction)  # the elements that came first
     return names
 
 

@@ -100,6 +100,7 @@ class Instruction:
     """One instruction: opcode "add", qualifiers ("rn", "f32") as written, guard (predicate register, negated).
 
     unsupported: why the simulator can't run it, "" if the parser could read it; a thread that gets there faults.
+    part: of a vector access that is torn, 1 for the elements that come first, 2 for the others; 0: all at once.
     """
 
     opcode: str
@@ -110,6 +111,7 @@ class Instruction:
     guard: tuple[Register, bool] | None = None
     source: Source | None = None
     unsupported: str = ""
+    part: int = 0
 
     @property
     def mnemonic(self) -> str:
@@ -147,13 +149,21 @@ class Unsupported:
 class Block:
     """Instructions that run one after another: entered at the top only, left at the bottom only.
 
-    is_last: of its function, behind which nothing follows.
+    is_last: of its function, behind which nothing follows. piece: of a block that was cut at its accesses (cut.py), ""
+    for its start, "next" for what follows the piece before; "whole", "first" and "rest" of one vector access follow
+    each other, and lanes run either the first of these three or the other two.
     """
 
     index: int
     label: str
     instructions: tuple[Instruction, ...]
     is_last: bool = False
+    piece: str = ""
+
+    @property
+    def following(self) -> int:
+        """The block that comes next in the program, -1 after the last one of a function."""
+        return -1 if self.is_last else self.index + (3 if self.piece == "whole" else 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ Bytes = npt.NDArray[np.uint8]
 @dataclass(slots=True, eq=False)
 class Copy:
     """One bulk copy of one thread. group: the number of its group among the lane's, -1 if an mbarrier counts it; due:
-    the step of its next moment. held: its bytes, once read.
+    the step of its next moment. held: its bytes, once read; left: the first and the end of the bytes that the moment
+    which has begun still has to read or write, None if it has not begun.
     """
 
     number: int
@@ -52,6 +53,8 @@ class Copy:
     group: int
     held: Bytes | None = None
     is_done: bool = False
+    left: tuple[int, int] | None = None
+    read_first: Bytes | None = None
 
     @property
     def is_load(self) -> bool:
@@ -66,6 +69,8 @@ class Copy:
 
 
 UnderWay = Copy | LaneCopy | Arrival
+TORN_BYTES = 16
+"""Where a bulk copy may be torn: at multiples of this, which is a multiple of each element's size."""
 
 
 @dataclass(slots=True)
@@ -199,11 +204,12 @@ class Copies:
 
     # What happens by itself
 
-    def advance(self, chosen: list[UnderWay]) -> None:
-        """Let these copies read, or write if they have read."""
+    def advance(self, chosen: list[UnderWay], tear: int = 0) -> None:
+        """Let these copies read, or write if they have read. tear: let bulk copies that have not begun to do so do a
+        part of it, which depends on the number; 0: all."""
         for one in chosen:
             if isinstance(one, Copy):
-                self._advance(one)
+                self._advance(one, tear)
             else:
                 self.lane_copies.advance(one)
         if chosen:
@@ -224,23 +230,41 @@ class Copies:
         self.under_way.append(found)
         return found
 
-    def _advance(self, copy: Copy) -> None:
+    def _advance(self, copy: Copy, tear: int) -> None:
+        size = copy.transfer.size_bytes
+        low, high = copy.left or (0, size)
+        if copy.left is None and tear and size > TORN_BYTES:
+            cut = (1 + tear // 2 % (size // TORN_BYTES)) * TORN_BYTES
+            cut = min(cut, size - TORN_BYTES)
+            first, copy.left = ((0, cut), (cut, size)) if tear % 2 else ((cut, size), (0, cut))
+            low, high = first
+        else:
+            copy.left = None
         try:
             if copy.held is None:
-                self._read(copy)
-                copy.due = self.batch.steps + LAG_STEPS
+                self._read(copy, low, high)
             else:
-                self._write(copy, copy.held)
+                self._write(copy, copy.held, low, high)
         except LaneFault as fault:
             raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
+        copy.due = self.batch.steps + LAG_STEPS
 
-    def _read(self, copy: Copy) -> None:
+    def _read(self, copy: Copy, low: int, high: int) -> None:
+        """Read bytes of a copy; once all are there, it has read."""
         transfer = copy.transfer
         space, start = transfer.source
         if space == "global":
-            copy.held = self.batch.space.read_bulk(start, transfer.size_bytes)
+            found = self.batch.space.read_bulk(start + low, high - low)
         else:
-            copy.held = self._shared_bytes(start, transfer)
+            found = self._shared_bytes(start, transfer, low, high)
+        if (low, high) != (0, transfer.size_bytes):
+            if copy.read_first is None:
+                copy.read_first = np.zeros(transfer.size_bytes, np.uint8)
+            copy.read_first[low:high] = found
+            found = copy.read_first
+        if copy.left is not None:
+            return
+        copy.held = found
         self._report(copy, "read")
         if transfer.mbarriers:
             self._divide(copy)
@@ -256,41 +280,45 @@ class Copies:
         self.under_way += [replace(copy, transfer=one, due=self.batch.steps + LAG_STEPS) for one in each[1:]]
         self.batch.rank_alive[self.batch.place(copy.lane)[0]] += len(each) - 1
 
-    def _shared_bytes(self, start: int, transfer: Transfer) -> Bytes:
-        """Shared memory that a copy reads. Raises LaneFault for poison among the bytes that it wants."""
-        end = start + transfer.size_bytes
-        good = self.batch.shared_written.reshape(-1)[start:end]
-        if not (good if transfer.chosen is None else good[transfer.chosen]).all():
+    def _shared_bytes(self, start: int, transfer: Transfer, low: int, high: int) -> Bytes:
+        """The bytes from low to high of shared memory that a copy reads. Raises LaneFault for poison among those that
+        it wants."""
+        good = self.batch.shared_written.reshape(-1)[start + low : start + high]
+        if not (good if transfer.chosen is None else good[transfer.chosen[low:high]]).all():
             raise LaneFault(0, "bulk copy of shared memory that was never written (poison)")
-        found: Bytes = self.batch.shared.reshape(-1)[start:end].copy()
+        found: Bytes = self.batch.shared.reshape(-1)[start + low : start + high].copy()
         return found
 
-    def _write(self, copy: Copy, held: Bytes) -> None:
+    def _write(self, copy: Copy, held: Bytes, low: int, high: int) -> None:
+        """Write bytes of a copy; once all are there, it is done."""
         batch, transfer = self.batch, copy.transfer
-        copy.is_done = True
         for start in transfer.targets:
-            end = start + transfer.size_bytes
             if transfer.target_space == "shared" and self.mbarriers.objects:
                 self.mbarriers.check_write(np.array([start]), transfer.size_bytes)
-            data = held if transfer.combine is None else self._combined(start, transfer, held)
+            part = held[low:high]
+            data = part if transfer.combine is None else self._combined(start, transfer, part, low, high)
             if transfer.target_space == "shared":
-                batch.shared.reshape(-1)[start:end] = data
-                batch.shared_written.reshape(-1)[start:end] = True
+                batch.shared.reshape(-1)[start + low : start + high] = data
+                batch.shared_written.reshape(-1)[start + low : start + high] = True
                 batch.space.version += 1
             else:
-                batch.space.write_bulk(start, data, transfer.chosen)
+                chosen = None if transfer.chosen is None else transfer.chosen[low:high]
+                batch.space.write_bulk(start + low, data, chosen)
+        if copy.left is not None:
+            return
+        copy.is_done = True
         self._report(copy, "written")
         if transfer.mbarrier >= 0:
             self._complete(copy)
         batch.finish(batch.place(copy.lane)[0], 1)
 
-    def _combined(self, start: int, transfer: Transfer, held: Bytes) -> Bytes:
-        """What a reduction's target holds afterwards."""
+    def _combined(self, start: int, transfer: Transfer, held: Bytes, low: int, high: int) -> Bytes:
+        """What the bytes from low to high of a reduction's target hold afterwards."""
         assert transfer.combine is not None
         if transfer.target_space == "shared":
-            before = self._shared_bytes(start, transfer)
+            before = self._shared_bytes(start, transfer, low, high)
         else:
-            before = self.batch.space.read_bulk(start, transfer.size_bytes)
+            before = self.batch.space.read_bulk(start + low, high - low)
         made = transfer.combine(before.view(transfer.element), held.view(transfer.element))
         out: Bytes = np.ascontiguousarray(made).view(np.uint8)
         return out

@@ -7,7 +7,7 @@ lanes runs through their block: they share a few scratch arrays that stay in the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +16,9 @@ from simulator.isa import BUILTINS, find, key_of
 from simulator.isa.architectures import lacks
 from simulator.isa.operands import refusal, symbols_of, width_of, wrong_special
 from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
+from simulator.isa.tearing import torn
 from simulator.memory.space import LaneFault
+from simulator.ptx.cut import cut_at_accesses, is_access
 from simulator.ptx.dataflow import (
     COLLECTIVES,
     homes_of,
@@ -123,13 +125,17 @@ class BlockStep:
     reads_memory: bool
     writes_memory: bool
     reads_clock: bool
+    accesses: int = 0
+    stores: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A decoded kernel.
 
-    slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers.
+    slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers. further: of a
+    kernel in pieces, the next piece of each piece's block, -1 where there is none; empty of one in blocks. torn: by the
+    piece of a vector access, the one that runs its first part. joined: pieces run as one, made as they are needed.
     """
 
     kernel: Kernel
@@ -142,15 +148,62 @@ class Program:
     sites: tuple[CallSite, ...]
     parameter_slots: dict[str, int]
     unsupported: tuple[Unsupported, ...]
+    further: tuple[int, ...] = ()
+    torn: dict[int, int] = field(default_factory=dict)
+    joined: dict[tuple[int, int, bool], BlockStep] = field(default_factory=dict)
+
+    def reach(self, index: int, accesses: int, tears: bool = False) -> BlockStep:
+        """Return the step that begins at a piece and goes on, within its block, for that number of accesses and what
+        needs no memory after them. tears: of the first vector access among them it runs the first part alone."""
+        if not self.further:
+            return self.steps[index]
+        key = (index, accesses, tears)
+        if key not in self.joined:
+            chain, seen = [self.steps[index]], self.steps[index].accesses
+            while (following := self.further[chain[-1].index]) >= 0:
+                seen += self.steps[following].accesses
+                if seen > max(accesses, 1):
+                    break
+                if tears and following in self.torn:
+                    chain.append(self.steps[self.torn[following]])
+                    break
+                chain.append(self.steps[following])
+            if tears and index in self.torn:
+                chain = [self.steps[self.torn[index]]]
+            self.joined[key] = _joined(chain)
+        return self.joined[key]
+
+
+def _joined(chain: list[BlockStep]) -> BlockStep:
+    """Pieces of one block, which run one after another, as one step."""
+    if len(chain) == 1:
+        return chain[0]
+    return BlockStep(
+        index=chain[0].index,
+        runs=tuple(run for one in chain for run in one.runs),
+        count=sum(one.count for one in chain),
+        exit=chain[-1].exit,
+        kept_reads=tuple(sorted({slot for one in chain for slot in one.kept_reads})),
+        kept_writes=tuple(sorted({slot for one in chain for slot in one.kept_writes})),
+        local=tuple(local for one in chain for local in one.local),
+        instructions=tuple(instruction for one in chain for instruction in one.instructions),
+        reads_memory=any(one.reads_memory for one in chain),
+        writes_memory=any(one.writes_memory for one in chain),
+        reads_clock=any(one.reads_clock for one in chain),
+        accesses=sum(one.accesses for one in chain),
+        stores=any(one.stores for one in chain),
+    )
 
 
 @lru_cache(maxsize=128)
-def decode(ptx: str, entry: str) -> Program:
+def decode(ptx: str, entry: str, granularity: str = "block") -> Program:
     """Return the kernel ready to run. What it can't run faults when a thread gets there (Program.unsupported lists it).
 
-    Raises PtxSyntaxError naming the PTX line.
+    granularity: "block", or "access" for one that can stop between any two accesses to memory. Raises PtxSyntaxError
+    naming the PTX line.
     """
-    return _Decoder(parse_kernel(ptx, entry)).program()
+    kernel = parse_kernel(ptx, entry)
+    return _Decoder(kernel if granularity == "block" else cut_at_accesses(kernel)).program()
 
 
 def unsupported_forms(ptx: str) -> tuple[Unsupported, ...]:
@@ -274,7 +327,9 @@ class _Decoder:
             spin_headers=_spin_headers(steps, live),
             sites=tuple(self._with_saves(one, live) for one in self.sites),
             parameter_slots={name: self.slot_of[name] for name in names if name in self.slot_of},
-            unsupported=tuple(sorted(self.unsupported, key=lambda one: one.line)),
+            unsupported=tuple(sorted(dict.fromkeys(self.unsupported), key=lambda one: one.line)),
+            further=_further(self.kernel.blocks),
+            torn={one.index: one.index + 1 for one in self.kernel.blocks if one.piece == "whole"},
         )
 
     def _with_saves(self, site: CallSite, live: list[set[int]]) -> CallSite:
@@ -322,7 +377,7 @@ class _Decoder:
         return BlockStep(
             index=block.index,
             runs=tuple(runs),
-            count=len(block.instructions),
+            count=sum(one.part != 2 for one in block.instructions),
             exit=last,
             kept_reads=tuple(
                 sorted({self._register(n) for n in reads | writes if n not in names and n not in _UNIFORM} | symbols)
@@ -333,6 +388,8 @@ class _Decoder:
             reads_memory=any(map(reads_memory, body)),
             writes_memory=any(map(writes_memory, body)),
             reads_clock=any(map(reads_clock, body)),
+            accesses=sum(map(is_access, body)),
+            stores=any(map(_stores, body)),
         )
 
     def _run(self, instruction: Instruction) -> Run:
@@ -359,6 +416,8 @@ class _Decoder:
         try:
             if instruction.opcode == "call":
                 return self._builtin(instruction)
+            if instruction.part:
+                return torn(instruction, self, operation.build)
             return operation.build(instruction, self)
         except (AssertionError, KeyError, ValueError, IndexError, AttributeError):
             raise UnknownInstruction(f"the simulator has no such operands of {operation.key}") from None
@@ -438,7 +497,7 @@ class _Decoder:
 
     def _exit(self, block: Block) -> Exit:
         """How the block ends; an end that the simulator does not have stays among the instructions, and faults."""
-        following = -1 if block.is_last else block.index + 1
+        following = block.following
         falls = Exit("jump", following) if following >= 0 else Exit(self._return_kind(block))
         end = block.instructions[-1] if block.instructions else None
         if end is None or end.unsupported or not (end.opcode in _ENDS or end.is_group_wait):
@@ -632,6 +691,21 @@ class _Decoder:
                 if last_use[name] == position and name in number_of:
                     free[_CLASS_DTYPE[self.kernel.registers[name]]].append(number_of[name])
         return out
+
+
+def _stores(instruction: Instruction) -> bool:
+    """Whether other threads may see what it changes."""
+    return is_access(instruction) and (writes_memory(instruction) or instruction.opcode == "atom")
+
+
+def _further(blocks: Sequence[Block]) -> tuple[int, ...]:
+    """Program.further of a kernel's blocks."""
+    if not any(one.piece for one in blocks):
+        return ()
+    return tuple(
+        one.following if one.following >= 0 and blocks[one.following].piece and one.piece != "first" else -1
+        for one in blocks
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

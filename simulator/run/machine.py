@@ -69,7 +69,7 @@ class Batch:
 
     arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
     Blocks and threads are numbered in order of x, then y, then z. places: those that its blocks have on the ranks'
-    GPUs; None: all blocks are there at once, each on a multiprocessor of its own.
+    GPUs; None: all blocks are there at once, each on a multiprocessor of its own. granularity: see decode.
     """
 
     def __init__(
@@ -83,9 +83,10 @@ class Batch:
         multimem: str,
         numbers: list[int],
         places: Places | None = None,
+        granularity: str = "block",
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
-        self.program: Program = decode(executable.ptx, executable.entry)
+        self.program: Program = decode(executable.ptx, executable.entry, granularity)
         self.launch = launch
         self.ranks, self.grid, self.block = ranks, launch.blocks, launch.threads
         self.threads = self.grid * self.block  # of one rank
@@ -127,9 +128,16 @@ class Batch:
         self.spins: dict[int, Spin] = {}
         self.last_run: dict[int, int] = {}
         self.steps = 0
-        self._templates: dict[int, list[Any]] = {}
+        self._templates: dict[BlockStep, list[Any]] = {}
+        self._single_accesses()
         self._rank_of = np.array(ranks, np.int64)
         self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
+
+    def _single_accesses(self) -> None:
+        """What orders by access need, see isa/tearing.py and run/adversary.py."""
+        self.tear = 1  # which elements of a vector access come first
+        self.torn = np.zeros(0, np.uint8)  # for each lane those that have come, as bits
+        self.held_until = np.zeros(0, np.int64)  # the turn until which the adversary holds each lane back
 
     def parameter(self, position: int, offset_bytes: int, dtype: str) -> Lanes:
         """Return what of a parameter begins at an offset, as one value of dtype for each rank number."""
@@ -258,9 +266,13 @@ class Batch:
 
     # Running
 
-    def run(self, index: int, group: Group) -> None:
-        """Run the block for the group and send its lanes on. Raises DeviceFault naming the lane that did wrong."""
-        step = self.program.steps[index]
+    def run(self, index: int, group: Group, step: BlockStep | None = None) -> None:
+        """Run the block for the group and send its lanes on. Raises DeviceFault naming the lane that did wrong.
+
+        step: what to run in place of the whole block, one of Program.reach.
+        """
+        if step is None:
+            step = self.program.steps[index]
         self.steps += 1
         self.last_run[index] = self.steps
         events = self.space.events
@@ -457,6 +469,12 @@ class Batch:
                 raise self.fault(int(some[0]), text, way_out.instruction)
             self.arrive(way_out.table[number], compact(some))
 
+    def note_torn(self, lanes: Group, elements: int) -> None:
+        """Note for lanes which elements of their vector access have come, as bits."""
+        if not len(self.torn):
+            self.torn = np.zeros(self.lanes, np.uint8)
+        self.torn[ids_of(lanes)] = elements
+
     def _chunks(self, group: Group) -> list[Group]:
         """Pieces of at most CHUNK_LANES; of big launches none crosses ranks, which makes their accesses simple."""
         if isinstance(group, range):
@@ -478,14 +496,14 @@ class Batch:
         return [group[start : start + CHUNK_LANES] for start in range(0, len(group), CHUNK_LANES)]
 
     def _template(self, step: BlockStep) -> list[Any]:
-        found = self._templates.get(step.index)
+        found = self._templates.get(step)
         if found is None:
             found = [None] * self.program.slots
             for slot, values in self.constants:
                 found[slot] = values
             for slot, dtype, number in step.local:
                 found[slot] = self.scratch.array(dtype, number)
-            self._templates[step.index] = found
+            self._templates[step] = found
         return found
 
     def _run_chunk(self, step: BlockStep, chunk: Group) -> Lanes:

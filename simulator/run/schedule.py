@@ -1,72 +1,71 @@
-"""Which lanes run next, and what to say when none can: fair or random order, wake-ups, step budget, deadlock report."""
+"""Runs what an order chooses, and says what to say when nothing can run: wake-ups, step budget, deadlock report."""
 
 from __future__ import annotations
 
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
-from simulator.observe.lanes import Group, ids_of
+from simulator.observe.lanes import Group
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Instruction
+from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
-from simulator.run.copies import UnderWay
-from simulator.run.groups import compact
-from simulator.run.lane_copies import LaneCopy
+from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn
 from simulator.run.machine import Batch
+from simulator.run.orders import Accesses, Blocks, Fair, Order
+from simulator.run.replayed import Replayed
 
-OLDEST_EVERY = 16
-"""Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
 WAKE_EVERY = 64
 """Maximum number of steps between looks at spins; they are also looked at when nothing else can run."""
 REPORTED_THREADS = 8
 STEP_NS = 1000
 """How far a step moves the clocks that kernels can read. It makes waits with a time limit end, and measures nothing."""
-EARLY_RETURN = 0.5
-"""How often, in random order, the host of a rank goes on as soon as its kernel is done."""
-
-
-COPY_HASTE = (0.02, 0.3, 0.0)
-"""How often, in random order, a bulk copy moves on between two steps: by seed, for each finds other mistakes. 0: only
-when nothing else can happen."""
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """Runs batches until nothing can change. A function of policy and seed: trace is the same for the same ones.
+    """Runs batches until nothing can change. A function of policy, granularity and seed: trace is the same for the same
+    ones.
 
-    fair: the first ready block in program order, so that lanes that went different ways meet again. random: any
-    block, and of its lanes all, one rank's, one block's or one warp's. is_launch_due: asked after each step whether
-    another launch is to begin now; then run() returns False.
+    policy is of options.Schedule; orders.py says what each chooses. choices: what was chosen, if records says so.
+    follows: choices to follow before anything else (replayed.py). is_launch_due: asked after each step whether another
+    launch is to begin now; then run() returns False.
     """
 
     space: Space
     policy: str
     seed: int
     step_budget: int
+    granularity: str = "block"
+    records: bool = False
+    follows: tuple[Choice, ...] | None = None
     steps: int = 0
     trace: int = 0
     deadline: float | None = None
     aborted: BaseException | None = None  # set by another thread
     is_launch_due: Callable[[], bool] | None = None
-    random: np.random.Generator = field(init=False)
+    choices: list[Choice] = field(default_factory=list)
+    order: Order = field(init=False)
 
     def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.seed)
+        self.order = order_of(self.policy, self.granularity, self.seed)
+        if self.follows is not None:
+            self.order = Replayed(self.follows)
         self.space.clock_ns = STEP_NS
         self.space.events.step = 0
 
     def run(self, batches: list[Batch]) -> bool:
         """Run until every batch is done, asleep or waiting at barriers (True). Raises DeviceFault and DeadlineExceeded.
 
-        random: sometimes it stops as soon as some rank's kernel is done (False), so that this rank's host goes on
-        while the kernels of others are still under way, as it would on GPUs.
+        Some orders stop as soon as some rank's kernel is done (False), so that this rank's host goes on while the
+        kernels of others are still under way, as it would on GPUs.
         """
         since_wake = 0
         done = _done(batches)
@@ -77,57 +76,48 @@ class Scheduler:
                     since_wake = 0
                     woken = [batch.wake() for batch in batches]
                     if not any(woken) and not any(batch.ready for batch in batches):
-                        if not self._copy_next(batches):
+                        if not any(batch.copies.under_way for batch in batches):
                             return True
+                        self._move(replace(self.order.idle_move(batches), idle=True), batches)
                         continue
                 self._check_budget(batches)
-                number, index, group = self._pick(batches)
-                self.trace = zlib.crc32(f"{number} {index} {int(group[0])} {len(group)}".encode(), self.trace)
-                self.space.events.step = self.steps
-                batches[number].run(index, group)
-                self.steps += 1
-                self.space.clock_ns += STEP_NS
-                self._copy_due(batches)
+                self._take(self.order.turn(batches), batches)
+                for one in self.order.moves(batches):
+                    self._move(one, batches)
                 if self.is_launch_due is not None and self.is_launch_due():
                     return False
-                if self.policy == "random" and _done(batches) > done:
+                if _done(batches) > done:
                     done = _done(batches)
-                    if self.random.random() < EARLY_RETURN:
+                    if self.order.returns():
+                        if self.records:
+                            self.choices.append(Returned())
                         return False
 
-    def _copy_due(self, batches: list[Batch]) -> None:
-        """Bulk copies move on between two steps: in fair order when they are due, in random order now and then."""
-        for batch in batches:
-            if not batch.copies.under_way:
-                continue
-            if self.policy == "fair":
-                batch.copies.advance([copy for copy in batch.copies.under_way if copy.due <= batch.steps])
-            elif self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
-                batch.copies.advance(self._some_copies(batch))
-
-    def _copy_next(self, batches: list[Batch]) -> bool:
-        """Nothing else can happen: let some copies move on. Says whether there were any."""
-        able = [batch for batch in batches if batch.copies.under_way]
-        if not able:
-            return False
-        batch = able[int(self.random.integers(len(able)))] if self.policy == "random" else able[0]
-        if self.policy == "random":
-            batch.copies.advance(self._some_copies(batch))
+    def _take(self, turn: Turn, batches: list[Batch]) -> None:
+        """Let lanes take a step."""
+        lanes, batch = turn.lanes, batches[turn.batch]
+        if self.records:
+            self.choices.append(turn)
+        self.trace = zlib.crc32(f"{turn.batch} {turn.index} {int(lanes[0])} {len(lanes)}".encode(), self.trace)
+        self.space.events.step = self.steps
+        if self.granularity == "block":
+            batch.run(turn.index, lanes)
         else:
-            due = min(copy.due for copy in batch.copies.under_way)
-            batch.copies.advance([copy for copy in batch.copies.under_way if copy.due == due])
-        return True
+            batch.tear = turn.tear
+            self.space.shuffle = turn.shuffle
+            batch.run(turn.index, lanes, batch.program.reach(turn.index, turn.accesses, turn.tear > 0))
+        self.steps += 1
+        self.space.clock_ns += STEP_NS
 
-    def _some_copies(self, batch: Batch) -> list[UnderWay]:
-        """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
-        copies = batch.copies.under_way
-        one = copies[int(self.random.integers(len(copies)))]
-        unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
-        if not unit:
-            if isinstance(one, LaneCopy) and len(one.lanes) > 1:
-                return [batch.copies.part(one, int(self.random.choice(one.lanes)), 32)]
-            return [one]
-        return [copy for copy in copies if copy.lane // unit == one.lane // unit and copy.is_load == one.is_load]
+    def _move(self, one: Moved, batches: list[Batch]) -> None:
+        """Let copies move on."""
+        if self.records:
+            self.choices.append(one)
+        copies = batches[one.batch].copies
+        chosen = [copies.under_way[place] for place in one.copies]
+        if one.lane >= 0:
+            chosen = [copies.part(chosen[0], one.lane, 32)]
+        copies.advance(chosen, one.tear)
 
     def _check_budget(self, batches: list[Batch]) -> None:
         if self.aborted is not None:
@@ -140,10 +130,10 @@ class Scheduler:
             what = f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
             advice = ["if the kernel ends, give a larger fabric.step_budget"]
         running = [
-            (batch, int(groups[0][0]), batch.program.kernel.blocks[index].instructions[0])
+            (batch, int(groups[0][0]), found)
             for batch in batches
             for index, groups in sorted(batch.ready.items())
-            if batch.program.kernel.blocks[index].instructions
+            for found in [one for block in batch.program.kernel.blocks[index:] for one in block.instructions][:1]
         ][:2]
         texts = [
             f"{batch.executable.name} on {batch.name(lane)} runs at {instruction.where()}"
@@ -153,51 +143,19 @@ class Scheduler:
         places = [batch.place_at(lane, instruction) for batch, lane, instruction in running]
         raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(texts)}", places=places)
 
-    def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
-        if self.policy == "random":
-            return self._pick_random(batches)
-        able = [number for number, batch in enumerate(batches) if batch.ready]
-        number = able[self.steps % len(able)]
-        batch = batches[number]
-        if batch.steps % OLDEST_EVERY == 0:  # its own steps: with the world's, batches that take turns could miss it
-            index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
-        else:
-            index = min(batch.ready)
-        return number, index, batch.take(index)
 
-    def _pick_random(self, batches: list[Batch]) -> tuple[int, int, Group]:
-        if self.random.random() < 0.25:
-            for batch in batches:
-                batch.wake()
-        choices = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
-        number, index = choices[int(self.random.integers(len(choices)))]
-        batch = batches[number]
-        group = batch.take(index)
-        unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
-        lane = int(group[int(self.random.integers(len(group)))])
-        low = (
-            lane // unit * unit
-            if unit != 32
-            else max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
-        )
-        chosen, rest = _cut(group, low, low + unit)
-        if rest is not None:
-            batch.ready.setdefault(index, []).append(rest)
-        return number, index, chosen
+def order_of(policy: str, granularity: str, seed: int) -> Order:
+    """Return the order of a policy (options.Schedule)."""
+    if policy == "fair":
+        return Fair()
+    if policy == "adversarial":
+        return Adversarial(seed, granularity)
+    return Blocks(seed) if granularity == "block" else Accesses(seed)
 
 
 def _done(batches: list[Batch]) -> int:
     """How many ranks' kernels are done."""
     return sum(not alive for batch in batches for alive in batch.rank_alive.values())
-
-
-def _cut(group: Group, low: int, high: int) -> tuple[Group, Group | None]:
-    """The lanes in [low, high), and the others."""
-    ids = ids_of(group)
-    mask = (ids >= low) & (ids < high)
-    if mask.all():
-        return group, None
-    return compact(ids[mask]), compact(ids[~mask])
 
 
 class _Reads(Listener):
@@ -311,7 +269,7 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
         with np.errstate(all="ignore"), space.events.only(reads):
             for _ in range(32):
                 ran.append(min(batch.ready))
-                batch.run(ran[-1], batch.take(ran[-1]))
+                batch.run(ran[-1], batch.take(ran[-1]), batch.program.reach(ran[-1], WHOLE))
                 is_whole = not batch.ready or index in batch.ready
                 if is_whole:
                     break
@@ -320,7 +278,7 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     rank = batch.place(lane)[0]
     text, which = f"{batch.name(lane)} spins", batch.launch_name(rank)
     if not reads.seen:  # on shared memory or through the switch, where one value would say little
-        loop = [one for where in ran for one in batch.program.steps[where].instructions]
+        loop = [one for where in ran for one in batch.program.reach(where, WHOLE).instructions]
         read = next((one for one in loop if reads_memory(one)), None)
         if read is None:
             start = f"; {loop[0].where()}" if loop else ""

@@ -58,7 +58,7 @@ class TestOvertaking:
         found = [in_a_row(COUNTED, schedule="random", seed=seed).errors for seed in range(SEEDS)]
         stuck = [errors for errors in found if any(errors)]
         assert all(isinstance(one, Deadlock) for errors in stuck for one in errors)
-        assert len(stuck) >= SEEDS // 4
+        assert len(stuck) >= SEEDS // 8
 
     def test_the_fair_order_begins_launches_together_and_finds_nothing(self) -> None:
         assert not any(in_a_row(COUNTED).errors)

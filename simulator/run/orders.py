@@ -1,0 +1,290 @@
+"""The orders that a schedule may have: who runs next, how far, and which copies move on.
+
+Each is a function of its seed and of what happened before. random and adversarial choose by access or by block
+(Scheduler.granularity); fair chooses by block alone. What none of them decides is in schedule.py: wake-ups when nothing
+else can run, the step budget, the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.observe.lanes import Group, Ids, ids_of
+from simulator.run.choices import WHOLE, Moved, Turn
+from simulator.run.copies import UnderWay
+from simulator.run.groups import compact
+from simulator.run.lane_copies import LaneCopy
+from simulator.run.machine import Batch
+
+OLDEST_EVERY = 16
+"""Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
+EARLY_RETURN = 0.5
+"""How often, in random order, the host of a rank goes on as soon as its kernel is done."""
+COPY_HASTE = (0.02, 0.3, 0.0)
+"""How often, in random order, a bulk copy moves on between two steps: by seed, for each finds other mistakes. 0: only
+when nothing else can happen."""
+BURSTS = (0.3, 0.7, 0.0)
+"""How often, by access in random order, lanes run on to the end of their basic block: by seed. Few switches find some
+mistakes, many find others."""
+STICKS = (0.0, 0.9, 0.0)
+"""How often, by access in random order, those who ran last run on: by seed. Some then get far ahead of others."""
+WAKES = 0.5
+"""How often, by access in random order, those are woken first that poll memory which has changed."""
+TEARS, SHUFFLES = 0.3, 0.5
+"""How often lanes tear a vector access where they may, and reach one address in another order than by number."""
+PART = 0.15
+"""How often, by access in random order, only some lanes of one warp run."""
+NUMBERS = 1 << 16
+"""Of tears and shuffles."""
+
+
+class Order(Protocol):
+    """Who decides. Batches are those under way; one at least has lanes that are ready when turn is called."""
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        """Take lanes from those that are ready, and say how far they run."""
+        ...
+
+    def moves(self, batches: list[Batch]) -> list[Moved]:
+        """Which copies move on after a step."""
+        ...
+
+    def idle_move(self, batches: list[Batch]) -> Moved:
+        """Which copies move on while nothing else can happen; some are under way."""
+        ...
+
+    def returns(self) -> bool:
+        """Whether the host of a rank goes on at once whose kernel is done."""
+        ...
+
+
+@dataclass(slots=True)
+class Fair:
+    """The first ready block in program order, so that lanes that went different ways meet again. Batches take turns."""
+
+    steps: int = 0
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        able = [number for number, batch in enumerate(batches) if batch.ready]
+        number = able[self.steps % len(able)]
+        self.steps += 1
+        batch = batches[number]
+        if batch.steps % OLDEST_EVERY == 0:  # its own steps: with the world's, batches that take turns could miss it
+            index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
+        else:
+            index = min(batch.ready)
+        return Turn(number, index, batch.take(index))
+
+    def moves(self, batches: list[Batch]) -> list[Moved]:
+        """Those that are due."""
+        found = []
+        for number, batch in enumerate(batches):
+            copies = batch.copies.under_way
+            due = tuple(place for place, copy in enumerate(copies) if copy.due <= batch.steps) if copies else ()
+            if due:
+                found.append(Moved(number, due))
+        return found
+
+    def idle_move(self, batches: list[Batch]) -> Moved:
+        number, batch = next((number, one) for number, one in enumerate(batches) if one.copies.under_way)
+        due = min(copy.due for copy in batch.copies.under_way)
+        return Moved(number, tuple(place for place, copy in enumerate(batch.copies.under_way) if copy.due == due))
+
+    def returns(self) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class Blocks:
+    """random by block: any block, and of its lanes all, one rank's, one block's or one warp's."""
+
+    seed: int
+    random: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        wakes = self.random.random() < 0.25
+        if wakes:
+            for batch in batches:
+                batch.wake()
+        choices = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
+        number, index = choices[int(self.random.integers(len(choices)))]
+        batch = batches[number]
+        group = batch.take(index)
+        unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
+        lane = int(group[int(self.random.integers(len(group)))])
+        return Turn(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
+
+    def moves(self, batches: list[Batch]) -> list[Moved]:
+        found = []
+        for number, batch in enumerate(batches):
+            if batch.copies.under_way and self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
+                found.append(self._some_copies(number, batch))
+        return found
+
+    def idle_move(self, batches: list[Batch]) -> Moved:
+        able = [(number, batch) for number, batch in enumerate(batches) if batch.copies.under_way]
+        return self._some_copies(*able[int(self.random.integers(len(able)))])
+
+    def returns(self) -> bool:
+        return self.random.random() < EARLY_RETURN
+
+    def _some_copies(self, number: int, batch: Batch) -> Moved:
+        """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
+        copies = batch.copies.under_way
+        place = int(self.random.integers(len(copies)))
+        unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
+        one = copies[place]
+        if unit:
+            return Moved(number, _likewise(copies, one, unit))
+        if isinstance(one, LaneCopy) and len(one.lanes) > 1:
+            return Moved(number, (place,), int(self.random.choice(one.lanes)))
+        return Moved(number, (place,))
+
+
+class Accesses:
+    """random by access: lanes run for one access to memory or on to the end of their basic block; all lanes there, one
+    rank's, one block's, one warp's or some of a warp."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.burst, self.stick = BURSTS[seed % len(BURSTS)], STICKS[seed // len(BURSTS) % len(STICKS)]
+        self.last: tuple[Batch, Group] | None = None
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        random = self.random.random
+        wakes = random() < WAKES
+        if wakes:
+            for batch in batches:
+                batch.wake()
+        number, index, lanes = self._on(batches) or self._pick(batches)
+        self.last = (batches[number], lanes)
+        return self.run_on(Turn(number, index, lanes, wakes=wakes), random() < self.burst)
+
+    def _on(self, batches: list[Batch]) -> tuple[int, int, Group] | None:
+        """Those who ran last, sometimes, if any of them can."""
+        if self.last is None or self.random.random() >= self.stick or self.last[0] not in batches:
+            return None
+        batch, wanted = self.last
+        for index in sorted(batch.ready):
+            lanes = taken(batch, index, wanted)
+            if lanes is not None:
+                return batches.index(batch), index, lanes
+        return None
+
+    def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
+        """Lanes at one of the places."""
+        places = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
+        number, index = self._any(places)
+        batch = batches[number]
+        return number, index, self.some(batch, index, batch.take(index))
+
+    def some(self, batch: Batch, index: int, group: Group) -> Group:
+        """Choose among the lanes of a group, and put the others back."""
+        drawn = self.random.random()
+        if drawn < 0.2 or len(group) == 1:
+            return group
+        unit = batch.threads if drawn < 0.45 else batch.block if drawn < 0.8 else 32
+        chosen = _within(batch, index, group, int(self._any(group)), unit)
+        if drawn < 1 - PART or len(chosen) == 1:
+            return chosen
+        return _kept(batch, index, chosen, self._parts(ids_of(chosen) % batch.block % 32))
+
+    def _parts(self, places: Ids) -> npt.NDArray[np.bool_]:
+        """Some places of a warp: one of them, those of one parity, those below or above one, or any."""
+        kind, bound = self.random.randrange(5), int(self._any(places))
+        mask: npt.NDArray[np.bool_] = places == bound
+        if kind == 1:
+            mask = places % 2 == bound % 2
+        elif kind in (2, 3):
+            mask = places >= bound if kind == 2 else places <= bound
+        elif kind == 4:
+            mask |= (self.random.getrandbits(32) >> places & 1).astype(np.bool_)
+        return mask
+
+    def run_on(self, turn: Turn, is_burst: bool) -> Turn:
+        """Say how far lanes run and how they access memory."""
+        random = self.random
+        tear = random.randrange(1, NUMBERS) if not is_burst and random.random() < TEARS else 0
+        shuffle = random.randrange(1, NUMBERS) if random.random() < SHUFFLES else 0
+        return Turn(turn.batch, turn.index, turn.lanes, WHOLE if is_burst else 1, tear, shuffle, turn.wakes)
+
+    def moves(self, batches: list[Batch]) -> list[Moved]:
+        haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
+        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+        return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
+
+    def idle_move(self, batches: list[Batch]) -> Moved:
+        return self._some_copies(*self._any([(n, one) for n, one in enumerate(batches) if one.copies.under_way]))
+
+    def returns(self) -> bool:
+        return self.random.random() < EARLY_RETURN
+
+    def _some_copies(self, number: int, batch: Batch) -> Moved:
+        """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
+        copies = batch.copies.under_way
+        place, unit = self.random.randrange(len(copies)), self._any((0, batch.block, batch.threads, batch.lanes))
+        one = copies[place]
+        tear = self.random.randrange(1, NUMBERS) if self.random.random() < TEARS else 0
+        if unit:
+            return Moved(number, _likewise(copies, one, unit), tear=tear)
+        if isinstance(one, LaneCopy) and len(one.lanes) > 1:
+            return Moved(number, (place,), int(self._any(one.lanes)))
+        return Moved(number, (place,), tear=tear)
+
+    def _any(self, among: Any) -> Any:
+        return among[self.random.randrange(len(among))]
+
+
+def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:
+    """The places of copies that go the same way as one, from lanes of the same unit."""
+    return tuple(
+        place
+        for place, copy in enumerate(copies)
+        if copy.lane // unit == one.lane // unit and copy.is_load == one.is_load
+    )
+
+
+def _within(batch: Batch, index: int, group: Group, lane: int, unit: int) -> Group:
+    """The lanes of a group in the same unit of lanes as one of them; the others are put back. 32: its warp."""
+    low = lane // unit * unit
+    if unit == 32:
+        low = max(lane // batch.block * batch.block, lane - lane % batch.block % 32)
+    high = low + unit
+    if int(group[0]) >= low and int(group[-1]) < high:
+        return group
+    ids = ids_of(group)
+    return _kept(batch, index, group, (ids >= low) & (ids < high))
+
+
+def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -> Group:
+    """The lanes of a group where the mask holds, some of them; the others are put back."""
+    if mask.all():
+        return group
+    ids = ids_of(group)
+    batch.ready.setdefault(index, []).append(compact(ids[~mask]))
+    return compact(ids[mask])
+
+
+def taken(batch: Batch, index: int, wanted: Group) -> Group | None:
+    """Take of some lanes those that are ready at a place; None if there are none."""
+    groups = batch.ready.get(index)
+    if groups is None or int(wanted[0]) > max(int(one[-1]) for one in groups):
+        return None
+    group = batch.take(index)
+    if isinstance(group, range) and isinstance(wanted, range) and group == wanted:
+        return group
+    ids = ids_of(group)
+    mask = np.isin(ids, ids_of(wanted))
+    if not mask.any():
+        batch.ready.setdefault(index, []).append(group)
+        return None
+    return _kept(batch, index, group, mask)
