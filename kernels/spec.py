@@ -363,8 +363,8 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
     launch = spec.launch(case)
     blocks = launch.blocks
     most = traits.block_shared_bytes
-    if most and (unfit := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
-        return Refusal("algorithms", *unfit)
+    if most and (beyond := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
+        return Refusal("algorithms", *beyond)
     if 0 < traits.multiprocessors < blocks:
         reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "
