@@ -120,7 +120,8 @@ class Executable:
     """A compiled kernel: the PTX that both fabrics can run, and the machine code made from it.
 
     name is the catalogue's ("all_reduce/one_shot"), entry the symbol in the PTX. digest is the SHA-256 of the PTX text
-    ("sha256:<hex>") and so names what ran. cubin is for GPUs; the simulator does not look at it.
+    ("sha256:<hex>") and so names what ran. cubin is for GPUs; the simulator does not look at it. assumptions names what
+    the kernel relies on beyond PTX; the race checker reports what one of these alone explains as an advisory.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Executable:
     ptx: str
     digest: str
     cubin: bytes = field(default=b"", repr=False)
+    assumptions: tuple[str, ...] = ()
 
 
 Dimensions = tuple[int, int, int]
@@ -422,9 +424,9 @@ class Fabric(Protocol):
         """A host copy (flat uint8) of the rank's own memory after all launched so far. Poison reads as 0xFF bytes."""
         ...
 
-    def inspect(self, region: Region) -> torch.Tensor:
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
         """The rank's own bytes (flat uint8) after all launches so far, to be looked at, never written: on a GPU its
-        memory itself, in the simulator a copy. Poison reads as 0xFF bytes.
+        memory itself, in the simulator a copy. Poison reads as 0xFF bytes. size_bytes None: to the end.
         """
         ...
 
