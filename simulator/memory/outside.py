@@ -11,11 +11,11 @@ _WRAPPED = "the index may have wrapped below zero (unsigned arithmetic)"
 
 
 def hint(heaps: Heaps, index: int) -> str:
-    """Return what is to be added to a fault's message about an index into Heaps.memory, or beyond it; "" if nothing is
+    """Return the end of a fault's message about an index into Heaps.memory, or beyond it; "" if nothing is
     known.
 
     An unsigned index of 32 bits below zero leads to 2^32 elements beyond what was meant, one of 64 bits to just before
-    its tensor. What is added to reach a peer's part of a tensor leads nowhere from a variable of a module.
+    its tensor. The distance between two ranks' parts of a tensor, added to a variable of a module, leads to no memory.
     """
     if before := _near(heaps, index, is_between=True):
         return f"; {before}: {_WRAPPED}"
