@@ -34,14 +34,15 @@ def check(file: Path, arch: str | None) -> int:
     there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses.
     """
     from simulator.forms import missing_forms
-    from simulator.ptx.parse import PtxSyntaxError, entries_of
+    from simulator.ptx.parse import PtxSyntaxError, check_start, entries_of
 
     if arch is not None and not ARCH.fullmatch(arch):
         raise ValueError(f"'{arch}' is no architecture (--arch), give one such as sm_90a or sm_100a")
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a null character
         raise ValueError(f"{file}: {getattr(error, 'strerror', None) or 'not text'}, give a PTX file") from None
+    check_start(str(file), text)
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
         raise ValueError(f"{file}: no .target, give a PTX module")

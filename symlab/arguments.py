@@ -81,7 +81,10 @@ def argument_of(place: str, value: Any) -> BroughtArgument:
             members = StructArgument(tuple(argument_of(place, one) for one in rest[0]))
             return members if kind == "struct" else PointerArgument(members)
         if kind in (*NUMBER_KINDS, *BUFFER_KINDS, "bytes", "constexpr") and len(rest) == 1:
-            return ArgumentSpec(kind, rest[0])
+            try:
+                return ArgumentSpec(kind, rest[0])
+            except ValueError as error:
+                raise ValueError(f"{place}: {error} ({_key(place)})") from error
     raise ValueError(f"{place} is {value!r} ({_key(place)}), give one of {_FORMS}")
 
 
@@ -111,8 +114,8 @@ def check_buffers(place: str, argument: BroughtArgument, specs: Mapping[str, Buf
         return
     for kind, name in buffers_of(argument):
         if name not in specs:
-            known = ", ".join(specs) or "none are given"
-            raise ValueError(f"{place}: there is no buffer {name!r} ({_key(place)}), the buffers are {known}")
+            known = f"the buffers are {', '.join(specs)}" if specs else "no buffers are given"
+            raise ValueError(f"{place}: there is no buffer {name!r} ({_key(place)}), {known}")
         if kind not in OWN_KINDS and not specs[name].symmetric:
             raise ValueError(f"{place}: {kind} of {name}, which is local (local), leave it out there")
     if isinstance(argument, PeerArgument) and not 0 <= argument.rank < ranks:

@@ -23,7 +23,7 @@ from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, function_call, launched
 from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
 from runner.request.sizes import format_bytes
-from simulator.ptx.parse import entries_of, parse_kernel
+from simulator.ptx.parse import check_start, entries_of, parse_kernel
 from symlab.arguments import (
     BroughtArgument,
     PeerArgument,
@@ -166,8 +166,10 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
     """The launch, with what the kernel itself says of its grid and block where they are left out."""
     grid, block = shape.grid, shape.block
     if isinstance(kernel, Compiled):
-        grid, block = grid or kernel.launch.grid, block or kernel.launch.block
-    block = block or parse_kernel(executable.ptx, executable.entry).required_block
+        grid = kernel.launch.grid if grid is None else grid
+        block = kernel.launch.block if block is None else block
+    if block is None:
+        block = parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
     return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
@@ -225,6 +227,8 @@ def _buffers(
     for name in given:
         if not isinstance(name, str):
             raise ValueError(f"a buffer is called {name!r} (buffers), give a name in letters, digits and underscores")
+    if isinstance(local, str) or not isinstance(local, Sequence):
+        raise ValueError(f"the local buffers are {local!r} (local), give a list of names of buffers")
     unknown = [name for name in local if name not in given]
     if unknown:
         raise ValueError(f"there is no buffer {unknown[0]!r} (local), the buffers are {', '.join(given) or 'none'}")
@@ -260,7 +264,11 @@ def _of_tensor(name: str, value: Any) -> _Content:
     import torch
 
     if isinstance(value, np.ndarray):
-        value = torch.from_numpy(np.ascontiguousarray(value))
+        try:
+            value = torch.from_numpy(np.ascontiguousarray(value))
+        except TypeError:
+            known = ", ".join(ITEMSIZES)
+            raise ValueError(f"buffer {name} is an array of {value.dtype} (buffers), give one of {known}") from None
     if not isinstance(value, torch.Tensor):
         raise ValueError(
             f"buffer {name} is of type {type(value).__name__} (buffers), give a tensor, an array, a list of them by "
@@ -354,11 +362,12 @@ def _of_ptx(given: str | Path, entry: str | None) -> Executable:
     if isinstance(given, Path) or "\n" not in given:
         try:
             text, name = Path(given).read_text(encoding="utf-8"), Path(given).name
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a null character
             reason = getattr(error, "strerror", None) or "it is not text"
             raise ValueError(f"{given}: {reason} (kernel), give the path of a PTX file, or PTX text") from None
     else:
         text, name = given, ""
+    check_start(name or "the text", text)
     entries = entries_of(text)
     if not entries:
         raise ValueError(f"{name or 'the text'} has no kernel (kernel), give PTX with an .entry")

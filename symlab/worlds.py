@@ -529,7 +529,11 @@ def _on_rank(fabric: Fabric, work: tuple[Callable[[Rank, Any], Result], Any]) ->
 
 
 def _check_deadline(deadline_s: float | None) -> None:
-    if deadline_s is not None and not (math.isfinite(deadline_s) and deadline_s > 0):
+    if deadline_s is None:
+        return
+    if isinstance(deadline_s, bool) or not isinstance(deadline_s, (int, float)):
+        raise ValueError(f"a deadline of {deadline_s!r} is no number (deadline_s), give seconds above 0, or None")
+    if not (math.isfinite(deadline_s) and deadline_s > 0):
         raise ValueError(f"a deadline of {deadline_s} s leaves no time (deadline_s), give seconds above 0, or None")
 
 

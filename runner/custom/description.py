@@ -154,7 +154,7 @@ class CustomJob:
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
 
     def _refuses_shared_bytes(self, name: str, traits: Traits) -> Refusal | None:
-        """Return the refusal of more shared memory than a block can have. Of a function only what is asked is known."""
+        """Return the refusal of more shared memory than a block can have. Of a function, only the section is known."""
         from simulator.ptx.parse import parse_kernel
 
         if not traits.block_shared_bytes:

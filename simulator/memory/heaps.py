@@ -73,6 +73,7 @@ class Heaps:
         self.granules = _lazy(total // GRANULE_BYTES * 4).view(np.int32)
         self.allocations: list[Allocation | None] = [None]
         self.ends = np.zeros(64, np.int64)
+        self.variable_ranks = np.full(64, -1, np.int64)  # whose module a variable is of, by number; -1 for tensors
         self.spans: list[list[tuple[int, int]]] = [[] for _ in range(world_size)]
         self.version = 0
         self.local: set[int] = set()  # numbers of live tensors that other ranks may not reach
@@ -103,6 +104,7 @@ class Heaps:
         self.allocations.append(made)
         if made.number >= len(self.ends):
             self.ends = np.concatenate([self.ends, np.zeros_like(self.ends)])
+            self.variable_ranks = np.concatenate([self.variable_ranks, np.full_like(self.variable_ranks, -1)])
         self.ends[made.number] = made.end
         self._granules(made)[:] = made.number
         self.memory[made.start : made.end] = 0xFF
@@ -123,7 +125,9 @@ class Heaps:
                 rank=rank,
             )
         self.module_tops[space] = start + size_bytes + GAP_BYTES
-        return self._added(Allocation(len(self.allocations), name, rank, start, start + size_bytes, symmetric=False))
+        made = self._added(Allocation(len(self.allocations), name, rank, start, start + size_bytes, symmetric=False))
+        self.variable_ranks[made.number] = rank
+        return made
 
     def make_local(self, allocation: Allocation) -> None:
         """Keep other ranks out of it."""
@@ -171,12 +175,15 @@ class Heaps:
         """As describe, of an address behind the heaps."""
         number = int(self.granules[index // GRANULE_BYTES]) if index < len(self.memory) else 0
         kind = "const" if index >= self.constants_start else "global"
-        if number <= 0:
+        first = self.constants_start if kind == "const" else self.heaps_end
+        before = [one for one in self.allocations if one is not None and first <= one.start <= index]
+        found = self.allocations[number] if number > 0 else max(before, key=lambda one: one.start, default=None)
+        if found is None:
             return f"{address:#x} (among the .{kind} variables of modules)"
-        found = self.allocations[number]
-        assert found is not None
+        past = index - found.end
+        where = f"{past} bytes past the end of" if past >= 0 else f"byte {index - found.start} of"
         return (
-            f"{address:#x} (byte {index - found.start} of rank {found.rank}'s .{kind} variable {found.name!r} of "
+            f"{address:#x} ({where} rank {found.rank}'s .{kind} variable {found.name!r} of "
             f"{found.end - found.start} bytes)"
         )
 

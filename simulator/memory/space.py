@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from memory.fabric import DeviceFault
 from simulator.memory.heaps import GRANULE_BYTES, LAST_WINDOW, Allocation, Heaps
+from simulator.memory.outside import hint
 from simulator.observe.events import MULTICAST_TARGET, Access, Events, Stored, tell
 from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
@@ -69,6 +70,10 @@ class Span:
     shape: str
     width_bytes: int
     allocation: Allocation | None
+
+
+def _unreachable(variable: Allocation) -> str:
+    return f"variable {variable.name!r} of rank {variable.rank}'s module, which peers cannot reach"
 
 
 class Space(Heaps):
@@ -324,8 +329,15 @@ class Space(Heaps):
         wrong |= index + width_bytes > self.ends.take(np.maximum(numbers, 0))
         if wrong.any():
             lane = int(np.argmax(wrong))
-            place = self.describe(int(index[lane]), int(addresses[lane]))
-            raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: outside every live tensor")
+            raise LaneFault(lane, self._outside(int(index[lane]), int(addresses[lane]), width_bytes, action))
+
+    def _outside(self, index: int, address: int, width_bytes: int, action: str) -> str:
+        """What is wrong with an access that is not within one live tensor."""
+        text = f"{action} of {width_bytes} bytes at {self.describe(index, address)}: outside every live tensor"
+        past = index + width_bytes - int(self.ends[max(int(self.granules[index // GRANULE_BYTES]), 0)])
+        if 0 < past < width_bytes:
+            return f"{text}, it ends {past} bytes past the end"
+        return text + hint(self, index)
 
     def _only_own(
         self, viewer: int | Indices, index: Indices, addresses: Addresses, width_bytes: int, action: str
@@ -363,6 +375,14 @@ class Space(Heaps):
         """Some lanes' addresses are in no heap: those of modules' variables are good, and only read if .const."""
         if self._nowhere(index).any():
             self._wrong_window(viewer, addresses, index, width_bytes, action)
+        owners = self.variable_ranks.take(self.granules.take(index // GRANULE_BYTES).clip(0))
+        foreign = (index >= self.heaps_end) & (owners != viewer) & (owners >= 0)
+        if foreign.any():
+            lane = int(np.argmax(foreign))
+            found = self._variable_at(int(index[lane]))
+            assert found is not None
+            place = self.describe(int(index[lane]), int(addresses[lane]))
+            raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: {_unreachable(found)}")
         wrong = index >= self.constants_start
         if action != "load" and wrong.any():
             lane = int(np.argmax(wrong))
@@ -379,15 +399,28 @@ class Space(Heaps):
         window = inside // self.capacity
         rank = int(viewer if isinstance(viewer, int) else viewer[lane])
         text = f"{action} of {width_bytes} bytes at {address:#x}: "
+        variable = self._variable_at(inside) if 0 <= owner < self.world_size else None
         if address < TAG or owner >= self.world_size:
-            text += "no address of this world" + (" (a null pointer?)" if address < 4096 else "")
+            null = " (a null pointer?)" if address < 4096 else ""
+            text += "no address of this world" + (null or hint(self, int(index[lane])))
+        elif owner != rank and variable is not None:
+            text = f"{action} of {width_bytes} bytes at {self.describe(inside, address)}: {_unreachable(variable)}"
+        elif owner != rank and (meant := hint(self, int(index[lane]))):
+            text += f"an address of rank {owner}'s view, used on rank {rank}{meant}"
         elif owner != rank:
             text += f"an address of rank {owner}'s view, used on rank {rank}: addresses mean something on one rank only"
         elif window == MULTICAST:
             text += "a plain access to a multicast address; only multimem instructions may use it"
         else:
             text += f"window {window} of rank {rank}'s view holds nothing (world size {self.world_size})"
+            text += hint(self, int(index[lane]))
         raise LaneFault(lane, text)
+
+    def _variable_at(self, index: int) -> Allocation | None:
+        """The variable of a module at an index; None for none."""
+        if not self.heaps_end <= index < len(self.memory):
+            return None
+        return self.allocations[max(int(self.granules[index // GRANULE_BYTES]), 0)]
 
     def _poison(self, span: Span, addresses: Addresses) -> None:
         if span.allocation is not None and not span.allocation.unwritten:

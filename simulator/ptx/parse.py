@@ -44,6 +44,14 @@ MAX_PARAMETER_BYTES = 32_764
 """Of a kernel's parameters together (PTX ISA 8.1 and later, sm_70 and later)."""
 
 
+def check_start(name: str, ptx: str) -> None:
+    """Raise ValueError for a module called name that begins with a byte order mark."""
+    if ptx.startswith("\ufeff"):
+        raise ValueError(
+            f"{name}, line 1: it begins with a byte order mark, which no assembler takes, write it without"
+        )
+
+
 def entries_of(ptx: str) -> tuple[str, ...]:
     """Return the names of a module's kernels."""
     return tuple(scan(ptx).entries)

@@ -162,6 +162,42 @@ def test_a_file_that_is_not_text_is_a_wrong_request(tmp_path: Path, capsys: pyte
     assert "not text, give a PTX file" in capsys.readouterr().err
 
 
+WRONG_FILES = {
+    "empty": b"",
+    "spaces": b" \n\n",
+    "zeros": bytes(64),
+    "machine code": b"\x7fELF" + bytes(range(256)),
+    "Latin-1": ".version 8.0\n.target sm_90\n.entry n\xe9() { ret; }\n".encode("latin-1"),
+    "UTF-16": ".version 8.0\n.target sm_90\n.entry n() { ret; }\n".encode("utf-16"),
+    "byte order mark": b"\xef\xbb\xbf.version 8.0\n.target sm_90\n.entry n() { ret; }\n",
+    "no target": b".version 8.0\n.entry n() { ret; }\n",
+    "no entry": b".version 8.0\n.target sm_90\n",
+    "prose": b"a text about kernels\n",
+    "Python": b"def add(one, other):\n    return one + other\n",
+}
+
+
+@pytest.mark.parametrize("content", WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_file_that_is_no_ptx_is_refused_in_one_line(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "wrong.ptx"
+    path.write_bytes(content)
+    assert main(["check", str(path)]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert str(path) in said.err
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_lines_may_end_as_on_other_systems(end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "windows.ptx"
+    path.write_bytes(f".version 8.0{end}.target sm_90{end}.entry n(){end}{{ ret; }}{end}".encode())
+    assert main(["check", str(path)]) == 0
+    assert "1 kernel: n" in capsys.readouterr().out
+
+
 def test_the_forms_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert door([]) == 0
     by_opcode = capsys.readouterr().out

@@ -118,6 +118,46 @@ def test_one_thread(body: str, base: Callable[[Places], int], said: str) -> None
     assert line.group(2) == body.splitlines()[1].strip().rstrip(";")
 
 
+WRAPPED = ": the index may have wrapped below zero (unsigned arithmetic); PTX line"
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        (lambda p: p.data - 8, f"outside every live tensor; 8 bytes before rank 0's tensor 'data' of {SIZE} bytes"),
+        (lambda p: p.data - (1 << 64) - 8, f"; 8 bytes before rank 0's tensor 'data' of {SIZE} bytes"),
+        (lambda p: p.data - 2000, "; 2000 bytes before rank 0's tensor 'data'"),
+        (
+            lambda p: p.data + ((1 << 32) - 3) * 4,
+            f"; 2^32 x 4 bytes lower it would be 12 bytes before rank 0's tensor 'data' of {SIZE} bytes",
+        ),
+        (
+            lambda p: p.data + 64 + ((1 << 32) - 1) * 8,
+            "; 2^32 x 8 bytes lower it would be byte 56 of rank 0's tensor 'da",
+        ),
+        (lambda p: p.data + (1 << 32) - 4, "; 2^32 x 1 bytes lower it would be 4 bytes before rank 0's tensor 'data'"),
+    ],
+)
+@pytest.mark.parametrize("ranks", [1, 72])
+def test_an_index_that_wrapped_below_zero(base: Callable[[Places], int], said: str, ranks: int) -> None:
+    text = fault(LOAD, lambda p: base(p) % 2**64, ranks=ranks, guilty=0)
+    assert said in text
+    assert WRAPPED in text
+
+
+@pytest.mark.parametrize(
+    "base", [lambda p: p.data + SIZE, lambda p: p.data + SIZE + 24, lambda p: 1 << 20, lambda p: p.data + (3 << 24)]
+)
+def test_other_wrong_addresses_have_no_such_hint(base: Callable[[Places], int]) -> None:
+    assert "wrapped" not in fault(LOAD, base)
+
+
+def test_an_access_that_begins_inside_and_ends_past_the_end() -> None:
+    text = fault("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%base];", lambda p: p.data + 992)
+    said = "byte 992 of tensor 'data' of 1000 bytes): outside every live tensor, it ends 8 bytes past the end; PTX line"
+    assert said in text
+
+
 @pytest.mark.parametrize("body", [LOAD, ADD, TRY], ids=["load", "red", "cas"])
 def test_poison(body: str) -> None:
     text = fault(body, lambda p: p.fresh + 64)

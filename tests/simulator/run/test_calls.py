@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,66 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
 
 
 @pytest.mark.parametrize(
+    ("reach", "said"),
+    [
+        (
+            "st.release.sys.global.u64 [%mine], %d1;"
+            "LOOP: ld.acquire.sys.global.u64 %d2, [%theirs]; setp.eq.u64 %p1, %d2, 0; @%p1 bra LOOP;",
+            "load of 4 bytes at 0x[0-9a-f]+ .byte 0 of rank 1's .global variable 'counter' of 4 bytes.: variable "
+            "'counter' of rank 1's module, which peers cannot reach; PTX line",
+        ),
+        (
+            "sub.u64 %d2, %theirs, %mine; add.u64 %d2, %d1, %d2;",
+            "window 3 of rank 0's view holds nothing .world size 2.; it is as far from variable 'counter' of rank 0's "
+            "module as one rank's part of a tensor is from another's: peers cannot reach variables; PTX line",
+        ),
+    ],
+    ids=["its address", "the distance of a tensor's parts"],
+)
+def test_a_variable_of_a_peers_module_is_out_of_reach(reach: str, said: str) -> None:
+    """By an address that the peer wrote into symmetric memory, and by what leads to a peer's part of a tensor."""
+    body = f"mov.u64 %d1, counter; {reach} setp.ne.u32 %p1, %rank, 0; @%p1 ret; ld.global.u32 %r1, [%d2];"
+    code = executable(module(body, ["u64 mine", "u64 theirs", "u32 rank"], ".global .align 4 .u32 counter = 5;\n"))
+
+    def program(fabric: SimulatorFabric) -> None:
+        slot = put(fabric, "slot", np.zeros(1, np.uint64))
+        fabric.barrier()
+        start(fabric, code, 1, 1, [slot.address, fabric.peer_address(slot, 1 - fabric.rank), fabric.rank])
+        fabric.synchronize()
+        fabric.barrier()
+
+    error = next(one for one in run(make_world(2), program).errors if isinstance(one, DeviceFault))
+    assert re.search(said, str(error)), error
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_variable_of_a_peers_module_is_not_read_through_ones_own_view(rank: int) -> None:
+    """An address that is right but for the rank whose variable lies there."""
+    code = executable(
+        module(
+            "mov.u64 %d1, counter; add.u64 %d1, %d1, %off; ld.global.u32 %r1, [%d1];",
+            ["u64 off"],
+            ".global .align 4 .u32 counter = 5;\n",
+        )
+    )
+
+    def program(fabric: SimulatorFabric) -> None:
+        space = fabric._world.space
+        start(fabric, code, 1, 1, [0])
+        fabric.synchronize()
+        fabric.barrier()
+        places = {one.rank: one.start for one in space.variables.values()}
+        distance = places[1 - rank] - places[rank] if fabric.rank == rank else 0
+        start(fabric, code, 1, 1, [distance])
+        fabric.synchronize()
+
+    error = next(one for one in run(make_world(2), program).errors if isinstance(one, DeviceFault))
+    said = f"test/kernel on rank {rank}, block 0, thread 0: load of 4 bytes at"
+    assert str(error).startswith(said)
+    assert f"variable 'counter' of rank {1 - rank}'s module, which peers cannot reach" in str(error)
+
+
+@pytest.mark.parametrize(
     ("body", "said"),
     [
         ("mov.u64 %d1, fixed; st.global.u32 [%d1], 1;", "'fixed' of 8 bytes): constant memory is read only"),
@@ -177,7 +238,10 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
             "mov.u64 %d1, changing; ld.const.u32 %r1, [%d1];",
             ".global variable 'changing' of 8 bytes): not constant memory",
         ),
-        ("ld.global.u32 %r1, [changing+8];", "outside every live tensor"),
+        (
+            "ld.global.u32 %r1, [changing+12];",
+            "4 bytes past the end of rank 0's .global variable 'changing' of 8 bytes): outside every live tensor",
+        ),
         ("mov.u64 %d1, %lane64; cvta.param.u64 %d1, %d1; st.u32 [%d1], 1;", "they are read only"),
         ("ld.global.u32 %r1, [missing];", "missing is .extern, and this module does not define it"),
         ("cvta.shared.u64 %d1, %lane64; ld.u32 %r1, [%d1];", "shared memory of 0 bytes"),
