@@ -36,6 +36,7 @@ MODULES = (
     "families",
     "forms_asynchronous",
     "forms_cluster",
+    "passing",
 )
 """In the order of their imports of each other."""
 
