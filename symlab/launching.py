@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.compile import compiled_callable
 from kernels.numeric.dtypes import DTYPES, ITEMSIZES
-from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits
+from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
@@ -173,6 +173,14 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
     return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
 
 
+def check_block(brought: Brought, most_bytes: int) -> None:
+    """Raise ValueError if a block needs more shared memory than it can have (most_bytes), before anything starts."""
+    made, function = brought.executable, brought.function
+    static = parse_kernel(made.ptx, made.entry).dynamic_offset_bytes
+    for launch in (brought.launch,) if function is None else (one.launch for one in function.by_rank):
+        check_shared_bytes(made.name, launch, static, most_bytes)
+
+
 def adapted(brought: Brought, traits: Traits) -> Brought:
     """The launch for GPUs of another architecture: PTX of an older one that is not bound to its features runs on it."""
     made = brought.executable
@@ -201,7 +209,10 @@ def _size_bytes(value: Any) -> int:
     if isinstance(value, list):
         return _size_bytes(value[0]) if value else 0
     if not isinstance(value, tuple):
-        return int(getattr(value, "nbytes", 0))
+        try:
+            return int(getattr(value, "nbytes", 0))
+        except RuntimeError:  # torch counts no bytes of a sparse tensor
+            return 0
     shape = value[0] if value and isinstance(value[0], Sequence) else value[:1]
     itemsize = ITEMSIZES.get(str(value[1]).removeprefix("torch."), 0) if len(value) > 1 else 0
     return math.prod(shape) * itemsize if all(type(one) is int for one in shape) else 0

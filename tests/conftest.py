@@ -28,6 +28,7 @@ from memory.fabric import (
     Region,
     Traits,
 )
+from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.browser import browser as browser
 
@@ -144,6 +145,8 @@ class DictionaryWorld:
 
     def counters(self) -> dict[str, Any]:
         return {}
+
+    findings: tuple[Finding, ...] = ()
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(region for region, _ in self.heaps[rank].values())

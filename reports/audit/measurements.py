@@ -6,7 +6,8 @@ Clocks, checked data, timing method, raw samples and the figures derived from th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from reports import publish
 from reports.audit.data import Data, data_of
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
+from reports.audit.modes import modes_of
+from reports.audit.order import samples_lag1
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
+from reports.record.findings import summary_of
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
@@ -108,7 +112,7 @@ def data(material: Material) -> Item:
     unchecked = [one.id for one in material.records if one.status is Status.PASSED and not one.verified]
     points = []
     if checked:
-        wrong = [f"{one.id}: {'; '.join(one.check.faults) if one.check else ''}" for one in checked if not one.verified]
+        wrong = [f"{one.id}: {'; '.join(one.check.faults)}" for one in checked if one.check and one.check.faults]
         elements = sum(record.check.elements for record in checked if record.check)
         good = f"{counted(len(checked), 'record')}, {counted(elements, 'element')} compared; 0 wrong"
         points.append(verified_or(wrong, good, len(checked), "records are wrong"))
@@ -122,7 +126,41 @@ def data(material: Material) -> Item:
         elements = sum(one.timing.checked_before + one.timing.checked_after for one in material.timed if one.timing)
         says = f"{counted(len(material.timed), 'timing')}, each checked: {elements:,} elements right before and after"
         points.append(Point(Outcome.VERIFIED, says))
-    return Item(9, "data right", tuple(points) or (Point(Outcome.NOT_CAPTURED, "no case has a check"),))
+    points += [] if points else [Point(Outcome.NOT_CAPTURED, "no case has a check")]
+    return Item(9, "data right", (*points, *_races(material)))
+
+
+def _races(material: Material) -> Iterator[Point]:
+    """Yield what is known of races: nothing of cases on GPUs, which can't be checked for them."""
+    simulated = [one for one in material.records if one.fabric is not None and one.fabric.simulated]
+    ran = [one for one in simulated if one.status is not Status.REFUSED]
+    checked = [record for record in ran if record.findings is not None]
+    if not checked:
+        if ran:
+            yield Point(Outcome.DOES_NOT_APPLY, "races: no case was checked for them (check.races)")
+        return
+    if unchecked := [record.id for record in ran if record.findings is None]:
+        says = f"{counted(len(unchecked), 'case')} beside checked ones not checked for races: {listed(unchecked)}"
+        yield Point(Outcome.NOT_CAPTURED, says)
+    bad = [f"{record.id}: {record.race.sentence()}" for record in checked if record.race is not None]
+    found = summary_of(one for record in checked for one in record.findings or ())
+    good = f"{counted(len(checked), 'case')} checked for races; found: {found}"
+    if bad:
+        yield Point(Outcome.FINDING, f"{len(bad)} of {counted(len(checked), 'case')} with races: {listed(bad)}")
+    else:
+        yield Point(Outcome.CAPTURED, good)
+    again = (material.again or {}).get("races")
+    if again is None:
+        why = material.problem or "the worker says nothing of them"
+        yield Point(Outcome.NOT_COMPARABLE, f"races: the cases did not run again: {why}")
+        return
+    if again["again"]:
+        different = [f"{case}: {what}" for case, what in again["different"]]
+        good = f"{counted(again['again'], 'case')} run again with the race checker: the same findings"
+        yield verified_or(different, good, again["again"], "cases have other races when they run again")
+    if others := [f"{case}: {why}" for case, why in (*again["left_out"], *again["not_comparable"])]:
+        says = f"races: {counted(len(others), 'case')} did not run again: {listed(others)}"
+        yield Point(Outcome.NOT_COMPARABLE, says)
 
 
 def _digests(checked: list[Record]) -> Point:
@@ -221,7 +259,7 @@ def method(material: Material) -> Item:
 
 
 def samples(material: Material) -> Item:
-    """Item 11: the number of raw samples, and whether they look rounded."""
+    """Item 11: the number of raw samples, whether they look rounded, their modes, and how neighbours resemble."""
     name = "raw samples"
     if not material.timed:
         return Item(11, name, (_untimed(material),))
@@ -248,7 +286,22 @@ def samples(material: Material) -> Item:
     if several:
         good = f"no one of {counted(several, 'timing')} has only whole hundredths of a microsecond"
         points.append(verified_or(rounded, good, several, "timings look rounded"))
-    return Item(11, name, tuple(points))
+    return Item(11, name, (*points, *_shapes(material.timed)))
+
+
+def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
+    """Yield which timings have two modes, and the lag-1 correlations of samples, of timings with enough samples."""
+    found = [(record, record.timing.per_iteration_us()) for record in timed if record.timing is not None]
+    correlations = [(one, record.id) for record, times in found if (one := samples_lag1(times)) is not None]
+    if not correlations:
+        return
+    two = [f"{record.id}: {modes.text('samples')}" for record, times in found if (modes := modes_of(times)) is not None]
+    total = counted(len(found), "timing")
+    yield Point(Outcome.CAPTURED, f"two modes (dip test): {len(two)} of {total}{': ' if two else ''}{listed(two)}")
+    strongest, case = max(correlations, key=lambda one: abs(one[0]))
+    middle = statistics.median(one for one, _ in correlations)
+    says = f"lag-1 correlation of samples: median {middle:+.2f}, strongest {strongest:+.2f} ({case})"
+    yield Point(Outcome.CAPTURED, says)
 
 
 def _is_many(record: Record) -> bool:

@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.code_changes import code_changes
 from reports.record.record import Record, RecordedEnvironment, Status, load
+from reports.record.request import as_today
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
@@ -30,6 +31,7 @@ from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary
 from runner.command.earlier import Earlier
+from runner.command.joined import JoinedCommand, command_of
 from runner.command.plan import Command, PreparedJob, prepare
 from runner.command.session import Tools, exit_code_for, run_command
 from runner.records.command_json import (
@@ -141,11 +143,31 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_qui
     tools = replace(tools, capture=lambda root: environment)
     if leader is not None:
         if any(not job.request.fabric.simulated for job in command.jobs):
-            tools = replace(tools, make_world=joining(leader))
+            tools = replace(tools, make_world=joining(leader, recorded_command(folder, code)))
         else:
             leader.tell_end(0)  # the simulator needs one process
     console = Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
     return run_command(command, console, tools, Earlier(store, document, left.kept))
+
+
+def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
+    """Return the command of a records folder as a rank of a launcher's world has it.
+
+    RequestError if it is not here, or if it names files that may not run.
+    """
+    folder = folder.absolute()
+    _check_folder(folder)
+    try:
+        document = command_document_of(folder)
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    assert document is not None
+    base = _working_folder(folder, document)
+    configurations = _Configurations()
+    jobs = [_composed(folder, job, base, UNTRACKED, configurations) for job in document.jobs]
+    for job in jobs:
+        refuse_requested(job.request, base, code)
+    return command_of(jobs, base)
 
 
 def _is_whole(folder: Path, left: _Left) -> bool:
@@ -334,7 +356,7 @@ def _begun_from(left: _Left) -> str:
 def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str, configurations: _Configurations) -> ComposedJob:
     """A job from its plan. Records, MLflow and compiled kernels are where they were."""
     assert job.plan is not None
-    values = copy.deepcopy(dict(job.plan.configuration))
+    values = as_today(copy.deepcopy(dict(job.plan.configuration)))
     try:
         values["fabric"]["name"] = job.plan.fabric
         values["records"] = str(folder.parent)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
@@ -20,7 +21,7 @@ from kernels.numeric.dtypes import NONE
 from kernels.refusal import Refusal
 from kernels.sources import Source, read
 from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
-from memory.fabric import Executable, Launch, Traits
+from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
 from runner.custom.functions import FunctionCall, function_call, launched
@@ -148,7 +149,26 @@ class CustomJob:
             target = entry_of(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).target
             if reason := refuses_target(target, traits.arch):
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
+        if unfit := self._refuses_shared_bytes(name, traits):
+            return unfit
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
+
+    def _refuses_shared_bytes(self, name: str, traits: Traits) -> Refusal | None:
+        """Return the refusal of more shared memory than a block can have. Of a function only what is asked is known."""
+        from simulator.ptx.parse import parse_kernel
+
+        if not traits.block_shared_bytes:
+            return None
+        asked, static = self.kernel.asked.get("shared_bytes", 0), 0
+        if self.kernel.ptx is not None:
+            assert self.spec.launch is not None
+            asked = self.spec.launch.shared_bytes
+            try:
+                static = parse_kernel(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).dynamic_offset_bytes
+            except ValueError:  # said where it runs
+                static = 0
+        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes)
+        return Refusal("custom.launch.shared_bytes", *unfit) if unfit else None
 
 
 def custom_job(
@@ -189,8 +209,10 @@ def custom_job(
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
         check_memory(spec, kernel.ptx.content.decode("utf-8") if kernel.ptx is not None else "")
-        inputs = inputs_of(spec, world_size, seed)
-        expected = expected_of(spec, inputs) if spec.reference is not None else None
+        with _naming("custom.buffers"):
+            inputs = inputs_of(spec, world_size, seed)
+        with _naming("custom.reference"):
+            expected = expected_of(spec, inputs) if spec.reference is not None else None
     except RequestError:
         raise
     except ValueError as error:
@@ -199,6 +221,15 @@ def custom_job(
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
     return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes)
+
+
+@contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """Within, a ValueError becomes a RequestError that names a key."""
+    try:
+        yield
+    except ValueError as error:
+        raise RequestError(f"{error} ({key})") from error
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -279,6 +310,8 @@ def _check_structure(ptx: str, entry: str) -> None:
     in bodies is read when it runs."""
     from simulator.ptx.module import scan
 
+    if ptx.startswith("\ufeff"):
+        raise ValueError("PTX line 1: it begins with a byte order mark, which no assembler takes: write it without one")
     found = scan(ptx).entries.get(entry)
     if found is not None and found.start < 0:
         raise ValueError(f"PTX line {found.line}: entry {entry} has no body, it is only declared")
@@ -410,6 +443,8 @@ def _tolerance(given: object) -> Tolerance:
             f"{given!r} is no tolerance (custom.tolerance), give bitwise, or {{absolute: 1e-6, relative: 1e-6}}"
         )
     _check_keys(given, TOLERANCE_KEYS, "custom.tolerance")
+    if not given:
+        raise RequestError("no bound in it (custom.tolerance), give absolute or relative, or bitwise")
     values: dict[str, Any] = {str(key): value for key, value in given.items()}
     return Tolerance(**values)
 

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from kernels.spec import Inputs
+from memory.private_folder import exposure
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
@@ -179,16 +180,16 @@ def validate(config: DictConfig) -> Request:
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
         inputs=Inputs(values["inputs"]),
         seed=_at_least(values["seed"], 0, "seed"),
-        check=values["check"],
+        check=values["check"]["results"],
         launches=_launches(values["launches"]),
         deadline_s=_deadline(values["deadline_s"]),
         records=writable_folder(_word(values, "records"), "records"),
-        cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
+        cache_dir=private_folder(_word(values, "cache_dir"), "cache_dir"),
         isolation=Isolation(values["isolation"]),
         custom=_custom(values),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
-        fabric=_fabric(values["fabric"]),
+        fabric=_fabric(values["fabric"], values["check"]["races"]),
         track=_track(values["track"]),
     )
 
@@ -203,6 +204,17 @@ def writable_folder(text: str, key: str) -> Path:
         raise RequestError(f"{existing} is not a folder ({key}={text}), name a folder that can be written to")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise RequestError(f"no permission to write in {existing} ({key}={text}), name a folder that can be written to")
+    return folder
+
+
+def private_folder(text: str, key: str) -> Path:
+    """The same of a folder that no other user can write to: what lies there will run."""
+    folder = writable_folder(text, key)
+    if exposed := exposure(folder):
+        raise RequestError(
+            f"{folder} {exposed}, and compiled kernels from there would run ({key}={text}), name another folder, or "
+            "take the others' permission away and remove what is in it"
+        )
     return folder
 
 
@@ -318,7 +330,7 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     return value
 
 
-def _fabric(values: dict[str, Any]) -> FabricRequest:
+def _fabric(values: dict[str, Any], races: bool) -> FabricRequest:
     given = values["heap_bytes"]
     budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
@@ -328,6 +340,10 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         if FabricName(values["name"]) == FabricName.nvshmem:
             raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
         check_arch(gpu, values["arch"])
+    if races and FabricName(values["name"]) == FabricName.nvshmem:
+        raise RequestError(
+            "GPUs do not show the order of their accesses (check.races), leave it out, or use fabric=simulator"
+        )
     fabric = FabricRequest(
         name=FabricName(values["name"]),
         arch=values["arch"],
@@ -338,6 +354,7 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
         gpu=gpu,
+        races=races,
     )
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric

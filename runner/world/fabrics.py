@@ -17,9 +17,9 @@ from simulator.options import MultimemModel, Schedule
 
 if TYPE_CHECKING:
     from memory.meeting import Store
-    from runner.world.launched import Leader
+    from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
-    from runner.world.rank import RankFabric
+    from runner.world.rank import FabricOpener, RankFabric
     from runner.world.world import World
 
 
@@ -39,7 +39,7 @@ class FabricName(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
-    limits the simulated GPUs have; None: no limits."""
+    limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races)."""
 
     name: FabricName
     arch: str
@@ -50,6 +50,7 @@ class FabricRequest:
     seed: int
     step_budget: int | None
     gpu: Gpu | None = None
+    races: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -129,6 +130,8 @@ def resolve(
         return fabric, "asked for"
     if fabric.gpu is not None:
         return replace(fabric, name=FabricName.simulator), "fabric.gpu asked for"
+    if fabric.races:
+        return replace(fabric, name=FabricName.simulator), "check.races asked for"
     found = machine()
     missing, remedy = _missing(found)
     if fabric.name == FabricName.auto and missing:
@@ -224,15 +227,20 @@ def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None
     return _simulated(fabric, world_size)
 
 
-def joining(leader: Leader) -> WorldMaker:
-    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one."""
+def joining(leader: Leader, own: OwnCommand) -> WorldMaker:
+    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one. own is rank 0's command."""
 
     def make(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
         if fabric.name == FabricName.nvshmem:
-            return leader.world(NvshmemOpener(fabric.heap_bytes, joined=True))
+            return leader.world(joined_opener(fabric), own)
         return _simulated(fabric, world_size)
 
     return make
+
+
+def joined_opener(fabric: FabricRequest) -> FabricOpener:
+    """What opens NVSHMEM's fabric in each process of a launcher's world."""
+    return NvshmemOpener(replace(fabric, name=FabricName.nvshmem).heap_bytes, joined=True)
 
 
 def _simulated(fabric: FabricRequest, world_size: int) -> World:
@@ -247,6 +255,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
         schedule=fabric.schedule,
         seed=fabric.seed,
         gpu=fabric.gpu,
+        races=fabric.races,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
