@@ -322,7 +322,7 @@ class SimulatedWorld:
                 self.begun[rank] += 1
             events = self.space.events
             if self.races is not None:
-                self.races.expect(one.executable.ptx, getattr(one.executable, "assumptions", ()))
+                self.races.expect(one.executable.ptx, one.executable.assumptions)
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)

@@ -59,8 +59,8 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 
 @dataclass(slots=True, eq=False)
 class UnderWay:
-    """A copy that nobody waited for. lanes: who issued it; held: what they knew then; group: of each lane; epochs: by
-    what they are about, shadow, units and epochs that it entered, one lane's behind another's."""
+    """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
+    entered: what its entries are about, in which shadow, at which units, of which epochs, and bytes of a unit then."""
 
     run: Running
     lanes: Numbers
@@ -122,7 +122,7 @@ class Races(Listener):
     # Infos and shadows
 
     def _info(self, run: Running, instruction: Instruction, event: Access | None, how: str = "") -> Info:
-        """What is to be known of an instruction; how: "read" or "write" of copies."""
+        """The facts about an instruction; how: "read" or "write" of copies."""
         key = (id(run), id(instruction), how or (event.action if event is not None else ""))
         found = self.infos.get(key)
         if found is None:

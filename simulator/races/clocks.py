@@ -86,7 +86,7 @@ class Clocks:
     # Rows
 
     def new(self, count: int) -> Numbers:
-        """Return numbers of rows that nobody uses; their content is left over."""
+        """Return numbers of unused rows; their content is left over."""
         if len(self.free) < count:
             self._collect(count)
         taken = self.free[-count:]

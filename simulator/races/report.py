@@ -34,7 +34,7 @@ ASSUMPTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Info:
-    """What is to be known of an instruction of a launch that accesses memory. scope: 0 cta to 3 sys."""
+    """The facts about an instruction of a launch that accesses memory. scope: 0 cta to 3 sys."""
 
     number: int
     launched: Running | None
