@@ -333,7 +333,7 @@ class SimulatedWorld:
             self.batches.append(batch)
             events = self.space.events
             if self.races is not None:
-                self.races.expect(batch.executable.ptx, getattr(batch.executable, "assumptions", ()))
+                self.races.expect(batch.executable.ptx, batch.executable.assumptions)
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(found)

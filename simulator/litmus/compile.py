@@ -272,7 +272,7 @@ class _Writer:
         is_counted = one.operation in ("add", "min", "max") or one.is_multimem
         kind = f".{'u' if is_counted and one.opcode != 'st' else 'b'}{one.bits}"
         operation = f".{one.operation}" if one.operation else ""
-        opcode = one.opcode
+        opcode: str = one.opcode
         if one.is_multimem:
             opcode = "multimem." + ("ld_reduce" if one.opcode == "ld" else one.opcode)
         name = f"{opcode}{order}.global{operation}{vector}{kind}"

@@ -306,8 +306,11 @@ class Space(Heaps):
     ) -> None:
         space = "multicast" if isinstance(target, int) and target == MULTICAST_TARGET else "global"
         who = (view.launched, view.lanes, self.events.step)
-        where = (view.rank, target, addresses, None, span.index, span.shape == "affine")
-        event = Access(*who, instruction, action, space, span.width_bytes, *where)
+        where = (view.rank, target, addresses)
+        is_affine = span.shape == "affine"
+        event = Access(
+            *who, instruction, action, space, span.width_bytes, *where, index=span.index, is_affine=is_affine
+        )
         tell(self.events.access, event)
 
     def _aligned(self, span: Span, addresses: Addresses) -> None:

@@ -344,6 +344,7 @@ def _warps(codes: Numbers) -> Numbers:
 def _units(places: Any, positions: Numbers) -> Numbers:
     """The numbers of units at positions of places."""
     if isinstance(places, slice):
-        return places.start + positions
+        first: int = places.start
+        return first + positions
     found: Numbers = places[positions]
     return found

@@ -59,8 +59,8 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 
 @dataclass(slots=True, eq=False)
 class UnderWay:
-    """A copy that nobody waited for. lanes: who issued it; held: what they knew then; group: of each lane; epochs: by
-    what they are about, shadow, units and epochs that it entered, one lane's behind another's."""
+    """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
+    entered: what its entries are about, in which shadow, at which units, of which epochs, and bytes of a unit then."""
 
     run: Running
     lanes: Numbers
@@ -89,6 +89,7 @@ class Races(Listener):
         self.pending_launches = [0] * space.world_size
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
+        self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
         self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
@@ -121,7 +122,7 @@ class Races(Listener):
     # Infos and shadows
 
     def _info(self, run: Running, instruction: Instruction, event: Access | None, how: str = "") -> Info:
-        """What is to be known of an instruction; how: "read" or "write" of copies."""
+        """The facts about an instruction; how: "read" or "write" of copies."""
         key = (id(run), id(instruction), how or (event.action if event is not None else ""))
         found = self.infos.get(key)
         if found is None:
@@ -573,7 +574,7 @@ class Races(Listener):
     def _lanes_at(
         self, one: UnderWay, shadow: Shadow, held: Held, actors: Numbers, offsets: Numbers, width: int, how: str
     ) -> None:
-        places, epochs, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
+        places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
         rank = int(actors[0]) >> RANK_SHIFT
         kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
         one.entered.append((kept, shadow, places, held.actor, shadow.unit))
@@ -582,11 +583,7 @@ class Races(Listener):
         """Groups are numbered as they are committed; the numbers come with the copies."""
         run = self.running[event.launched]
         for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
-            self._committed[(id(run), "bulk" in event.instruction.qualifiers, lane)] = group + 1
-
-    @property
-    def _committed(self) -> dict[tuple[int, bool, int], int]:
-        return self.__dict__.setdefault("committed", {})  # type: ignore[no-any-return]
+            self.committed[(id(run), "bulk" in event.instruction.qualifiers, lane)] = group + 1
 
     def copies_awaited(self, event: CopiesAwaited) -> None:
         """Lanes that waited for copies now stand for them."""
@@ -601,10 +598,8 @@ class Races(Listener):
             mine = np.flatnonzero(np.isin(one.lanes, lanes))
             if not len(mine):
                 continue
-            over = np.array([
-                is_all or 0 <= int(one.groups[at]) < self._committed.get((id(run), is_bulk, int(one.lanes[at])), 0) - event.allowed
-                for at in mine.tolist()
-            ])  # fmt: skip
+            made = np.array([self.committed.get((id(run), is_bulk, int(one.lanes[at])), 0) for at in mine.tolist()])
+            over = (one.groups[mine] >= 0) & (one.groups[mine] < made - event.allowed) | is_all
             if over.any():
                 self._stand_for(one, one.lanes[mine[over]], event.reads_only)
                 if not event.reads_only and not is_bulk:
@@ -713,6 +708,7 @@ class Races(Listener):
         for (owner, block, _), one in order.mbarriers.items():
             if owner == id(run):
                 self.ended[one.number] = (event.launched.ranks[block // event.launched.grid], stamp)
+        self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
                 del copies[key]

@@ -28,7 +28,8 @@ BLOCK_SHIFT = 11
 BLOCK_MASK = (1 << RANK_SHIFT - BLOCK_SHIFT) - 1
 CODE_MASK = (1 << BLOCK_SHIFT) - 1
 LOW_MASK = (1 << STAMP_SHIFT) - 1
-"""An epoch is stamp << STAMP_SHIFT | rank << RANK_SHIFT | block << BLOCK_SHIFT | code; without its stamp it is an actor."""
+"""An epoch is stamp << STAMP_SHIFT | rank << RANK_SHIFT | block << BLOCK_SHIFT | code; without its stamp it is an
+actor."""
 WARP_CODE, BLOCK_CODE, COPY_CODE, HOST_CODE = 1024, 1056, 1057, 1058
 """Codes below WARP_CODE are threads; then any thread of a warp (32 codes), any thread of the block, a copy under way,
 the rank's host."""
@@ -85,7 +86,7 @@ class Clocks:
     # Rows
 
     def new(self, count: int) -> Numbers:
-        """Return numbers of rows that nobody uses; their content is left over."""
+        """Return numbers of unused rows; their content is left over."""
         if len(self.free) < count:
             self._collect(count)
         taken = self.free[-count:]
@@ -179,7 +180,7 @@ def merge_extras(into: Extras, other: Extras | None) -> None:
 
 
 def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:
-    """Return positions of the first of each distinct tuple of non-negative numbers, and for each element which it is."""
+    """Return positions of the first of each distinct tuple of non-negative numbers, and for each element its tuple."""
     if len(columns[0]) == 1:
         zero = np.zeros(1, np.int64)
         return zero, zero

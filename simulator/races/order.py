@@ -105,7 +105,7 @@ class Order:
         rows = who.rows(positions)
         clocks = self.clocks
         part_here = part if clocks.parts > 1 else GENERIC
-        bad = clocks.rows[rows, part_here, clocks.slots_of(actors)] < stamps
+        bad: Mask = clocks.rows[rows, part_here, clocks.slots_of(actors)] < stamps
         left = np.flatnonzero(bad)
         if not len(left):
             return bad

@@ -34,7 +34,7 @@ ASSUMPTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Info:
-    """What is to be known of an instruction of a launch that accesses memory. scope: 0 cta to 3 sys."""
+    """The facts about an instruction of a launch that accesses memory. scope: 0 cta to 3 sys."""
 
     number: int
     launched: Running | None
@@ -68,8 +68,8 @@ class Pair:
 
 @dataclass(slots=True)
 class Watched:
-    """What strong reads of an instruction by some lanes saw: epochs of the writes, one an actor, what these released (0:
-    nothing), in which scope and when, and when they were read."""
+    """What strong reads of an instruction by some lanes saw: epochs of the writes, one an actor, what these released
+    (0: nothing), in which scope and when, and when they were read."""
 
     info: Info
     actors: np.ndarray
@@ -92,7 +92,6 @@ class Findings:
 
     def add(self, pair: Pair, count: int) -> None:
         """Note `count` pairs alike."""
-        same_rank = pair.epoch & LOW_MASK >> RANK_SHIFT == pair.actor >> RANK_SHIFT
         same_rank = (pair.epoch & LOW_MASK) >> RANK_SHIFT == pair.actor >> RANK_SHIFT
         key = (_place(pair.first), _place(pair.second), same_rank, pair.part, pair.is_proxy_only, pair.tensor)
         known = self.found.get(key)
@@ -190,6 +189,3 @@ def _access(info: Info, actor: int, pair: Pair) -> Access:
     launch = launched.numbers[launched.ranks.index(rank)] if rank in launched.ranks else 0
     proxy = PROXY_NAMES[info.proxy]
     return Access(rank, block, thread, instruction.line, source, info.text, pair.tensor, pair.byte, proxy, launch)
-
-
-__all__ = ["ALIAS_PROXY", "ASSUMPTIONS", "ASYNC_PROXY", "GENERIC_PROXY", "HOST", "Findings", "Info", "Pair", "Watched"]

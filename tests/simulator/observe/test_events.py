@@ -517,6 +517,7 @@ class TestListeners:
             "run.copies",
             "run.lane_copies",
             "run.machine",
+            "fabric",
             "world",
         ):
             where = importlib.import_module(f"simulator.{place}")

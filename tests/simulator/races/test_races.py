@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
@@ -238,9 +239,9 @@ class TestProxies:
 
 def test_hosts_have_to_meet() -> None:
     """A host writes what another rank's kernel reads: clean after a barrier of the hosts, and only then."""
+    ptx = module("ld.global.b32 %r3, [%peer];", ["u64 peer"])
     for meets in (True, False):
         world = make_world(2, races=True)
-        ptx = module("ld.global.b32 %r3, [%peer];", ["u64 peer"])
 
         def program(fabric: SimulatorFabric, meets: bool = meets) -> None:
             data = put(fabric, "data", np.zeros(4, np.uint32))
@@ -249,10 +250,7 @@ def test_hosts_have_to_meet() -> None:
             fabric.synchronize()
             if meets:
                 fabric.barrier()
-            put_again = np.ones(4, np.uint32)
-            import torch
-
-            fabric.write(data, 0, torch.from_numpy(put_again.view(np.uint8)))
+            fabric.write(data, 0, torch.ones(16, dtype=torch.uint8))
             fabric.barrier()
 
         succeed(world, program)

@@ -1,0 +1,70 @@
+"""Our kernels under the race checker: no finding; and with a release or an acquire taken out of the PTX, a finding."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import NAMES, find
+from kernels.compile import executable
+from kernels.spec import Case
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+from simulator.races.finding import Finding
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+SAMPLE = ("all_reduce/ll", "all_reduce/multimem_two_shot", "all_gather/bulk")
+
+
+def found(
+    name: str, ranks: int, size_bytes: int, cache: Path, changed: tuple[str, str] = ("", "")
+) -> tuple[Finding, ...]:
+    """What is found while a kernel runs with the checks of the runner. changed: a piece of its PTX, and what for it."""
+    spec = find(name)
+    dtype = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
+    accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
+    size_bytes = 4 if name.startswith("barrier") else size_bytes
+    case = Case(*name.split("/"), dtype, accumulator, spec.reductions[0], size_bytes, ranks)
+    compiled = executable(spec, case, "sm_90a", cache)
+    if changed[0]:
+        assert changed[0] in compiled.ptx
+        ptx = compiled.ptx.replace(*changed)
+        compiled = replace(compiled, ptx=ptx, digest="sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
+    machine = SimulatedWorld(ranks, SimulatorOptions(heap_bytes=16 << 20, races=True))
+    world = ThreadWorld(ranks, machine=machine)
+    outcomes = world.run(run_case, Plan(case, spec, compiled), 600)
+    assert changed[0] or not any(one.check is not None and one.check.wrong for one in outcomes)
+    findings = machine.findings
+    world.close()
+    return findings
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_is_clean(name: str, tmp_path: Path) -> None:
+    findings = found(name, 2, 4096, tmp_path)
+    assert not findings, findings[0].sentence()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_are_clean(name: str, tmp_path: Path) -> None:
+    for ranks in (2, 4):
+        for size_bytes in (4096, 65536):
+            findings = found(name, ranks, size_bytes, tmp_path)
+            assert not findings, findings[0].sentence()
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "missing"),
+    [
+        ("all_reduce/two_shot", ("st.release.sys", "st.relaxed.sys"), "a release"),
+        ("all_reduce/two_shot", ("ld.acquire.sys", "ld.relaxed.sys"), "an acquire"),
+        ("all_reduce/two_shot", ("st.release.sys", "st.release.gpu"), "a wider scope"),
+        ("barrier/multimem", ("fence.proxy.alias;", ""), "fence.proxy.alias"),
+    ],
+)
+def test_a_kernel_without_its_order_is_not(name: str, changed: tuple[str, str], missing: str, tmp_path: Path) -> None:
+    assert missing in {one.missing for one in found(name, 2, 4096, tmp_path, changed)}

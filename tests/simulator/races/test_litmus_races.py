@@ -1,0 +1,68 @@
+"""The checker and the judge agree: a program has a data race by the model if and only if the checker finds one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simulator_passing import program as passing
+
+import simulator.litmus
+from simulator.litmus.compile import NotCompiled, kernels_of
+from simulator.litmus.outcomes import judged
+from simulator.litmus.parse import read
+from simulator.litmus.program import Program
+from simulator.litmus_races import races_of
+from simulator.ptx.parse import parse_kernel
+
+PROGRAMS = sorted((Path(simulator.litmus.__file__).parent / "programs").glob("*.litmus"))
+EVERY = 6
+"""One program of so many is in the fast tests."""
+
+
+def compilable(path: Path) -> bool:
+    try:
+        kernels_of(read(path))
+    except NotCompiled:
+        return False
+    return True
+
+
+def check(program: Program) -> None:
+    has_race = any(one.has_race for one in judged(program, is_explained=False).allowed)
+    findings = races_of(program)
+    assert has_race == any(one.severity == "race" for one in findings), [one.sentence() for one in findings]
+
+
+@pytest.mark.parametrize("path", [one for one in PROGRAMS if compilable(one)][::EVERY], ids=lambda one: one.stem)
+def test_programs(path: Path) -> None:
+    check(read(path))
+
+
+@pytest.mark.slow
+def test_all_programs() -> None:
+    """143 of 169; the others have a second address of a location on one rank, or bulk copies from global to global."""
+    paths = [one for one in PROGRAMS if compilable(one)]
+    assert len(paths) == 143
+    for path in paths:
+        check(read(path))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_message_passing_by_seed(seed: int) -> None:
+    check(passing(seed))
+
+
+@pytest.mark.slow
+def test_message_passing_by_many_seeds() -> None:
+    """Both verdicts occur."""
+    for seed in range(10, 200):
+        check(passing(seed))
+    verdicts = {any(one.has_race for one in judged(passing(seed), is_explained=False).allowed) for seed in range(40)}
+    assert verdicts == {True, False}
+
+
+def test_a_kernel_has_each_thread_in_a_warp_of_its_own() -> None:
+    kernel = kernels_of(read(next(one for one in PROGRAMS if one.stem == "bar_named")))
+    assert kernel.threads % 32 == 0
+    assert parse_kernel(kernel.ptx, "litmus").parameters
