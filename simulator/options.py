@@ -28,6 +28,15 @@ class Schedule(StrEnum):
     """By seed."""
 
 
+class Memory(StrEnum):
+    """When a store becomes visible."""
+
+    strong = "strong"
+    """At once, to all."""
+    weak = "weak"
+    """To each observer at a time of its own, as far as the PTX memory model lets it; by seed."""
+
+
 def traits_of(
     world_size: int, arch: str, heap_bytes: int, multicast: bool, gpu: Gpu | None = None, description: str = ""
 ) -> Traits:

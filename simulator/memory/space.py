@@ -10,6 +10,7 @@ them to listeners (simulator/observe/events.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +83,14 @@ class Space(Heaps):
         self.clock_ns = 0  # what kernels read as the time: the scheduler moves it on with every step
         self.variables: dict[tuple[str, int, str], Allocation] = {}  # of modules: by digest, rank and name
         self._arange: dict[int, Indices] = {}
+        self.copying: tuple[Launched, int] | None = None  # the bulk copy that reads or writes: its launch and number
+
+    def exchange(self, index: Indices, kind: str, combine: Callable[[Any, Any], Any]) -> tuple[Any, bool]:
+        """Read, combine(lanes, old) and write back elements of dtype kind, lane by lane where addresses meet.
+
+        Returns the old values, and whether any element changed.
+        """
+        return exchanged(self.memory, index, kind, combine)
 
     # Addresses
 
@@ -447,3 +456,33 @@ class Space(Heaps):
         if span.allocation is None or span.allocation.unwritten:
             ones = np.ones(size, np.uint8).view(wide)[0]
             self.written.view(wide)[position] = ones
+
+
+def exchanged(flat: Any, index: Any, kind: str, combine: Callable[[Any, Any], Any]) -> tuple[Any, bool]:
+    """Read, combine(lanes, old) and write back elements of dtype kind in any bytes, lane by lane where places meet.
+
+    Returns the old values, and whether any element changed.
+    """
+    size = np.dtype(kind).itemsize
+    cells = flat.view(kind)
+    position = index // size
+    old = np.empty(len(index), kind)
+    changed = False
+    for now in _turns(position):
+        old[now] = cells[position[now]]
+        new = combine(now, old[now])
+        word = f"u{min(size, 8)}"
+        changed |= bool((new.view(word) != old[now].view(word)).any())
+        cells[position[now]] = new
+    return old, changed
+
+
+def _turns(position: Any) -> list[Any]:
+    """Lanes in turns: those whose cell no earlier lane has, those whose cell one earlier lane has, and so on."""
+    order = np.argsort(position, kind="stable")
+    ordered = position[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    if len(starts) == len(position):
+        return [order]
+    turn = np.arange(len(position)) - np.repeat(starts, np.diff([*starts, len(position)]))
+    return np.split(order[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn))[:-1])

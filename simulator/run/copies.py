@@ -225,6 +225,7 @@ class Copies:
         return found
 
     def _advance(self, copy: Copy) -> None:
+        self.batch.space.copying = (self.batch.launched, copy.number)
         try:
             if copy.held is None:
                 self._read(copy)
@@ -233,6 +234,8 @@ class Copies:
                 self._write(copy, copy.held)
         except LaneFault as fault:
             raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
+        finally:
+            self.batch.space.copying = None
 
     def _read(self, copy: Copy) -> None:
         transfer = copy.transfer
