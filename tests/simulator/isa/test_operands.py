@@ -27,7 +27,8 @@ mul.wide.u32 X, %ru1, 4; mul.wide.u32 %du1, X, 4; mul.wide.s16 X, %hs1, 1; mad.w
 mad.wide.u32 %du1, X, %ru1, %du1; mad.lo.s32 %rs1, %rs1, %rs1, X; mul.hi.u64 X, %du1, %du1; div.u32 %ru1, X, 3
 mov.u32 X, %ru1; mov.u32 %ru1, X; mov.f32 X, %rb1; mov.f32 %rf1, X; mov.b32 X, %rf1; mov.b64 X, %db1; mov.pred X, %p1
 mov.u16 X, %hb1; mov.b16 %hb1, X; mov.u32 X, %tid.x; mov.u64 X, %tid.x; mov.u64 X, %globaltimer; mov.u32 X, %clock64
-mov.f32 X, %tid.x; mov.b64 {%rb1, %rb2}, X; mov.b64 X, {%rb1, %rb2}; mov.b32 {%hb1, %hb2}, X; mov.b32 {X, %hb1}, %rb1
+mov.f32 X, %tid.x; mov.u16 X, %ctaid.y; mov.u16 X, %laneid; mov.u16 X, %gridid; mov.u32 X, %gridid; mov.u64 X, %gridid
+mov.b64 X, %clock64; mov.u64 X, %clock; mov.u32 X, %clock; mov.u32 X, %globaltimer; mov.b64 {%rb1, %rb2}, X; mov.b64 X, {%rb1, %rb2}; mov.b32 {%hb1, %hb2}, X; mov.b32 {X, %hb1}, %rb1
 ld.global.u32 X, [%du1]; ld.global.f32 X, [%du1]; ld.global.b32 X, [%du1]; ld.global.u8 X, [%du1]
 ld.global.s16 X, [%du1]; ld.global.b16 X, [%du1]; ld.global.u64 X, [%du1]; ld.global.f64 X, [%du1]; ld.param.u32 X, [n]
 ld.shared.u32 X, [sh]; ld.global.u32 %ru1, [X]; ld.global.v2.u32 {X, %ru1}, [%du1]; ld.global.v2.f32 {X, X}, [%du1]
