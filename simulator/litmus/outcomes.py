@@ -118,7 +118,7 @@ def judged(program: Program, *, is_explained: bool = True) -> Judgement:
 def _judgement(
     program: Program, plans: list[tuple[Skeleton, Fixed]], budget: _Budget, *, is_explained: bool
 ) -> Judgement:
-    tally = _Tally(program, _seen(program), is_explained)
+    tally = _Tally(program, final_names(program), is_explained)
     for skeleton, one in plans:
         for batch in _executions(skeleton, one, budget, is_pruned=not is_explained):
             tally.add(skeleton, one, batch)
@@ -130,8 +130,8 @@ def _by_value(one: Outcome) -> tuple[object, ...]:
     return one.blocked, tuple(-1 if value is None else value for value in one.values)
 
 
-def _seen(program: Program) -> tuple[Seen, ...]:
-    """What a final state shows: registers that accesses write, and all that conditions are about."""
+def final_names(program: Program) -> tuple[Seen, ...]:
+    """Return what a final state shows: registers that accesses write, and all that conditions are about."""
     seen = [
         Seen(thread.name, register)
         for thread in program.threads

@@ -95,11 +95,14 @@ class Observer:
 
 
 class Clocks:
-    """The observers of a world, by rank and by place within the rank's launch."""
+    """The observers of a world, by rank and by place within the rank's launch.
 
-    def __init__(self, world_size: int) -> None:
+    observers: how many there are at most.
+    """
+
+    def __init__(self, world_size: int, observers: int = MAX_OBSERVERS) -> None:
         self.world_size = world_size
-        self.per_rank = max(1, MAX_OBSERVERS // world_size)
+        self.per_rank = max(1, observers // world_size)
         self.count = self.per_rank * world_size
         self.rows = np.zeros((self.count, 3, 2 * self.count), np.int32)
         self.places = [Place(one // self.per_rank, 0, 0) for one in range(self.count)]

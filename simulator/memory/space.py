@@ -113,6 +113,17 @@ class Space(Heaps):
             self._arange[width_bytes] = known
         return known[:lanes]
 
+    def make_shared(self, blocks: int, row_bytes: int) -> tuple[npt.NDArray[np.uint8], int]:
+        """Return shared memory for blocks, a row each, and where it lies in memory if its stores are kept, else -1."""
+        return np.zeros((blocks, row_bytes), np.uint8), -1
+
+    def read_shared(self, shared_start: int, start: int, found: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """Return what a bulk copy reads at a place of shared memory, whose bytes are `found` when all is visible."""
+        return found.copy()
+
+    def settle_at(self, places: Any, size_bytes: int) -> None:
+        """Make all stores to size_bytes at each place of memory visible."""
+
     # The narrow point
 
     def resolve(

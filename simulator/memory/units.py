@@ -20,7 +20,7 @@ MAX_WRITES = 24
 MAX_READS = 64
 """Reads of a unit that are kept, with which a write that takes an early place must agree."""
 TRIES = 8
-FRESH = 0.5
+FRESH = 0.4
 """How often a read returns what is last in coherence order without a look at what else it may return."""
 
 
@@ -216,8 +216,8 @@ class Unit:
                 return self._updated(reader, source, covered, made, chance)
         chosen = tuple((group, self.shown[group.bit_length() - 1]) for group in groups_of(reader.mask))
         value = self.value() & BITS[reader.mask]
-        write = made(value, chosen[0][1])
         self.note(reader, chosen, covered)
+        write = made(value, chosen[0][1])
         if write is not None:
             self._put_last(write, self._forced(write))
             self._show(write, chance)
@@ -234,8 +234,8 @@ class Unit:
         """An atomic operation that reads from a source."""
         value = source.value & BITS[reader.mask]
         chosen = [(group, source) for group in groups_of(reader.mask)]
-        write = made(value, source)
         self.note(reader, chosen, covered)
+        write = made(value, source)
         if write is None:
             return value, None
         write.source = source

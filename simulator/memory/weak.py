@@ -6,8 +6,9 @@ histories. A weak store that follows, in causality order, all that it overwrites
 choice. Any other access goes through the history of its eight bytes (units.py). What comes before what is in
 clocks.py, which order.py feeds from the simulator's events.
 
-What this never shows: a load that takes effect after a later store of its own thread. Shared memory has one view, and
-so have cp.async's reads. Accesses of less than 32 bits are exact, too, but slow.
+What this never shows: a load that takes effect after a later store of its own thread. At once visible are, besides what
+hosts write: reductions by bulk copies, atomics of 128 bits, and accesses to shared memory by generic addresses, of
+other blocks of the cluster, by atomics, and by copies into it. cp.async reads what is there when all is visible.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.memory.clocks import ALIAS, ASYNC, BASE, SCOPES, Clocks, Head
+from simulator.memory.clocks import ALIAS, ASYNC, BASE, MAX_OBSERVERS, SCOPES, Clocks, Head
 from simulator.memory.heaps import Allocation, _lazy
 from simulator.memory.space import MULTICAST, Addresses, Indices, Space, Span, View
 from simulator.memory.units import UNIT_BYTES, Access, Unit, Write
@@ -33,7 +34,10 @@ SLOW = -1
 """What a word's latest store is if its unit has a history of its own."""
 ALIAS_WINDOW = 64
 """The windows from here on are second addresses of the heaps' windows, in worlds that have them (aliases=True)."""
+SHARED_BYTES = 1 << 28
+"""Room behind the heaps for the shared memory of all blocks that run; what does not fit is visible at once."""
 _TYPE = re.compile(r"(?:[busf]|bf)(8|16|32|64|128)(?:x\d)?")
+_SHARED = Allocation(0, "shared memory", 0, 0, 0, unwritten=False)
 _ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"})
 
 
@@ -83,14 +87,25 @@ class _Now:
 class WeakSpace(Space):
     """Space whose loads may return what stores overwrote, as long as nothing that PTX orders contradicts it."""
 
-    def __init__(self, world_size: int, heap_bytes: int, multicast: bool, seed: int, aliases: bool = False) -> None:
+    def __init__(
+        self,
+        world_size: int,
+        heap_bytes: int,
+        multicast: bool,
+        seed: int,
+        aliases: bool = False,
+        observers: int = MAX_OBSERVERS,
+    ) -> None:
         super().__init__(world_size, heap_bytes, multicast)
-        self.clocks = Clocks(world_size)
+        self.observers = observers
+        self.clocks = Clocks(world_size, observers)
         self.aliases = aliases
         self.seed = seed
         self.chance = random.Random(seed)
         self.units: dict[int, Unit] = {}
+        self.memory = _lazy(self.end + SHARED_BYTES)
         self.latest = _lazy(len(self.memory)).view(np.int32)
+        self.shared_top = self.end
         self.stored: list[_Stored] = []
         self._numbers = 1
         self._by_number: list[_Stored] = []
@@ -110,7 +125,7 @@ class WeakSpace(Space):
     def restart(self) -> None:
         """Begin anew: all is visible, and chance is as at first."""
         self.settle()
-        self.clocks = Clocks(self.world_size)
+        self.clocks = Clocks(self.world_size, self.observers)
         self.chance = random.Random(self.seed)
         self.copies = {}
 
@@ -238,15 +253,22 @@ class WeakSpace(Space):
         now = self._now
         assert now is not None
         who = self.clocks.observers_of(now.view.launched, now.view.lanes)
-        slow = np.ones(len(who), np.bool_)
-        if not now.manner.is_strong and span.width_bytes % WORD_BYTES == 0:
-            words = self._words(span)
+        can_be_fast = not now.manner.is_strong and span.width_bytes % WORD_BYTES == 0
+        words = self._words(span)
+        slow = np.full(len(who), not can_be_fast)
+        while True:  # a history takes in both words of eight bytes, and so another lane's
             latest = self.latest[words]
-            slow = self._uncovered(latest, who[:, None], now.alias).any(axis=1)
-            fast = np.flatnonzero(~slow)
-            if len(fast):
-                counts = self.clocks.rows[who[fast], 0, who[fast]]
-                self._keep(words[fast], latest[fast], who[fast], counts, now.alias, now.manner.element_bytes)
+            if can_be_fast:
+                slow = self._uncovered(latest, who[:, None], now.alias).any(axis=1)
+            new = np.unique(words[slow][latest[slow] != SLOW] // 2)
+            if not len(new):
+                break
+            for number in new.tolist():
+                self._unit(number)
+        fast = np.flatnonzero(~slow)
+        if len(fast):
+            counts = self.clocks.rows[who[fast], 0, who[fast]]
+            self._keep(words[fast], latest[fast], who[fast], counts, now.alias, now.manner.element_bytes)
         super().scatter(span, rows)
         if slow.any():
             data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
@@ -406,6 +428,47 @@ class WeakSpace(Space):
             value, number = int(stored.values[position]), int(stored.latest[position])
         return value, chain[::-1]
 
+    # Shared memory
+
+    def make_shared(self, blocks: int, row_bytes: int) -> tuple[npt.NDArray[np.uint8], int]:
+        start = self.shared_top
+        if start + blocks * row_bytes > len(self.memory):
+            return super().make_shared(blocks, row_bytes)
+        self.shared_top = start + -(-blocks * row_bytes // 64) * 64
+        found = self.memory[start : start + blocks * row_bytes]
+        found[:] = 0
+        return found.reshape(blocks, row_bytes), start
+
+    def _shared_span(self, view: View, places: Indices, width_bytes: int, instruction: Instruction, action: str) -> Span:
+        self._now = _Now(view, self._manner(instruction, action), 0)
+        return Span(places, int(places[0]), "scattered", width_bytes, _SHARED)
+
+    def load_shared(
+        self, view: View, places: Indices, width_bytes: int, kind: str, instruction: Instruction
+    ) -> npt.NDArray[np.generic]:
+        """Return what lanes read at places of shared memory, as gather does."""
+        return self.gather(self._shared_span(view, places, width_bytes, instruction, "load"), kind)
+
+    def store_shared(
+        self, view: View, places: Indices, rows: npt.NDArray[np.generic], instruction: Instruction
+    ) -> None:
+        """Store a matrix of one row a lane at places of shared memory."""
+        width_bytes = rows.shape[1] * rows.itemsize
+        self.scatter(self._shared_span(view, places, width_bytes, instruction, "store"), rows)
+
+    def read_shared(self, shared_start: int, start: int, found: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        return found.copy() if shared_start < 0 else self._as_seen(shared_start + start, found.copy())
+
+    def settle_at(self, places: Any, size_bytes: int) -> None:
+        units = np.unique((places[:, None] + np.arange(0, size_bytes + UNIT_BYTES - 1, UNIT_BYTES)) // UNIT_BYTES)
+        if size_bytes > 1:
+            units = np.unique(np.concatenate([units, (places + size_bytes - 1) // UNIT_BYTES]))
+        words = np.concatenate([2 * units, 2 * units + 1])
+        if self.latest[words].any():
+            for number in units.tolist():
+                self.units.pop(number, None)
+            self.latest[words] = 0
+
     # Bulk copies
 
     def issue(self, launched: Launched, lane: int, number: int) -> None:
@@ -420,9 +483,12 @@ class WeakSpace(Space):
         self.copies[id(launched), number] = (access, launched)
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        found = super().read_bulk(index, size_bytes)
+        return self._as_seen(index, super().read_bulk(index, size_bytes))
+
+    def _as_seen(self, index: int, found: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """What the bulk copy that is under way reads at a place, whose bytes are `found` when all is visible."""
         access = self._copy_access()
-        first, last = index // WORD_BYTES, -(-(index + size_bytes) // WORD_BYTES)
+        first, last = index // WORD_BYTES, -(-(index + len(found)) // WORD_BYTES)
         latest = self.latest[first:last]
         if access is None or not latest.any():
             return found
@@ -442,8 +508,14 @@ class WeakSpace(Space):
             super().write_bulk(index, data, chosen)
             return
         words = (np.arange(index, index + len(data), WORD_BYTES) // WORD_BYTES)[:, None]
-        latest = self.latest[words]
-        slow = self._uncovered_by_copy(latest, access)[:, 0]
+        while True:
+            latest = self.latest[words]
+            slow = self._uncovered_by_copy(latest, access)[:, 0]
+            new = np.unique(words[slow][latest[slow] != SLOW] // 2)
+            if not len(new):
+                break
+            for number in new.tolist():
+                self._unit(number)
         fast = np.flatnonzero(~slow)
         if len(fast):
             ones = np.ones(len(fast), np.int64)
@@ -481,6 +553,7 @@ class WeakSpace(Space):
         for number in self.units:
             self.latest[2 * number : 2 * number + 2] = 0
         self.units, self.stored, self._by_number, self._numbers = {}, [], [], 1
+        self.shared_top = self.end
 
     def settle_rank(self, rank: int) -> None:
         """All that was stored in a rank's heap is visible to all."""
@@ -505,7 +578,7 @@ class WeakSpace(Space):
 
     def _added(self, made: Allocation) -> Allocation:
         found = super()._added(made)
-        if made.end < len(self.memory) and hasattr(self, "units"):
+        if hasattr(self, "units"):
             self._forget(made.start, made.end)
         return found
 

@@ -265,8 +265,8 @@ class Copies:
         good = self.batch.shared_written.reshape(-1)[start:end]
         if not (good if transfer.chosen is None else good[transfer.chosen]).all():
             raise LaneFault(0, "bulk copy of shared memory that was never written (poison)")
-        found: Bytes = self.batch.shared.reshape(-1)[start:end].copy()
-        return found
+        batch = self.batch
+        return batch.space.read_shared(batch.shared_start, start, batch.shared.reshape(-1)[start:end])
 
     def _write(self, copy: Copy, held: Bytes) -> None:
         batch, transfer = self.batch, copy.transfer
@@ -280,6 +280,8 @@ class Copies:
                 batch.shared.reshape(-1)[start:end] = data
                 batch.shared_written.reshape(-1)[start:end] = True
                 batch.space.version += 1
+                if batch.shared_start >= 0:
+                    batch.space.settle_at(np.array([batch.shared_start + start]), transfer.size_bytes)
             else:
                 batch.space.write_bulk(start, data, transfer.chosen)
         self._report(copy, "written")
@@ -290,6 +292,7 @@ class Copies:
     def _combined(self, start: int, transfer: Transfer, held: Bytes) -> Bytes:
         """What a reduction's target holds afterwards."""
         assert transfer.combine is not None
+        self.batch.space.copying = None  # a reduction changes what is there when all is visible
         if transfer.target_space == "shared":
             before = self._shared_bytes(start, transfer)
         else:
