@@ -83,6 +83,7 @@ def simulate(
     heap_bytes: int | str | None = None,
     step_budget: int | None = None,
     deadline_s: float | None = None,
+    memory: str = "strong",
 ) -> Simulation:
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
 
@@ -93,7 +94,8 @@ def simulate(
     function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
     cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. memory: "strong", or "weak"
+    (see symlab.world), which shows missing fences and scopes that are too narrow.
 
     Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
@@ -112,7 +114,7 @@ def simulate(
     ([0, 1, 2], 20)
     """
     how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
-    how |= {"step_budget": step_budget, "gpu": gpu}
+    how |= {"step_budget": step_budget, "gpu": gpu, "memory": memory}
     numbers = _seeds(schedule, seeds)
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
     arch = arch if gpu is None else opened.request.arch

@@ -48,7 +48,7 @@ _ARGUMENTS = {
     "fabric.name": "fabric",
     **{
         f"fabric.{name}": name
-        for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "seed", "step_budget", "gpu")
+        for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "memory", "seed", "step_budget", "gpu")
     },
 }
 """The arguments of world(), by the command's keys that stand for them."""
@@ -247,6 +247,7 @@ def world(
     seed: int = 0,
     step_budget: int | None = None,
     gpu: str | Mapping[str, Any] | None = None,
+    memory: str = "strong",
 ) -> World:
     """Return a world of ranks with symmetric memory, to be used in a with block.
 
@@ -259,7 +260,8 @@ def world(
     precision that the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
     seed). step_budget: maximum number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name
     ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all
-    blocks of a launch are there at once.
+    blocks of a launch are there at once. memory: when a store becomes visible, "strong" (at once, to all) or "weak" (to
+    each thread at a time of its own, drawn from seed, as far as the PTX memory model lets it).
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -288,6 +290,7 @@ def world(
         "seed": seed,
         "step_budget": step_budget,
         "gpu": limits,
+        "memory": memory,
     }
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section)

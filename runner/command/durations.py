@@ -62,7 +62,8 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
     return _kind(
         {name: getattr(case, name) for name in _OF_THE_CASE},
         {"launches": request.launches, "check": request.check, "timing": timing},
-        {"simulated": fabric.simulated, "arch": fabric.arch, "multimem": fabric.multimem, "schedule": fabric.schedule},
+        {"simulated": fabric.simulated, "arch": fabric.arch, "multimem": fabric.multimem, "schedule": fabric.schedule}
+        | {"memory": fabric.memory},
     )
 
 
@@ -119,6 +120,7 @@ def _kind_of_record(document: Mapping[str, Any]) -> Kind:
 def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Mapping[str, Any]) -> Kind:
     if fabric["simulated"]:
         world: tuple[object, ...] = tuple(str(fabric.get(name)) for name in ("arch", "multimem", "schedule"))
+        world += (str(fabric.get("memory", "strong")),)
     else:
         timing = configuration["timing"]
         world = ("nvshmem", *(str(timing.get(name)) for name in _OF_THE_TIMING))

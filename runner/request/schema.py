@@ -13,7 +13,7 @@ from typing import Any
 from kernels.spec import Inputs, Placement
 from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Memory, MultimemModel, Schedule
 
 
 class TimingMode(StrEnum):
@@ -94,6 +94,7 @@ class FabricSchema:
     multicast: bool = True
     multimem: MultimemModel = MultimemModel.exact
     schedule: Schedule = Schedule.fair
+    memory: Memory = Memory.strong
     seed: int = 0
     step_budget: int | None = None
     gpu: Any = None

@@ -40,7 +40,7 @@ from runner.request.schema import (
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Memory, MultimemModel, Schedule
 
 MAX_WORLD_SIZE = 72
 MAX_OFFSET = 1 << 20
@@ -347,6 +347,7 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         multicast=values["multicast"],
         multimem=MultimemModel(values["multimem"]),
         schedule=Schedule(values["schedule"]),
+        memory=Memory(values["memory"]),
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
         gpu=gpu,

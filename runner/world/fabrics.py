@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from reports.table.text import counted
 from runner.request_error import RequestError
 from simulator.gpu import Gpu
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Memory, MultimemModel, Schedule
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -50,6 +50,7 @@ class FabricRequest:
     seed: int
     step_budget: int | None
     gpu: Gpu | None = None
+    memory: Memory = Memory.strong
 
     @property
     def simulated(self) -> bool:
@@ -252,6 +253,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
         schedule=fabric.schedule,
         seed=fabric.seed,
         gpu=fabric.gpu,
+        memory=fabric.memory,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
@@ -264,6 +266,7 @@ def settings(fabric: FabricRequest) -> dict[str, object]:
         return {}
     chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
     chosen["seed"] = fabric.seed
+    chosen["memory"] = str(fabric.memory)
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget
     if fabric.gpu is not None:
