@@ -29,7 +29,8 @@ class Access:
     """One access of up to eight bytes: who makes it, how, and where within its unit.
 
     observer and count: a column of the clocks and its counter, the second half being bulk copies. clock is what comes
-    before it. mask has a bit for each byte.
+    before it. mask has a bit for each byte. is_coherent: of system scope and strong, which makes its address the same
+    as another one of the bytes, for others of that kind.
     """
 
     observer: int
@@ -41,6 +42,12 @@ class Access:
     is_strong: bool = False
     scope: int = 0
     is_async: bool = False
+    is_coherent: bool = False
+
+    @property
+    def common_alias(self) -> int:
+        """The address at which it synchronizes with others."""
+        return 0 if self.is_coherent else self.alias
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +59,7 @@ class Write:
     before: set[Write] = field(default_factory=set)
     heads: tuple[Head, ...] = ()
     source: Write | None = None  # of an atomic operation: what it read
-    observers: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    observers: dict[tuple[int, int, int, bool], int] = field(default_factory=dict)
     is_initial: bool = False
 
 
@@ -66,7 +73,8 @@ class Read:
 
 def is_morally_strong(one: Access, other: Access) -> bool:
     """Return whether two accesses of a unit are morally strong (8.6)."""
-    if one.mask != other.mask or one.alias != other.alias or one.is_async != other.is_async:
+    same_address = one.alias == other.alias or (one.is_coherent and other.is_coherent)
+    if one.mask != other.mask or not same_address or one.is_async != other.is_async:
         return False
     if one.observer == other.observer:
         return not one.is_async
@@ -75,14 +83,14 @@ def is_morally_strong(one: Access, other: Access) -> bool:
     return one.place.includes(one.scope, other.place) and other.place.includes(other.scope, one.place)
 
 
-def is_before(reader: Access, observer: int, count: int, alias: int, is_async: bool, place: Place) -> bool:
+def is_before(reader: Access, observer: int, count: int, same_address: bool, is_async: bool, place: Place) -> bool:
     """Return whether an access precedes another in proxy-preserved base causality order (8.9.5)."""
     clock = reader.clock
     if reader.is_async:
         near = is_async and (place.rank, place.block) == (reader.place.rank, reader.place.block)
         if not near and clock[ASYNC, observer] < count:
             return False
-    return bool(clock[BASE if alias == reader.alias else ALIAS, observer] >= count)
+    return bool(clock[BASE if same_address else ALIAS, observer] >= count)
 
 
 def is_covered(reader: Access, write: Write) -> bool:
@@ -90,10 +98,12 @@ def is_covered(reader: Access, write: Write) -> bool:
     if write.is_initial:
         return True
     one = write.access
-    if is_before(reader, one.observer, one.count, one.alias, one.is_async, one.place):
+    same = one.alias == reader.alias or (one.is_coherent and reader.is_coherent)
+    if is_before(reader, one.observer, one.count, same, one.is_async, one.place):
         return True
-    for (observer, alias, mask), count in write.observers.items():
-        if mask & reader.mask and is_before(reader, observer, count, alias, False, one.place):
+    for (observer, alias, mask, is_coherent), count in write.observers.items():
+        same = alias == reader.alias or (is_coherent and reader.is_coherent)
+        if mask & reader.mask and is_before(reader, observer, count, same, False, one.place):
             return True
     return False
 
@@ -181,7 +191,7 @@ class Unit:
         self.last_read = [one for _, one in chosen]
         for one in self.last_read:
             if self.is_observed(one, reader):
-                key = (reader.observer, reader.alias, reader.mask)
+                key = (reader.observer, reader.alias, reader.mask, reader.is_coherent)
                 one.observers[key] = min(reader.count, one.observers.get(key, reader.count))
         if self.reads is not None and len(self.writes) > 1:
             self.reads.append(Read(tuple(chosen), covered))

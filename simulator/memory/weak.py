@@ -55,6 +55,10 @@ class Manner:
     def is_strong(self) -> bool:
         return self.order != "weak"
 
+    @property
+    def is_system(self) -> bool:
+        return self.order != "weak" and self.scope == SCOPES["sys"]
+
 
 @dataclass(slots=True, eq=False)
 class _Stored:
@@ -85,7 +89,12 @@ class _Now:
 
 
 class WeakSpace(Space):
-    """Space whose loads may return what stores overwrote, as long as nothing that PTX orders contradicts it."""
+    """Space whose loads may return what stores overwrote, as long as nothing that PTX orders contradicts it.
+
+    aliases: whether each heap has a second address for each byte. observers: their number at most. is_coherent: strong
+    accesses of system scope by an ordinary and by a multicast address of the same bytes synchronize (PTX ISA 9.3, 8.6.1;
+    8.x does not say so).
+    """
 
     def __init__(
         self,
@@ -95,9 +104,10 @@ class WeakSpace(Space):
         seed: int,
         aliases: bool = False,
         observers: int = MAX_OBSERVERS,
+        is_coherent: bool = True,
     ) -> None:
         super().__init__(world_size, heap_bytes, multicast)
-        self.observers = observers
+        self.observers, self.is_coherent = observers, is_coherent
         self.clocks = Clocks(world_size, observers)
         self.aliases = aliases
         self.seed = seed
@@ -234,7 +244,7 @@ class WeakSpace(Space):
         clocks = self.clocks
         return Access(
             who, clocks.now(who), clocks.places[who], clocks.rows[who], mask, now.alias,
-            now.manner.is_strong, now.manner.scope,
+            now.manner.is_strong, now.manner.scope, False, self.is_coherent and now.manner.is_system,
         )  # fmt: skip
 
     def _acquire(self, unit: Unit, access: Access, number: int, now: _Now, sources: Any = None) -> None:
@@ -243,9 +253,9 @@ class WeakSpace(Space):
         if not now.manner.is_red:
             for one in unit.last_read:
                 if one.heads and unit.is_observed(one, access):
-                    clocks.observe(who, one.heads, number, access.mask, access.alias)
+                    clocks.observe(who, one.heads, number, access.mask, access.common_alias)
             if now.manner.order in ("acquire", "acq_rel"):
-                clocks.acquire_read(who, number, access.mask, access.alias, access.scope)
+                clocks.acquire_read(who, number, access.mask, access.common_alias, access.scope)
 
     # Stores
 
@@ -315,7 +325,7 @@ class WeakSpace(Space):
             return ()
         is_release = now.manner.order in ("release", "acq_rel")
         return self.clocks.heads_of_write(
-            access.observer, number, access.mask, access.alias, access.scope, is_release
+            access.observer, number, access.mask, access.common_alias, access.scope, is_release
         )
 
     def _settle(self, number: int, unit: Unit) -> None:

@@ -128,7 +128,7 @@ def machine_of(program: Program, memory: str = Memory.weak) -> Machine:
     kernel = kernel_of(program)
     order: Order | None = None
     if memory == Memory.weak or kernel.aliases:
-        space = WeakSpace(kernel.world_size, HEAP_BYTES, True, 0, bool(kernel.aliases), kernel.world_size * kernel.grid * kernel.block)
+        space = WeakSpace(kernel.world_size, HEAP_BYTES, True, 0, bool(kernel.aliases), kernel.world_size * kernel.grid * kernel.block, False)
         order = Order(space)
         space.events.add(order)
     else:
