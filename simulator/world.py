@@ -50,8 +50,8 @@ MAX_WORLD_SIZE = 72
 class SimulatorOptions:
     """How a simulated world is made.
 
-    multimem is of MultimemModel, schedule of Schedule, memory of Memory. step_budget: basic-block steps of all groups of lanes in one
-    run. gpu: whose limits hold; None: all blocks of a launch are there at once.
+    multimem is of MultimemModel, schedule of Schedule, memory of Memory. step_budget: basic-block steps of all groups
+    of lanes in one run. gpu: whose limits hold; None: all blocks of a launch are there at once.
     """
 
     arch: str = "sm_90a"

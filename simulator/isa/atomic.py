@@ -65,6 +65,7 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
 
     Returns the old values; counts a change.
     """
+    old: Lanes
     old, changed = space.exchange(index, kind, combine)
     if changed:
         space.version += 1

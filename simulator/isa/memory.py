@@ -268,7 +268,9 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
         good = batch.shared_written.reshape(-1)
         kept = None
         if batch.shared_start >= 0:
-            kept = batch.space.load_shared(frame.view, batch.shared_start + start, size * len(targets), kind, instruction)
+            kept = batch.space.load_shared(
+                frame.view, batch.shared_start + start, size * len(targets), kind, instruction
+            )
         for position, slot in enumerate(targets):
             at = start + position * size
             fine = np.logical_and.reduce([good[at + byte] for byte in range(size)])

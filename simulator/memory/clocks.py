@@ -271,4 +271,3 @@ class Clocks:
     def met(self) -> None:
         """The hosts of all ranks met."""
         self.hosts[:] = self.hosts.max(axis=0)
-

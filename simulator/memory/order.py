@@ -195,7 +195,7 @@ class Order(Listener):
 
     def _clear(self) -> None:
         for one in (self.barriers, self.numbers, self.mbarriers, self.copies, self.committed):
-            one.clear()  # type: ignore[attr-defined]
+            one.clear()
         self.space.copies.clear()
         self.clocks.release()
 

@@ -146,9 +146,7 @@ class Unit:
         """The writes that an access may read a group of bytes from: none that a write before it follows (8.10.6)."""
         later = [one for one in covered if one.access.mask & group]
         return [
-            one
-            for one in self.writes
-            if one.access.mask & group and not any(one in other.before for other in later)
+            one for one in self.writes if one.access.mask & group and not any(one in other.before for other in later)
         ]
 
     def covered(self, reader: Access) -> frozenset[Write]:
@@ -184,7 +182,9 @@ class Unit:
         """The group, or its bytes if some write has only some of them or they have different last writes."""
         last = {id(self.shown[byte]) for byte in range(UNIT_BYTES) if group >> byte & 1}
         is_whole = all(not one.access.mask & group or one.access.mask & group == group for one in self.writes)
-        return [group] if is_whole and len(last) == 1 else [1 << byte for byte in range(UNIT_BYTES) if group >> byte & 1]
+        return (
+            [group] if is_whole and len(last) == 1 else [1 << byte for byte in range(UNIT_BYTES) if group >> byte & 1]
+        )
 
     def note(self, reader: Access, chosen: Sequence[tuple[int, Write]], covered: frozenset[Write]) -> None:
         """Keep a read, and mark what it observes (8.9.2)."""
@@ -251,9 +251,7 @@ class Unit:
         write.source = source
         forced = self._forced(write)
         late = [one for one in self._rivals(write, forced) if source in one.before]
-        if not late and chance.random() < FRESH:
-            self._put_last(write, forced)
-        elif not self._try(write, forced, chance, after=late):
+        if (not late and chance.random() < FRESH) or not self._try(write, forced, chance, after=late):
             self._put_last(write, forced)
         self._show(write, chance)
         self._prune()
@@ -262,9 +260,7 @@ class Unit:
     def _sources(self, reader: Access, covered: frozenset[Write], chance: random.Random) -> list[Write]:
         """What an atomic operation may read all its bytes from, in the order in which to try."""
         found = [
-            one
-            for one in self.candidates(reader, covered, reader.mask)
-            if one.access.mask & reader.mask == reader.mask
+            one for one in self.candidates(reader, covered, reader.mask) if one.access.mask & reader.mask == reader.mask
         ]
         chance.shuffle(found)
         last = self.shown[reader.mask.bit_length() - 1]
@@ -278,11 +274,7 @@ class Unit:
         trial = Write(reader, 0, source=source)
         observed = {source, *source.before} if is_morally_strong(source.access, reader) else set()
         forced = observed.union(*({one, *one.before} for one in covered))
-        late = [
-            one
-            for one in self.writes
-            if source in one.before and is_morally_strong(one.access, reader)
-        ]
+        late = [one for one in self.writes if source in one.before and is_morally_strong(one.access, reader)]
         if not late:
             return self._is_possible(trial, forced, ())
         return not any(one in forced for one in late) and self._is_possible(trial, forced, late)
@@ -307,7 +299,7 @@ class Unit:
         ]
 
     def _try(self, made: Write, forced: set[Write], chance: random.Random, after: Sequence[Write] = ()) -> bool:
-        """Put a write before some of its rivals; `after`: those that it must come before. Says whether that is possible."""
+        """Put a write before some of its rivals, for certain before those in `after`. Says whether that is possible."""
         rivals = sorted(self._rivals(made, forced), key=lambda one: len(one.before))
         if not rivals or self.reads is None:
             return False

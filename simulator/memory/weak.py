@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from simulator.memory.clocks import ALIAS, ASYNC, BASE, MAX_OBSERVERS, SCOPES, Clocks, Head
 from simulator.memory.heaps import Allocation, _lazy
-from simulator.memory.space import MULTICAST, Addresses, Indices, Space, Span, View
+from simulator.memory.space import Addresses, Indices, Space, Span, View
 from simulator.memory.units import UNIT_BYTES, Access, Unit, Write
 from simulator.observe.lanes import Launched
 from simulator.ptx.ir import Instruction
@@ -92,8 +92,8 @@ class WeakSpace(Space):
     """Space whose loads may return what stores overwrote, as long as nothing that PTX orders contradicts it.
 
     aliases: whether each heap has a second address for each byte. observers: their number at most. is_coherent: strong
-    accesses of system scope by an ordinary and by a multicast address of the same bytes synchronize (PTX ISA 9.3, 8.6.1;
-    8.x does not say so).
+    accesses of system scope by an ordinary and by a multicast address of the same bytes synchronize (PTX ISA 9.3,
+    8.6.1; 8.x does not say so).
     """
 
     def __init__(
@@ -146,7 +146,9 @@ class WeakSpace(Space):
     ) -> Span:
         alias = 0
         if self.aliases:
-            windows = (np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)) // self.capacity
+            windows = (
+                np.subtract(addresses, view.base, dtype=np.uint64, casting="unsafe").view(np.int64)
+            ) // self.capacity
             if (windows >= ALIAS_WINDOW).all() and (windows < ALIAS_WINDOW + self.world_size).all():
                 alias = 2
                 addresses = addresses - np.uint64(ALIAS_WINDOW * self.capacity)
@@ -265,11 +267,11 @@ class WeakSpace(Space):
         who = self.clocks.observers_of(now.view.launched, now.view.lanes)
         can_be_fast = not now.manner.is_strong and span.width_bytes % WORD_BYTES == 0
         words = self._words(span)
-        slow = np.full(len(who), not can_be_fast)
+        slow: npt.NDArray[np.bool_] = np.full(len(who), not can_be_fast)
         while True:  # a history takes in both words of eight bytes, and so another lane's
             latest = self.latest[words]
             if can_be_fast:
-                slow = self._uncovered(latest, who[:, None], now.alias).any(axis=1)
+                slow = np.asarray(self._uncovered(latest, who[:, None], now.alias).any(axis=1))
             new = np.unique(words[slow][latest[slow] != SLOW] // 2)
             if not len(new):
                 break
@@ -335,9 +337,7 @@ class WeakSpace(Space):
 
     # Atomics
 
-    def exchange(
-        self, index: Indices, kind: str, combine: Callable[[Any, Any], Any]
-    ) -> tuple[Any, bool]:
+    def exchange(self, index: Indices, kind: str, combine: Callable[[Any, Any], Any]) -> tuple[Any, bool]:
         """Read, combine(lanes, old) and write back, lane by lane. Returns the old values, and whether any changed."""
         now = self._now
         assert now is not None
@@ -449,7 +449,9 @@ class WeakSpace(Space):
         found[:] = 0
         return found.reshape(blocks, row_bytes), start
 
-    def _shared_span(self, view: View, places: Indices, width_bytes: int, instruction: Instruction, action: str) -> Span:
+    def _shared_span(
+        self, view: View, places: Indices, width_bytes: int, instruction: Instruction, action: str
+    ) -> Span:
         self._now = _Now(view, self._manner(instruction, action), 0)
         return Span(places, int(places[0]), "scattered", width_bytes, _SHARED)
 

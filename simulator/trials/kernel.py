@@ -89,9 +89,7 @@ def kernel_of(program: Program) -> Kernel:
     slots = _slots(program, spots)
     world_size = max([one.rank + 1 for one in spots] + [len(one) for one in groups])
     text = _Writer(program, spots, names, shared, slots).text()
-    return Kernel(
-        text, world_size, grid, block, cluster, groups, owners, names, multicast, aliases, shared, slots
-    )
+    return Kernel(text, world_size, grid, block, cluster, groups, owners, names, multicast, aliases, shared, slots)
 
 
 def _has_counts(program: Program) -> bool:
@@ -111,58 +109,52 @@ def _is_multicast(program: Program, name: str) -> bool:
 
 
 def _spots(program: Program) -> tuple[list[_Spot], int, int]:
-    """Where threads run, how many blocks a rank has, and how many a cluster."""
-    blocks: dict[int, list[tuple[int | None, int]]] = defaultdict(list)
-    for one in program.threads:
-        key = (one.place.cluster, one.place.block)
-        if key not in blocks[one.place.rank]:
-            blocks[one.place.rank].append(key)
-    clusters = {
-        rank: [list(dict.fromkeys(("alone", key) if key[0] is None else ("cluster", key[0]) for key in keys))]
-        for rank, keys in blocks.items()
+    """Where threads run, how many blocks a rank has, and how many a cluster.
+
+    Blocks without a cluster are in clusters of their own, which no other thread of the program is in.
+    """
+    places = list(dict.fromkeys(thread.place for thread in program.threads))
+    units: dict[int, dict[object, list[Place]]] = defaultdict(dict)
+    for one in places:
+        units[one.rank].setdefault(one if one.cluster is None else one.cluster, []).append(one)
+    size = max(len(blocks) for of_rank in units.values() for blocks in of_rank.values())
+    grid = size * max(map(len, units.values()))
+    numbers = {
+        place: number * size + position
+        for of_rank in units.values()
+        for number, blocks in enumerate(of_rank.values())
+        for position, place in enumerate(blocks)
     }
-    size = 1
-    for rank, keys in blocks.items():
-        size = max([size, *Counter(key[0] for key in keys if key[0] is not None).values()])
-    numbers: dict[Place, int] = {}
-    grid = 1
-    for rank, keys in blocks.items():
-        order = clusters[rank][0]
-        within: Counter[object] = Counter()
-        for key in keys:
-            unit = ("alone", key) if key[0] is None else ("cluster", key[0])
-            number = order.index(unit) * size + within[unit]
-            within[unit] += 1
-            numbers[Place(rank, key[1], key[0])] = number
-            grid = max(grid, (order.index(unit) + 1) * size)
-    counts: Counter[tuple[int, int]] = Counter()
+    counts: Counter[Place] = Counter()
     spots = []
-    for one in program.threads:
-        number = numbers[one.place]
-        spots.append(_Spot(one.place.rank, number, counts[one.place.rank, number]))
-        counts[one.place.rank, number] += 1
+    for thread in program.threads:
+        spots.append(_Spot(thread.place.rank, numbers[thread.place], counts[thread.place]))
+        counts[thread.place] += 1
     return spots, grid, size
 
 
 def _shared(program: Program) -> tuple[str, ...]:
     """Locations that bulk copies read: they lie in the shared memory of the one block that uses them."""
-    found: list[str] = []
-    for thread in program.threads:
-        for one in thread.instructions:
-            if isinstance(one, BulkCopy):
-                if one.source.word or one.destination.word or program.memory.locations(one.source.name) != (one.source.name,):
-                    raise NoKernel(f"{one.text}: a kernel copies from the start of a location")
-                found.append(one.source.name)
-    for name in dict.fromkeys(found):
-        users = {
-            (thread.place.rank, thread.place.block) for thread in program.threads for one in thread.instructions
+    all_of_them = [one for thread in program.threads for one in thread.instructions]
+    copies = [one for one in all_of_them if isinstance(one, BulkCopy)]
+    for one in copies:
+        if one.source.word or one.destination.word or one.source.name in program.memory.aliases:
+            raise NoKernel(f"{one.text}: a kernel copies from the start of a location to the start of one")
+    sources = tuple(dict.fromkeys(one.source.name for one in copies))
+    for name in sources:
+        blocks = {
+            (thread.place.rank, thread.place.block)
+            for thread in program.threads
+            for one in thread.instructions
             if name in _names_of(one)
-        }  # fmt: skip
-        if len(users) > 1:
+        }
+        if len(blocks) > 1:
             raise NoKernel(f"a bulk copy reads {name}, which several blocks use: it would lie in shared memory")
-        if any(name in (one.destination.name,) for t in program.threads for one in t.instructions if isinstance(one, BulkCopy)):
+        if any(program.memory.initial[name]):
+            raise NoKernel(f"{name}, which a bulk copy reads, lies in shared memory, which begins as 0")
+        if any(one.destination.name == name for one in copies):
             raise NoKernel(f"bulk copies read and write {name}")
-    return tuple(dict.fromkeys(found))
+    return sources
 
 
 def _names_of(one: Instruction) -> tuple[str, ...]:

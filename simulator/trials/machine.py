@@ -17,13 +17,13 @@ from simulator.memory.order import Order
 from simulator.memory.space import Space
 from simulator.memory.weak import WeakSpace
 from simulator.observe.events import LaunchBegan, tell
-from simulator.options import Memory, MultimemModel, Schedule
+from simulator.options import MultimemModel, Schedule
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler
-from simulator.trials.kernel import LOCATION_BYTES, SLOT_BYTES, Kernel, kernel_of
+from simulator.trials.kernel import LOCATION_BYTES, SLOT_BYTES, Kernel, NoKernel, kernel_of
 
 HEAP_BYTES = 1 << 16
-STEP_BUDGET = 20_000
+STEP_BUDGET = 5_000
 _ALIGNMENT = 128
 
 State = tuple[tuple[int | None, ...], tuple[str, ...]]
@@ -33,13 +33,12 @@ that wait at a barrier for ever."""
 
 @dataclass(slots=True)
 class Machine:
-    """A program, ready to run. Raises NoKernel for a program that no kernel can be."""
+    """A program, ready to run."""
 
     program: Program
-    memory: str
     kernel: Kernel
-    space: Space
-    order: Order | None
+    space: WeakSpace
+    order: Order
     tensors: list[list[Allocation]]
     seen: list[Allocation]
     executable: Executable
@@ -49,7 +48,7 @@ class Machine:
         return Counter(self.run(seed) for seed in seeds)
 
     def run(self, seed: int) -> State:
-        """Return the final state of one run. Raises DeviceFault, and DeadlineExceeded for a loop that does not end."""
+        """Return the final state of one run. Raises NoKernel or a FabricError for a loop that does not end."""
         self._restart(seed)
         kernel = self.kernel
         ranks = list(range(kernel.world_size))
@@ -62,14 +61,14 @@ class Machine:
         tell(self.space.events.launch_began, LaunchBegan(batch.launched, 0))
         while not scheduler.run([batch]):
             pass
+        if batch.asleep:
+            raise NoKernel("a loop did not end, because nothing could change any more what it waits for")
         return self._state()
 
     def _restart(self, seed: int) -> None:
         space = self.space
-        if isinstance(space, WeakSpace):
-            space.seed = seed
-        if self.order is not None:
-            self.order.restart()
+        space.seed = seed
+        self.order.restart()
         for group, parts in zip(self.tensors, self.kernel.groups, strict=True):
             for rank, one in enumerate(group):
                 words = self.program.memory.initial[parts[rank]] if rank < len(parts) else ()
@@ -88,7 +87,6 @@ class Machine:
             group, owner = kernel.owners[kernel.aliases.get(name, name)]
             allocation = self.tensors[group][owner]
             if name in kernel.aliases:
-                assert isinstance(space, WeakSpace)
                 found.append(space.alias_address(rank, allocation))
             else:
                 found.append(space.address(rank, allocation))
@@ -117,32 +115,31 @@ class Machine:
         return _number(self.space, self.seen[rank], offset, SLOT_BYTES)
 
     def _word(self, one: Seen) -> int:
-        if one.name in self.kernel.shared:
-            raise ValueError(f"{one.name} is in shared memory, and over with its block")
         group, rank = self.kernel.owners[one.name]
         return _number(self.space, self.tensors[group][rank], 4 * one.word, 4)
 
 
-def machine_of(program: Program, memory: str = Memory.weak) -> Machine:
+def machine_of(program: Program) -> Machine:
     """Return the machine of a program. Raises NoKernel for a program that no kernel can be."""
     kernel = kernel_of(program)
-    order: Order | None = None
-    if memory == Memory.weak or kernel.aliases:
-        space = WeakSpace(kernel.world_size, HEAP_BYTES, True, 0, bool(kernel.aliases), kernel.world_size * kernel.grid * kernel.block, False)
-        order = Order(space)
-        space.events.add(order)
-    else:
-        space = Space(kernel.world_size, HEAP_BYTES, True)
+    for one in final_names(program):
+        if not one.thread and one.name in kernel.shared:
+            raise NoKernel(
+                f"{one.name} lies in shared memory, and is over with its block: no condition can be about it"
+            )
+    observers = kernel.world_size * kernel.grid * kernel.block
+    space = WeakSpace(kernel.world_size, HEAP_BYTES, True, 0, bool(kernel.aliases), observers, False)
+    order = Order(space)
+    space.events.add(order)
     ranks = range(kernel.world_size)
     tensors = [
-        [space.allocate(rank, LOCATION_BYTES, _ALIGNMENT, "+".join(group)) for rank in ranks]
-        for group in kernel.groups
+        [space.allocate(rank, LOCATION_BYTES, _ALIGNMENT, "+".join(group)) for rank in ranks] for group in kernel.groups
     ]
     size = SLOT_BYTES * max(len(kernel.slots), 1)
     seen = [space.allocate(rank, size, _ALIGNMENT, "registers") for rank in ranks]
     digest = hashlib.sha256(kernel.ptx.encode()).hexdigest()
     executable = Executable(f"litmus/{program.name}", "litmus", "sm_90a", kernel.ptx, f"sha256:{digest}")
-    return Machine(program, memory, kernel, space, order, tensors, seen, executable)
+    return Machine(program, kernel, space, order, tensors, seen, executable)
 
 
 def _put(space: Space, one: Allocation, raw: bytes) -> None:
