@@ -13,7 +13,7 @@ from simulator.litmus.report import Column
 from simulator.trials.kernel import NoKernel
 from simulator.trials.machine import State, machine_of
 
-MAXIMUM_SEEDS = 3000
+MAXIMUM_SEEDS = 2000
 """The number of seeds within which the machine shows all that it can, for each program of the project."""
 _ROUND = 100
 
