@@ -89,13 +89,12 @@ def simulate(
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. gpu:
-    whose limits hold ("h100"; see symlab.world): blocks that do not fit at once wait until others exit. grid and block:
-    numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and a CuTe DSL
-    function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
-    cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
-    seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. memory: "strong", or "weak"
-    (see symlab.world), which shows missing fences and scopes that are too narrow.
+    whose limits hold ("h100"; see symlab.world). grid and block: numbers of blocks and of threads of a block, in x or
+    in (x, y, z); a kernel may state its own block, and a CuTe DSL function computes its grid and block. buffers,
+    arguments, local, variables, entry, shared_bytes, cluster and cooperative: see World.launch. schedule: "random"
+    (another order of threads for each seed) or "fair" (one run). seeds: their number, from 0, or the seeds themselves.
+    multicast: whether the switch has it. heap_bytes: one rank's memory. step_budget and deadline_s: maximum number of
+    steps, and of seconds, of one run. memory: see symlab.world.
 
     Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
@@ -113,10 +112,10 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
-    how |= {"step_budget": step_budget, "gpu": gpu, "memory": memory}
+    how: dict[str, Any] = {"schedule": schedule, "memory": memory, "multicast": multicast, "heap_bytes": heap_bytes}
+    how |= {"step_budget": step_budget, "gpu": gpu}
     numbers = _seeds(schedule, seeds)
-    opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
+    opened = world(ranks, arch=arch, **how)  # it refuses what is not possible, before anything is compiled
     arch = arch if gpu is None else opened.request.arch
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
     most = opened.request.heap_bytes

@@ -50,7 +50,7 @@ def test_the_machine_shows_exactly_what_the_model_allows_on_every_program(name: 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_further_seed_shows_a_forbidden_state(name: str) -> None:
-    assert not tried(program(name), range(MAXIMUM_SEEDS, MAXIMUM_SEEDS + 200)).forbidden
+    assert not tried(program(name), range(MAXIMUM_SEEDS, MAXIMUM_SEEDS + 100)).forbidden
 
 
 def test_late_loads_are_those_of_load_buffering() -> None:
