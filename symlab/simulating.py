@@ -116,9 +116,8 @@ def simulate(
     how |= {"step_budget": step_budget, "gpu": gpu}
     numbers = _seeds(schedule, seeds)
     opened = world(ranks, arch=arch, **how)  # it refuses what is not possible, before anything is compiled
-    arch = arch if gpu is None else opened.request.arch
+    arch, most = arch if gpu is None else opened.request.arch, opened.request.heap_bytes
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    most = opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
