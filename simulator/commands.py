@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 README = Path(__file__).resolve().parent / "README.md"
 INCLUDED = re.compile(r"(<!-- forms -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ARCH = re.compile(r"sm_\d+[af]?")
+TRIALS = 200
+"""Number of runs of a litmus program, unless another one is given."""
 SHOWN_LINES = 12
 """Maximum number of lines to name for each form and each message of ptxas."""
 
@@ -125,8 +127,14 @@ def _own_programs() -> list[Path]:
 )
 @click.argument("files", nargs=-1, metavar="FILE..", shell_complete=_programs)
 @click.option("--all", "is_all", is_flag=True, help="Judge all programs of the project, with one line for each.")
-def litmus(files: tuple[str, ...], is_all: bool) -> int:
-    """Print which final states of small programs the PTX memory model allows.
+@click.option(
+    "--seeds",
+    metavar="NUMBER",
+    type=click.IntRange(0, 100_000),
+    help="Runs on simulated GPUs with weak memory, seeds from 0 on; 0: the judge alone. Default: 200, of --all 0.",
+)
+def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
+    """Print which final states of small programs the PTX memory model allows, and how often the machine showed each.
 
     A FILE is a litmus program, or the name of one of the project's own (simulator/litmus/programs). For each state that
     no execution may have, it names the axiom and the steps that contradict it. simulator/litmus/README.md has the
@@ -135,6 +143,7 @@ def litmus(files: tuple[str, ...], is_all: bool) -> int:
     from simulator.litmus.outcomes import judged
     from simulator.litmus.parse import read
     from simulator.litmus.report import summary, text
+    from simulator.trials.trial import tried
 
     own = {path.stem: path for path in _own_programs()}
     if is_all == bool(files):
@@ -142,10 +151,19 @@ def litmus(files: tuple[str, ...], is_all: bool) -> int:
     paths = list(own.values()) if is_all else [own.get(name, Path(name)) for name in files]
     found = [judged(read(path)) for path in paths]
     holding = [all(one.holds(condition) for condition in one.program.conditions) for one in found]
-    print(summary(found) if is_all else "\n\n".join(map(text, found)))
+    number = (0 if is_all else TRIALS) if seeds is None else seeds
+    trials = [tried(one.program, range(number), one) for one in found] if number else []
     if is_all:
+        print(summary(found))
         print(f"{len(found)} programs, all conditions hold in {sum(holding)}")
-    return 0 if all(holding) else 1
+        for one in trials:
+            if one.forbidden or one.unseen or one.refusal:
+                print(f"{one.judgement.program.name}: {one.remark()}, {len(one.unseen)} allowed ones not seen")
+    elif trials:
+        print("\n\n".join(text(one.judgement, [one.column()], [one.remark()]) for one in trials))
+    else:
+        print("\n\n".join(map(text, found)))
+    return 0 if all(holding) and not any(one.forbidden for one in trials) else 1
 
 
 @click.command("python -m simulator")

@@ -49,6 +49,15 @@ def granularity_of(schedule: str, given: str | None) -> Granularity:
     return Granularity(given)
 
 
+class Memory(StrEnum):
+    """When a store becomes visible."""
+
+    strong = "strong"
+    """At once, to all."""
+    weak = "weak"
+    """To each observer at a time of its own, as far as the PTX memory model lets it; by seed."""
+
+
 def traits_of(
     world_size: int, arch: str, heap_bytes: int, multicast: bool, gpu: Gpu | None = None, description: str = ""
 ) -> Traits:

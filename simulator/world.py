@@ -30,11 +30,13 @@ from memory.ranks import named
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
+from simulator.memory.order import Order
 from simulator.memory.space import Space
+from simulator.memory.weak import WeakSpace
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import Granularity, MultimemModel, Schedule, granularity_of, traits_of
+from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
 from simulator.races.checker import Races
 from simulator.races.finding import Finding
@@ -52,11 +54,11 @@ MAX_WORLD_SIZE = 72
 class SimulatorOptions:
     """How a simulated world is made.
 
-    multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
-    run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing
-    orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the schedule
-    (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such choices to
-    run by, as far as they go (run/replayed.py).
+    multimem is of MultimemModel, schedule of Schedule, memory of Memory. step_budget: basic-block steps of all groups
+    of lanes in one run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses
+    that nothing orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the
+    schedule (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such
+    choices to run by, as far as they go (run/replayed.py).
     """
 
     arch: str = "sm_90a"
@@ -71,9 +73,14 @@ class SimulatorOptions:
     granularity: str | None = None
     records_choices: bool = False
     follows: tuple[Choice, ...] | None = None
+    memory: str = Memory.strong
 
     def __post_init__(self) -> None:
-        for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
+        for name, value, known in (
+            ("multimem", self.multimem, MultimemModel),
+            ("schedule", self.schedule, Schedule),
+            ("memory", self.memory, Memory),
+        ):
             if value not in tuple(known):
                 raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
         if self.granularity not in (None, *Granularity):
@@ -93,7 +100,8 @@ class SimulatedWorld:
             raise ValueError(f"world_size is {world_size}; the simulator has 1 to {MAX_WORLD_SIZE} ranks")
         self.world_size = world_size
         self.options = options
-        self.space = Space(world_size, options.heap_bytes, options.multicast)
+        self.order: Order | None = None
+        self.space = self._made_space()
         self.scratch = Scratch()
         self.scheduler = self._scheduler()
         self.deadline: float | None = None
@@ -114,6 +122,16 @@ class SimulatedWorld:
         self.broken: BaseException | None = None
         self.culprit: int | None = None
 
+    def _made_space(self) -> Space:
+        options = self.options
+        size = (self.world_size, options.heap_bytes, options.multicast)
+        if options.memory == Memory.strong:
+            return Space(*size)
+        space = WeakSpace(*size, options.seed)
+        self.order = Order(space)
+        space.events.add(self.order)
+        return space
+
     # For the world's owner
 
     @property
@@ -121,6 +139,8 @@ class SimulatedWorld:
         """What the fabrics of all ranks can do."""
         options = self.options
         description = f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}"
+        if options.memory != Memory.strong:
+            description += f", {options.memory} memory"
         if options.gpu is not None:
             description += f", GPU {options.gpu.name}, registers {self._registers}"
         return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, options.gpu, description)
@@ -155,6 +175,8 @@ class SimulatedWorld:
         self.scheduler.deadline = self.deadline
         self.streams = self._no_launches()
         self.scheduler.is_launch_due = None if self.streams.together else self._is_launch_due
+        if self.order is not None:
+            self.order.restart()
         self.residents = {}
         self.tally.reset()
         if self.races is not None:

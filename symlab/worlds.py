@@ -59,6 +59,7 @@ _ARGUMENTS = {
             "multimem",
             "schedule",
             "granularity",
+            "memory",
             "seed",
             "step_budget",
             "gpu",
@@ -286,6 +287,7 @@ def world(
     step_budget: int | None = None,
     gpu: str | Mapping[str, Any] | None = None,
     races: bool = False,
+    memory: str = "strong",
 ) -> World:
     """Return a world of ranks with symmetric memory, to be used in a with block.
 
@@ -300,7 +302,9 @@ def world(
     "access" to memory, or after each basic "block"; None: "access", of a fair order "block". step_budget: maximum
     number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name ("h100"), or as a mapping of
     limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all blocks of a launch are there at
-    once. races: look for accesses that nothing orders; World.findings and a launch's `findings` have them.
+    once. races: look for accesses that nothing orders; World.findings and a launch's `findings` have them. memory: when
+    a store becomes visible, "strong" (at once, to all) or "weak" (to each thread at a time of its own, drawn from seed,
+    as far as the PTX memory model lets it).
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -330,6 +334,7 @@ def world(
         "seed": seed,
         "step_budget": step_budget,
         "gpu": limits,
+        "memory": memory,
     }
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section, races)

@@ -77,6 +77,7 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
             "multimem": fabric.multimem,
             "schedule": fabric.schedule,
             "granularity": granularity_of(fabric.schedule, fabric.granularity),
+            "memory": fabric.memory,
         },
     )
 
@@ -136,6 +137,7 @@ def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Map
         world: tuple[object, ...] = (
             *(str(fabric.get(name)) for name in ("arch", "multimem", "schedule")),
             str(fabric.get("granularity", Granularity.block)),
+            str(fabric.get("memory", "strong")),
         )
     else:
         timing = configuration["timing"]

@@ -14,7 +14,7 @@ from kernels.spec import Inputs, Placement
 from kernels.stress import Stress
 from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
-from simulator.options import Granularity, MultimemModel, Schedule
+from simulator.options import Granularity, Memory, MultimemModel, Schedule
 
 
 class TimingMode(StrEnum):
@@ -107,6 +107,7 @@ class FabricSchema:
     multimem: MultimemModel = MultimemModel.exact
     schedule: Schedule = Schedule.fair
     granularity: Granularity | None = Granularity.block
+    memory: Memory = Memory.strong
     seed: int = 0
     step_budget: int | None = None
     gpu: Any = None

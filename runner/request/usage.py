@@ -77,7 +77,8 @@ _MEANINGS: dict[str, str] = {
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
     "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed; adversarial: rather what breaks",
     "fabric.granularity": "the simulator's: what runs at once: an access, a block; null: access, of fair block",
-    "fabric.seed": "the simulator's: which random or adversarial order",
+    "fabric.memory": "the simulator's: weak: each thread sees a store at a time of its own, as far as PTX lets it",
+    "fabric.seed": "the simulator's: which random or adversarial order, and what weak memory shows",
     "fabric.step_budget": "the simulator's: maximum number of steps of a launch; null: no maximum",
     "fabric.gpu": "the simulator's: whose limits hold, {gpus}; blocks that do not fit at "
     "once wait; null: all blocks are there at once",

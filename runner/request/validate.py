@@ -41,7 +41,7 @@ from runner.request.schema import (
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
-from simulator.options import Granularity, MultimemModel, Schedule, granularity_of
+from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
 
 MAX_WORLD_SIZE = 72
 MAX_STRESS_SEEDS = 100_000
@@ -359,6 +359,7 @@ def _fabric(values: dict[str, Any], races: bool) -> FabricRequest:
         multimem=MultimemModel(values["multimem"]),
         schedule=schedule,
         granularity=_granularity(schedule, values["granularity"]),
+        memory=Memory(values["memory"]),
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
         gpu=gpu,

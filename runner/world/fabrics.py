@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from reports.table.text import counted
 from runner.request_error import RequestError
 from simulator.gpu import Gpu
-from simulator.options import Granularity, MultimemModel, Schedule, granularity_of
+from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -53,6 +53,7 @@ class FabricRequest:
     gpu: Gpu | None = None
     races: bool = False
     granularity: Granularity | None = None
+    memory: Memory = Memory.strong
 
     @property
     def simulated(self) -> bool:
@@ -259,6 +260,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
         gpu=fabric.gpu,
         races=fabric.races,
         granularity=fabric.granularity,
+        memory=fabric.memory,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
@@ -272,6 +274,7 @@ def settings(fabric: FabricRequest) -> dict[str, object]:
     chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
     chosen["granularity"] = str(granularity_of(fabric.schedule, fabric.granularity))
     chosen["seed"] = fabric.seed
+    chosen["memory"] = str(fabric.memory)
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget
     if fabric.gpu is not None:

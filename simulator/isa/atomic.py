@@ -7,6 +7,7 @@ memory, and those of all other types, keep them (PTX ISA, "atom").
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from simulator.isa.memory import ORDER, check_order, element_type, slots_of
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
 from simulator.isa.spaces import READERS, is_in_heaps, is_own, reach, spread
 from simulator.isa.switch import add_once, element_of
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, exchanged
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction, Register
 
@@ -64,38 +65,11 @@ def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
 
     Returns the old values; counts a change.
     """
-    old, changed = exchanged(space.memory, index, kind, combine, space.lane_order(len(index)))
+    old: Lanes
+    old, changed = space.exchange(index, kind, combine, space.lane_order(len(index)))
     if changed:
         space.version += 1
     return old
-
-
-def exchanged(flat: Lanes, index: Lanes, kind: str, combine: Any, order: Lanes | None = None) -> tuple[Lanes, bool]:
-    """The same on any bytes; says whether they changed. order: in which lanes are served, None: by their numbers."""
-    size = np.dtype(kind).itemsize
-    cells = flat.view(kind)
-    position = index // size
-    old = np.empty(len(index), kind)
-    changed = False
-    turns = _turns(position) if order is None else [order[now] for now in _turns(position[order])]
-    for now in turns:
-        old[now] = cells[position[now]]
-        new = combine(now, old[now])
-        word = f"u{min(size, 8)}"
-        changed |= bool((new.view(word) != old[now].view(word)).any())
-        cells[position[now]] = new
-    return old, changed
-
-
-def _turns(position: Lanes) -> list[Lanes]:
-    """Lanes in turns: those whose cell no earlier lane has, those whose cell one earlier lane has, and so on."""
-    order = np.argsort(position, kind="stable")
-    ordered = position[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    if len(starts) == len(position):
-        return [order]
-    turn = np.arange(len(position)) - np.repeat(starts, np.diff([*starts, len(position)]))
-    return np.split(order[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn))[:-1])
 
 
 def _word_of(instruction: Instruction) -> str:
@@ -210,12 +184,13 @@ def changed_cells(
         return old
     heaps = frame.batch.space
     if space in ("", "global"):
-        flat, index = heaps.memory, heaps.resolve(frame.view, addresses, width, instruction, "atomic").index
+        index = heaps.resolve(frame.view, addresses, width, instruction, "atomic").index
+        exchange = heaps.exchange
     else:
         if space == "shared::cluster":
             _refuse_pairs(frame, addresses, instruction)
         reached = reach(frame, space, addresses, width, instruction, "atomic")
-        flat, index = reached.flat, reached.index
+        index, exchange = reached.index, partial(exchanged, reached.flat)
     function = functions[space in ("", "global")]
     order = heaps.lane_order(frame.count)
     for element in range(columns[0].shape[1]):
@@ -225,7 +200,7 @@ def changed_cells(
             found: Lanes = function(before, *(one[lanes] for one in given))
             return found
 
-        old[:, element], changed = exchanged(flat, index + element * size, kind, combine, order)
+        old[:, element], changed = exchange(index + element * size, kind, combine, order)
         if changed:
             heaps.version += 1
     return old

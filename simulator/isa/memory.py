@@ -266,12 +266,19 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
         report_shared(frame, places, size * len(targets), instruction, "load")
         batch = frame.batch
         good = batch.shared_written.reshape(-1)
+        kept = None
+        if batch.shared_start >= 0:
+            kept = batch.space.load_shared(
+                frame.view, batch.shared_start + start, size * len(targets), kind, instruction
+            )
         for position, slot in enumerate(targets):
             at = start + position * size
             fine = np.logical_and.reduce([good[at + byte] for byte in range(size)])
             if not fine.all():
                 raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
-            if slot is not None:
+            if slot is not None and kept is not None:
+                extend(frame.regs[slot], kept[:, position], kind)
+            elif slot is not None:
                 extend(frame.regs[slot], batch.shared.view(kind).reshape(-1)[at // size], kind)
 
     return run
@@ -296,12 +303,16 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
             tell(batch.space.events.stored, Stored(start, rows_of(frame, sources, kind)))
         if batch.mbarriers.objects:
             batch.mbarriers.check_write(start, size * len(sources))
+        if batch.shared_start >= 0:
+            rows, places = rows_of(frame, sources, kind), batch.shared_start + start
+            batch.space.store_shared(frame.view, places, rows, instruction)
         order = batch.space.lane_order(frame.count)
         for position, slot in enumerate(sources):
             at, values = start + position * size, np.broadcast_to(frame.regs[slot].astype(kind), frame.count)
             if order is not None:
                 at, values = at[order], values[order]
-            batch.shared.view(kind).reshape(-1)[at // size] = values
+            if batch.shared_start < 0:
+                batch.shared.view(kind).reshape(-1)[at // size] = values
             for byte in range(size):
                 batch.shared_written.reshape(-1)[at + byte] = True
         batch.space.version += 1

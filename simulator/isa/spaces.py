@@ -288,6 +288,8 @@ def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instructio
             good[places] = True
         if action != "load":
             batch.space.version += 1
+        if batch.shared_start >= 0:
+            batch.space.settle_at(batch.shared_start + index, width)
         return Reached(batch.shared.reshape(-1), index, width)
     if space == "local":
         rows, unit = batch.calls.local, "local memory"
@@ -439,7 +441,7 @@ def _is_in(space: str) -> Any:
             else:
                 index = (addresses - np.asarray(frame.view.base, np.uint64)).view(np.int64)
                 heaps = frame.batch.space
-                is_constant = (index >= heaps.constants_start) & (index < len(heaps.memory))
+                is_constant = (index >= heaps.constants_start) & (index < heaps.end)
                 found = is_constant if space == "const" else (addresses >= TAG) & ~is_constant
             fill(frame.regs[to], np.broadcast_to(found, frame.count))
 

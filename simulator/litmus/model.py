@@ -367,6 +367,16 @@ def races(one: Fixed, found: Orders) -> Relation:
     return np.asarray(conflict & threads & ~one.morally_strong & ~ordered)
 
 
+def has_late_loads(one: Fixed, found: Orders) -> NDArray[np.bool_]:
+    """Return, for each execution, whether some load takes effect after a later store of its own thread.
+
+    It does if no order of all steps has each thread's in program order, and each read after the write that it returns.
+    """
+    steps = closed(one.program_order | one.issued | found.reads_from | found.fence_sc | one.barriers)
+    itself = np.diagonal(steps, axis1=-2, axis2=-1)  # barriers that meet are one step
+    return np.asarray((itself & (one.is_read | one.is_write)).any(axis=-1))
+
+
 def is_mixed(one: Fixed) -> Relation:
     """Return the pairs that overlap in part only: a race of these is beyond the model (8.7.2)."""
     partial = [[bool(set(a.cells) & set(b.cells)) and a.cells != b.cells for b in one.events] for a in one.events]

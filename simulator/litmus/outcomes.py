@@ -19,6 +19,7 @@ from simulator.litmus.model import (
     closed,
     cyclic,
     fixed,
+    has_late_loads,
     is_mixed,
     orders,
     races,
@@ -48,7 +49,8 @@ class Outcome:
     """A final state: values in the order of Judgement.seen, and the threads that wait at a barrier for ever.
 
     The value of a register is None if its thread waits for ever before the access that writes it. has_race says that an
-    allowed execution with this end has a data race (8.7.1). why is None if it is allowed.
+    allowed execution with this end has a data race (8.7.1). why is None if it is allowed. needs_late_load: each allowed
+    execution with this end has a load that takes effect after a later store of its own thread.
     """
 
     values: tuple[int | None, ...]
@@ -56,6 +58,7 @@ class Outcome:
     is_allowed: bool
     has_race: bool
     why: Violation | None = None
+    needs_late_load: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def judged(program: Program, *, is_explained: bool = True) -> Judgement:
 def _judgement(
     program: Program, plans: list[tuple[Skeleton, Fixed]], budget: _Budget, *, is_explained: bool
 ) -> Judgement:
-    tally = _Tally(program, _seen(program), is_explained)
+    tally = _Tally(program, final_names(program), is_explained)
     for skeleton, one in plans:
         for batch in _executions(skeleton, one, budget, is_pruned=not is_explained):
             tally.add(skeleton, one, batch)
@@ -130,8 +133,8 @@ def _by_value(one: Outcome) -> tuple[object, ...]:
     return one.blocked, tuple(-1 if value is None else value for value in one.values)
 
 
-def _seen(program: Program) -> tuple[Seen, ...]:
-    """What a final state shows: registers that accesses write, and all that conditions are about."""
+def final_names(program: Program) -> tuple[Seen, ...]:
+    """Return what a final state shows: registers that accesses write, and all that conditions are about."""
     seen = [
         Seen(thread.name, register)
         for thread in program.threads
@@ -407,6 +410,7 @@ class _Tally:
     seen: tuple[Seen, ...]
     is_explained: bool
     allowed: dict[State, bool] = field(default_factory=dict)
+    in_order: set[State] = field(default_factory=set)  # ends of allowed executions without late loads
     forbidden: dict[State, Violation] = field(default_factory=dict)
     tries: dict[State, int] = field(default_factory=dict)
     executions: int = 0
@@ -415,7 +419,8 @@ class _Tally:
     def outcomes(self) -> Iterator[Outcome]:
         """Yield all final states."""
         for (values, blocked), has_race in self.allowed.items():
-            yield Outcome(values, blocked, True, has_race)
+            is_late = (values, blocked) not in self.in_order
+            yield Outcome(values, blocked, True, has_race, needs_late_load=is_late)
         for (values, blocked), why in self.forbidden.items():
             if (values, blocked) not in self.allowed:
                 yield Outcome(values, blocked, False, False, why)
@@ -425,12 +430,15 @@ class _Tally:
         wrong = violated(one, batch.orders, batch.from_reads, batch.coherence)
         marks = np.array([wrong[name].any(axis=(-2, -1)) for name in AXIOMS])
         racing = races(one, batch.orders)
+        late = has_late_loads(one, batch.orders)
         states = self._states(skeleton, one, batch)
         for row in range(len(batch.values)):
             broken = [name for name, is_broken in zip(AXIOMS, marks[:, row], strict=True) if is_broken]
             if not broken:
                 self.executions += 1
                 self._allow(states[row], one, racing[row])
+                if not late[row]:
+                    self.in_order.update(states[row])
                 continue
             for state in states[row]:
                 if self.is_explained and state not in self.allowed:

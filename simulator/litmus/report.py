@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from simulator.litmus.model import AXIOMS
 from simulator.litmus.outcomes import MAXIMUM_EXPLAINED, Judgement, Outcome
@@ -14,27 +15,42 @@ SHOWN_VALUES = 1 << 16
 """Numbers from here on are shown in hexadecimal: halves of a 64-bit unit."""
 
 
-def text(found: Judgement) -> str:
-    """Return all that the model says of a program, for a terminal."""
+State = tuple[tuple[int | None, ...], tuple[str, ...]]
+"""Values and blocked threads of an outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What something else than the judge says of each final state: cells under a head, and notes behind the verdict."""
+
+    head: str
+    cells: Mapping[State, str]
+    notes: Mapping[State, str] = field(default_factory=dict)
+
+
+def text(found: Judgement, columns: Sequence[Column] = (), remarks: Sequence[str] = ()) -> str:
+    """Return all that the model says of a program, for a terminal, with columns and remarks of others."""
     lines = textwrap.wrap(f"{found.program.name}: {found.program.title}", WIDTH, subsequent_indent="  ")
-    lines += ["", *_table(found)]
+    lines += ["", *_table(found, columns)]
     for one in found.outcomes:
         if one.why is not None:
             lines += ["", *_reason(found, one)]
-    lines += ["", *_remarks(found)]
+    lines += ["", *_remarks(found), *remarks]
     for condition in found.program.conditions:
         lines.append(f"{condition.text}: {'holds' if found.holds(condition) else 'FAILS'}")
     return "\n".join(lines)
 
 
-def _table(found: Judgement) -> list[str]:
-    heads = [str(seen) for seen in found.seen]
-    rows = [[*map(_shown, one.values)] for one in found.outcomes]
+def _table(found: Judgement, columns: Sequence[Column]) -> list[str]:
+    heads = [*(str(seen) for seen in found.seen), *(one.head for one in columns)]
+    states = [(one.values, one.blocked) for one in found.outcomes]
+    rows = [[*map(_shown, state[0]), *(column.cells.get(state, "-") for column in columns)] for state in states]
+    notes = [[column.notes[state] for column in columns if state in column.notes] for state in states]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = ["  " + "  ".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)) + "  verdict"]
-    for one, row in zip(found.outcomes, rows, strict=True):
+    for one, row, note in zip(found.outcomes, rows, notes, strict=True):
         cells = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
-        lines.append(f"  {cells}  {_verdict(one)}")
+        lines.append(f"  {cells}  {'    '.join([_verdict(one), *note])}")
     return lines
 
 

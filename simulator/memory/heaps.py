@@ -68,6 +68,7 @@ class Heaps:
         self.constants_start = self.heaps_end + room - room // 8 // GRANULE_BYTES * GRANULE_BYTES
         total = self.heaps_end + room
         self.module_tops = {"global": self.heaps_end, "const": self.constants_start}
+        self.end = total
         self.memory = _lazy(total)
         self.written = _lazy(total)
         self.granules = _lazy(total // GRANULE_BYTES * 4).view(np.int32)
@@ -116,7 +117,7 @@ class Heaps:
         """Make room for a module's variable in space "global" or "const". It stays as long as the world."""
         unit = max(alignment_bytes, GRANULE_BYTES)
         start = -(-self.module_tops[space] // unit) * unit
-        end = self.constants_start if space == "global" else len(self.memory)
+        end = self.constants_start if space == "global" else self.end
         room = end - (self.heaps_end if space == "global" else self.constants_start)
         if start + size_bytes > end:
             raise HeapFull(
@@ -157,7 +158,7 @@ class Heaps:
         if index >= self.heaps_end:
             return self._describe_variable(index, address)
         text = f"{address:#x} (rank {rank}'s heap + {offset:#x}"
-        number = int(self.granules[index // GRANULE_BYTES]) if 0 <= index < len(self.memory) else 0
+        number = int(self.granules[index // GRANULE_BYTES]) if 0 <= index < self.end else 0
         found = self.allocations[abs(number)]
         if found is None and 0 <= rank < self.world_size:
             before = bisect_right(self.spans[rank], (offset, self.capacity)) - 1
@@ -173,7 +174,7 @@ class Heaps:
 
     def _describe_variable(self, index: int, address: int) -> str:
         """As describe, of an address behind the heaps."""
-        number = int(self.granules[index // GRANULE_BYTES]) if index < len(self.memory) else 0
+        number = int(self.granules[index // GRANULE_BYTES]) if index < self.end else 0
         kind = "const" if index >= self.constants_start else "global"
         first = self.constants_start if kind == "const" else self.heaps_end
         before = [one for one in self.allocations if one is not None and first <= one.start <= index]

@@ -10,6 +10,7 @@ them to listeners (simulator/observe/events.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,17 @@ class Space(Heaps):
         self.variables: dict[tuple[str, int, str], Allocation] = {}  # of modules: by digest, rank and name
         self.shuffle = 0  # the order in which lanes of one instruction reach one address; 0: by their numbers
         self._arange: dict[int, Indices] = {}
+        self.copying: tuple[Launched, int] | None = None  # the bulk copy that reads or writes: its launch and number
+
+    def exchange(
+        self, index: Indices, kind: str, combine: Callable[[Any, Any], Any], order: Indices | None = None
+    ) -> tuple[Any, bool]:
+        """Read, combine(lanes, old) and write back elements of dtype kind, lane by lane where addresses meet.
+
+        order: in which lanes are served; None: by their numbers. Returns the old values, and whether any element
+        changed.
+        """
+        return exchanged(self.memory, index, kind, combine, order)
 
     # Addresses
 
@@ -116,6 +128,17 @@ class Space(Heaps):
             return None
         spread = np.arange(1, lanes + 1, dtype=np.uint32) * np.uint32((self.shuffle * 0x9E3779B1 | 1) & 0xFFFFFFFF)
         return np.argsort(spread, kind="stable")
+
+    def make_shared(self, blocks: int, row_bytes: int) -> tuple[npt.NDArray[np.uint8], int]:
+        """Return shared memory for blocks, a row each, and where it lies in memory if its stores are kept, else -1."""
+        return np.zeros((blocks, row_bytes), np.uint8), -1
+
+    def read_shared(self, shared_start: int, start: int, found: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """Return what a bulk copy reads at a place of shared memory, whose bytes are `found` when all is visible."""
+        return found.copy()
+
+    def settle_at(self, places: Any, size_bytes: int) -> None:
+        """Make all stores to size_bytes at each place of memory visible."""
 
     # The narrow point
 
@@ -498,3 +521,36 @@ class Space(Heaps):
         if span.allocation is None or span.allocation.unwritten:
             ones = np.ones(size, np.uint8).view(wide)[0]
             self.written.view(wide)[position] = ones
+
+
+def exchanged(
+    flat: Any, index: Any, kind: str, combine: Callable[[Any, Any], Any], order: Any = None
+) -> tuple[Any, bool]:
+    """Read, combine(lanes, old) and write back elements of dtype kind in any bytes, lane by lane where places meet.
+
+    order: in which lanes are served; None: by their numbers. Returns the old values, and whether any element changed.
+    """
+    size = np.dtype(kind).itemsize
+    cells = flat.view(kind)
+    position = index // size
+    old = np.empty(len(index), kind)
+    changed = False
+    turns = _turns(position) if order is None else [order[now] for now in _turns(position[order])]
+    for now in turns:
+        old[now] = cells[position[now]]
+        new = combine(now, old[now])
+        word = f"u{min(size, 8)}"
+        changed |= bool((new.view(word) != old[now].view(word)).any())
+        cells[position[now]] = new
+    return old, changed
+
+
+def _turns(position: Any) -> list[Any]:
+    """Lanes in turns: those whose cell no earlier lane has, those whose cell one earlier lane has, and so on."""
+    order = np.argsort(position, kind="stable")
+    ordered = position[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    if len(starts) == len(position):
+        return [order]
+    turn = np.arange(len(position)) - np.repeat(starts, np.diff([*starts, len(position)]))
+    return np.split(order[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn))[:-1])

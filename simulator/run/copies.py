@@ -231,6 +231,7 @@ class Copies:
         return found
 
     def _advance(self, copy: Copy, tear: int) -> None:
+        self.batch.space.copying = (self.batch.launched, copy.number)
         size = copy.transfer.size_bytes
         low, high = copy.left or (0, size)
         if copy.left is None and tear and size > TORN_BYTES:
@@ -247,6 +248,8 @@ class Copies:
                 self._write(copy, copy.held, low, high)
         except LaneFault as fault:
             raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
+        finally:
+            self.batch.space.copying = None
         copy.due = self.batch.steps + LAG_STEPS
 
     def _read(self, copy: Copy, low: int, high: int) -> None:
@@ -286,8 +289,9 @@ class Copies:
         good = self.batch.shared_written.reshape(-1)[start + low : start + high]
         if not (good if transfer.chosen is None else good[transfer.chosen[low:high]]).all():
             raise LaneFault(0, "bulk copy of shared memory that was never written (poison)")
-        found: Bytes = self.batch.shared.reshape(-1)[start + low : start + high].copy()
-        return found
+        batch = self.batch
+        found = batch.shared.reshape(-1)[start + low : start + high]
+        return batch.space.read_shared(batch.shared_start, start + low, found)
 
     def _write(self, copy: Copy, held: Bytes, low: int, high: int) -> None:
         """Write bytes of a copy; once all are there, it is done."""
@@ -301,6 +305,8 @@ class Copies:
                 batch.shared.reshape(-1)[start + low : start + high] = data
                 batch.shared_written.reshape(-1)[start + low : start + high] = True
                 batch.space.version += 1
+                if batch.shared_start >= 0:
+                    batch.space.settle_at(np.array([batch.shared_start + start]), transfer.size_bytes)
             else:
                 chosen = None if transfer.chosen is None else transfer.chosen[low:high]
                 batch.space.write_bulk(start + low, data, chosen)
@@ -315,6 +321,7 @@ class Copies:
     def _combined(self, start: int, transfer: Transfer, held: Bytes, low: int, high: int) -> Bytes:
         """What the bytes from low to high of a reduction's target hold afterwards."""
         assert transfer.combine is not None
+        self.batch.space.copying = None  # a reduction changes what is there when all is visible
         if transfer.target_space == "shared":
             before = self._shared_bytes(start, transfer, low, high)
         else:

@@ -182,6 +182,8 @@ class LaneCopies:
             self.mbarriers.check_write(one.places, one.size_bytes)
         places = one.places[:, None] + np.arange(one.size_bytes)
         batch.shared.reshape(-1)[places] = held
+        if batch.shared_start >= 0:
+            batch.space.settle_at(batch.shared_start + places.reshape(-1), 1)
         batch.shared_written.reshape(-1)[places] = True
         batch.space.version += 1
         one.is_done = True

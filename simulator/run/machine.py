@@ -98,7 +98,7 @@ class Batch:
         self.places = places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
-        self.shared = np.zeros((len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15), np.uint8)
+        self.shared, self.shared_start = space.make_shared(len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
         # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.

@@ -20,6 +20,7 @@ class Owner(Protocol):
     launched: Launched
     block: int
     shared: Any
+    shared_start: int
     shared_written: Any
     rank_alive: dict[int, int]
     steps: int

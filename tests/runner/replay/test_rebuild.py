@@ -82,11 +82,22 @@ def test_conf_is_not_asked(made: Callable[..., list[Record]], monkeypatch: pytes
 
 def test_fabric_settings_stay_as_they_were(made: Callable[..., list[Record]]) -> None:
     records = made(
-        "fabric.schedule=random", "fabric.seed=7", "fabric.arch=sm_100a", "fabric.heap_bytes=1M", "sizes=[8]"
-    )
+        "fabric.schedule=random", "fabric.seed=7", "fabric.arch=sm_100a", "fabric.heap_bytes=1M", "fabric.memory=weak",
+        "sizes=[8]",
+    )  # fmt: skip
     (job,) = rebuilt(records, Wishes()).command.jobs
     fabric = job.request.fabric
     assert (fabric.schedule, fabric.seed, fabric.arch, fabric.heap_bytes) == ("random", 7, "sm_100a", 1 << 20)
+    assert fabric.memory == "weak"
+    assert {record.fabric.settings["memory"] for record in records} == {"weak"}
+
+
+def test_a_record_without_memory_ran_with_strong_memory(made: Callable[..., list[Record]]) -> None:
+    (record, *_) = made("sizes=[8]", "fabric.memory=weak")
+    section = dict((record.request.configuration or {})["fabric"])
+    assert section.pop("memory") == "weak"
+    (job,) = rebuilt([changed(record, fabric=section)], Wishes()).command.jobs
+    assert job.request.fabric.memory == "strong"
 
 
 def test_where_records_and_mlflow_are_is_not_taken_from_them(made: Callable[..., list[Record]]) -> None:

@@ -1,0 +1,209 @@
+"""What orders the accesses of a weak memory: fences, barriers, mbarriers, waits for copies, launches and hosts, heard
+from the simulator's events and kept in clocks (simulator/memory/clocks.py)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from simulator.memory.clocks import ALIAS, ASYNC, BASE, SCOPES, Clock, Clocks
+from simulator.memory.weak import WeakSpace
+from simulator.observe.events import (
+    BarrierArrived,
+    BarrierCompleted,
+    CopiesAwaited,
+    CopiesCommitted,
+    CopyMoment,
+    Fence,
+    HostEvent,
+    LaunchBegan,
+    LaunchEnded,
+    Listener,
+    MbarrierOperation,
+)
+from simulator.observe.lanes import Ids, Launched, ids_of
+from simulator.ptx.ir import Immediate, Instruction
+
+_ANY = -1
+"""The number of a barrier that a register has."""
+
+
+class Order(Listener):
+    """Keeps a weak memory's clocks."""
+
+    def __init__(self, space: WeakSpace) -> None:
+        self.space = space
+        self.queued: dict[int, int] = defaultdict(int)
+        self.barriers: dict[tuple[int, str, int, int], list[Clock]] = defaultdict(list)
+        self.numbers: dict[tuple[int, int], int] = {}
+        self.mbarriers: dict[tuple[int, int, int, int], dict[int, Clock]] = defaultdict(dict)
+        self.copies: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        self.committed: dict[tuple[int, int], int] = {}
+        self.written: Clock | None = None
+
+    @property
+    def clocks(self) -> Clocks:
+        return self.space.clocks
+
+    # Fences
+
+    def fence(self, event: Fence) -> None:
+        if event.kind == "mbarrier_init":
+            return
+        for who in self.clocks.distinct(event.launched, event.lanes):
+            if event.kind == "proxy":
+                self.clocks.proxy_fence(who, ALIAS if event.proxy == "alias" else ASYNC)
+            elif event.order == "sc":
+                self.clocks.sc_fence(who, SCOPES[event.scope])
+            else:
+                if event.order != "release":
+                    self.clocks.acquire_fence(who, SCOPES[event.scope])
+                if event.order != "acquire":
+                    self.clocks.release_fence(who, SCOPES[event.scope])
+
+    # Barriers
+
+    def _units(self, launched: Launched, unit: str, lanes: Any) -> Ids:
+        """The warp, block or cluster of each lane."""
+        if unit == "cluster":
+            found: Ids = launched.clusters_of(lanes)
+            return found
+        blocks = ids_of(lanes) // launched.block
+        if unit == "block":
+            return blocks
+        return blocks * (-(-launched.block // 32)) + ids_of(lanes) % launched.block // 32
+
+    def _is_idle(self, launched: Launched, unit: str) -> bool:
+        """Whether those who meet are one observer."""
+        return unit != "cluster" and not self.clocks.is_finer_than_blocks(launched)
+
+    def barrier_arrived(self, event: BarrierArrived) -> None:
+        launched = event.launched
+        if self._is_idle(launched, event.unit):
+            return
+        units = self._units(launched, event.unit, event.lanes)
+        who = self.clocks.observers_of(launched, event.lanes)
+        number = _number(event.instruction) if event.unit == "block" else 0
+        for one, unit in sorted(set(zip(who.tolist(), units.tolist(), strict=True))):
+            self.barriers[id(launched), event.unit, unit, number].append(self.clocks.snapshot(one))
+        if event.unit == "block":
+            for lane in ids_of(event.lanes).tolist():
+                self.numbers[id(launched), lane] = number
+
+    def barrier_completed(self, event: BarrierCompleted) -> None:
+        launched = event.launched
+        if self._is_idle(launched, event.unit):
+            return
+        lanes = ids_of(event.lanes)
+        units = self._units(launched, event.unit, lanes)
+        who = self.clocks.observers_of(launched, lanes)
+        for unit in np.unique(units).tolist():
+            mine = np.flatnonzero(units == unit)
+            number = self.numbers.get((id(launched), int(lanes[mine[0]])), 0) if event.unit == "block" else 0
+            key = (id(launched), event.unit, unit, number)
+            known = self.barriers.get(key) if event.unit == "cluster" else self.barriers.pop(key, None)
+            if known:
+                clock = np.maximum.reduce(known)
+                if event.unit == "cluster":
+                    self.barriers[key] = [clock]
+                for one in np.unique(who[mine]).tolist():
+                    self.clocks.join(one, clock)
+
+    def mbarrier(self, event: MbarrierOperation) -> None:
+        launched = event.launched
+        lanes = ids_of(event.lanes)
+        blocks = event.blocks if event.target_blocks is None else event.target_blocks
+        who = self.clocks.observers_of(launched, lanes)
+        for position, rank in enumerate(event.ranks.tolist()):
+            key = (id(launched), rank, int(blocks[position]), int(event.addresses[position]))
+            phase, one = int(event.phases[position]), int(who[position])
+            if event.operation == "init":
+                self.mbarriers[key] = {}
+            elif event.operation in ("arrive", "arrive_drop", "complete_tx"):
+                given = self.written if event.operation == "complete_tx" else None
+                clock = self.clocks.snapshot(one) if given is None else given
+                phases = self.mbarriers[key]
+                phases[phase] = np.maximum(phases[phase], clock) if phase in phases else clock
+            elif event.passed is not None and event.passed[position]:
+                for number, clock in self.mbarriers[key].items():
+                    if number < phase:
+                        self.clocks.join(one, clock)
+
+    # Bulk copies
+
+    def copy(self, event: CopyMoment) -> None:
+        lane = int(event.lanes[0])
+        key = (id(event.launched), lane)
+        if event.moment == "issued":
+            self.space.issue(event.launched, lane, event.number)
+            (who,) = self.clocks.distinct(event.launched, event.lanes)
+            if event.group >= 0:
+                self.copies[key].append((event.group, int(self.clocks.issued[who])))
+        elif event.moment == "written":
+            known = self.space.copies.get((id(event.launched), event.number))
+            if known is not None:
+                access = known[0]
+                self.written = access.clock.copy()
+                self.written[BASE, access.observer] = access.count
+
+    def copies_committed(self, event: CopiesCommitted) -> None:
+        for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
+            self.committed[id(event.launched), lane] = group + 1
+
+    def copies_awaited(self, event: CopiesAwaited) -> None:
+        if event.reads_only:
+            return
+        clocks = self.clocks
+        for lane in ids_of(event.lanes).tolist():
+            key = (id(event.launched), lane)
+            ended = self.committed.get(key, 0) - event.allowed
+            counts = [count for group, count in self.copies.get(key, ()) if group < ended]
+            if counts:
+                (who,) = clocks.distinct(event.launched, range(lane, lane + 1))
+                row = clocks.rows[who]
+                row[BASE, clocks.count + who] = max(int(row[BASE, clocks.count + who]), *counts)
+
+    # Launches and hosts
+
+    def launch_began(self, event: LaunchBegan) -> None:
+        self.clocks.begin(event.launched)
+
+    def launch_ended(self, event: LaunchEnded) -> None:
+        self.clocks.end(event.launched, event.rank)
+        self.queued[event.rank] -= 1
+
+    def host(self, event: HostEvent) -> None:
+        if event.action == "enqueued":
+            self.queued[event.ranks[0]] += 1
+        elif event.action == "synchronized":
+            for rank in event.ranks:
+                self.clocks.synchronized(rank)
+                self.space.settle_rank(rank)
+        else:
+            self.clocks.met()
+            if not any(self.queued.values()):
+                self.space.settle()
+                self._clear()
+
+    def restart(self) -> None:
+        """Begin anew, with nothing launched."""
+        self.space.restart()
+        self.queued.clear()
+        self._clear()
+
+    def _clear(self) -> None:
+        for one in (self.barriers, self.numbers, self.mbarriers, self.copies, self.committed):
+            one.clear()
+        self.space.copies.clear()
+        self.clocks.release()
+
+
+def _number(instruction: Instruction) -> int:
+    """The number of a block's barrier."""
+    operands = instruction.operands
+    if "red" in instruction.qualifiers:
+        operands = operands[1:-1]
+    first = operands[0] if operands else None
+    return first.bits if isinstance(first, Immediate) else _ANY

@@ -1,0 +1,1 @@
+"""Litmus programs on the simulated world: as PTX, by seed, and held against the judge."""
