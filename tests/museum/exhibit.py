@@ -23,6 +23,9 @@ from tests.kernels.launching import Launches
 from tests.simulator import harness
 
 ARCH = harness.ARCH
+CACHE = Path("~/.cache/symlab/kernels").expanduser()
+"""Where the runner keeps compiled kernels, too (cache_dir)."""
+
 HEAP_BYTES = 1 << 16
 STEP_BUDGET = 100_000
 
@@ -44,7 +47,8 @@ class Exhibit:
     tests/simulator/harness.py's module() takes it, of both kernels. parameters: "u64 data" is the rank's own buffer,
     "u64 peer_data" that of the next rank, "u64 data_2" that of rank 2, "u64 multicast_data" all of them; "u32 rank";
     every other number is what the host gives. buffers: the words that each begins with, on all ranks. host: what a
-    rank's host does; given the stage. expected: the words of "out" on a rank. ways: by which of ways.WAYS the bug must be found.
+    rank's host does, given the stage. expected: the words of "out" on a rank. ways: by which of ways.WAYS the bug must
+    be found.
     """
 
     name: str
@@ -163,16 +167,15 @@ class OwnKernel:
     case: Case
     change: Callable[[str], str]
     ways: tuple[str, ...]
-    cache_dir: Path = Path("~/.cache/symlab/kernels").expanduser()
 
     def ptx(self, is_mended: bool) -> str:
         """Return the PTX module of one of the two kernels."""
-        text = executable(self.spec, self.case, ARCH, self.cache_dir).ptx
+        text = executable(self.spec, self.case, ARCH, CACHE).ptx
         return text if is_mended else self.change(text)
 
     def run(self, is_mended: bool, **options: Any) -> Seen:
         """Run one of the two kernels on a new world with these options."""
-        compiled = executable(self.spec, self.case, ARCH, self.cache_dir)
+        compiled = executable(self.spec, self.case, ARCH, CACHE)
         text = self.ptx(is_mended)
         digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
         work = Launches(self.spec, self.case, replace(compiled, ptx=text, digest=digest, cubin=b""), count=3)

@@ -43,7 +43,7 @@ class Way:
 
 WAYS: dict[str, Way] = {
     "fair": Way({"schedule": "fair"}, 1),
-    "random": Way({"schedule": "random"}, 100),
+    "random": Way({"schedule": "random", "granularity": "access"}, 100),
     "adversarial": Way({"schedule": "adversarial"}, 100),
     "weak": Way({"schedule": "random", "memory": "weak"}, 100),
     "races": Way({"schedule": "fair", "races": True}, 1),
