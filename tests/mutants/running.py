@@ -1,0 +1,94 @@
+"""Running mutants of our kernels: first under the checker, then by orders and weak memory, seed after seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kernels.catalogue import collective
+from kernels.compile import executable
+from kernels.spec import KernelSpec
+from memory.fabric import Executable
+from tests.kernels.conftest import make_fit_case
+from tests.kernels.launching import Launches
+from tests.kernels.sabotaged import KERNELS
+from tests.museum.exhibit import ARCH, CACHE
+from tests.museum.ways import WAYS
+from tests.mutants.mutate import Mutant, mutants_of
+
+LAUNCHES = 3
+SIZE_BYTES = 1_536
+PATIENCE_NS = 1 << 40
+"""So long that no wait gives up; but the kernel takes the code that looks at the clock."""
+
+STEP_BUDGET = 20_000
+OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed"}
+"""Our kernels by name, with small launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A run that may show a mutant: a way of tests/museum/ways.py, its seed, and whether waits have a time limit."""
+
+    way: str
+    seed: int
+    is_patient: bool
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return {**WAYS[self.way].options, "seed": self.seed}
+
+    @property
+    def text(self) -> str:
+        """How it is named in tables."""
+        limit = ", with a time limit" if self.is_patient else ""
+        return f"{self.way}{limit}" if WAYS[self.way].seeds == 1 else f"{self.way} {self.seed}{limit}"
+
+
+def tries(seeds: int) -> tuple[Try, ...]:
+    """Return what is tried, in order, of the ways that the simulator has: the checker, then seeds of the others."""
+    there = [name for name, way in WAYS.items() if way.is_there]
+    first = [Try("races", 0, is_patient) for is_patient in (False, True) if "races" in there]
+    searched = [name for name in ("races in orders", "weak", "adversarial", "random") if name in there]
+    both = [Try(name, seed, bool(seed % 2)) for seed in range(seeds) for name in searched]
+    return (*first, *both)
+
+
+class Compiled:
+    """A kernel of ours: its PTX, its mutants, and how to run them."""
+
+    def __init__(self, spec: KernelSpec, cache_dir: Path = CACHE) -> None:
+        self.spec = spec
+        root = {"root": 1} if collective(spec.op).rooted else {}
+        size = {} if spec.op == "barrier" else {"size_bytes": SIZE_BYTES}
+        self.case = make_fit_case(spec, **root, **size)
+        self.executable = executable(spec, self.case, ARCH, cache_dir)
+        self.mutants = mutants_of(self.executable.ptx)
+
+    def changed(self, mutant: Mutant | None) -> Executable:
+        """Return what a mutant compiles to; None: the kernel as it is."""
+        if mutant is None:
+            return self.executable
+        text = mutant.applied(self.executable.ptx)
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return replace(self.executable, ptx=text, digest=digest, cubin=b"")
+
+    def outcome(self, mutant: Mutant | None, how: Try) -> str:
+        """Run it once: "" if nothing is wrong, or what is."""
+        patience = PATIENCE_NS if how.is_patient else 0
+        work = Launches(self.spec, self.case, self.changed(mutant), count=LAUNCHES, patience=patience)
+        world = work.run(step_budget=STEP_BUDGET, **how.options)
+        seen = work.seen()
+        if seen != "right":
+            return seen
+        return "finding" if any(one.severity != "advisory" for one in getattr(world, "findings", ())) else ""
+
+    def found(self, mutant: Mutant, how: tuple[Try, ...]) -> str:
+        """Run it until something is wrong: what, and by which try; "" if nothing ever was."""
+        for one in how:
+            if what := self.outcome(mutant, one):
+                return f"{what} ({one.text})"
+        return ""
