@@ -16,7 +16,8 @@ from tests.kernels.conftest import make_fit_case
 from tests.kernels.launching import Launches
 from tests.kernels.sabotaged import KERNELS
 from tests.museum.exhibit import ARCH, CACHE
-from tests.museum.ways import WAYS
+from tests.museum.ways import WAYS as MUSEUM
+from tests.museum.ways import Way
 from tests.mutants.mutate import Mutant, mutants_of
 
 LAUNCHES = 3
@@ -25,13 +26,16 @@ PATIENCE_NS = 1 << 40
 """So long that no wait gives up; but the kernel takes the code that looks at the clock."""
 
 STEP_BUDGET = 20_000
+WAYS = {**MUSEUM, "races in orders": Way({"schedule": "random", "races": True}, 12)}
+"""The museum's ways, and the checker in orders that bring other instructions to see a flag."""
+
 OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed"}
 """Our kernels by name, with small launches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A run that may show a mutant: a way of tests/museum/ways.py, its seed, and whether waits have a time limit."""
+    """A run that may show a mutant: a way of WAYS, its seed, and whether waits have a time limit."""
 
     way: str
     seed: int

@@ -1,4 +1,4 @@
-"""A lost update: four blocks of two ranks count by a load, an addition and a store, and two of them load the same."""
+"""A lost update: four blocks on each of two ranks count by load, addition and store, and two of them load the same."""
 
 from tests.museum.exhibit import Exhibit, Stage
 
@@ -21,9 +21,9 @@ EXHIBIT = Exhibit(
     host=count,
     ways=("races", "random"),
     body="""
--   ld.relaxed.sys.global.u32 %r1, [%out_0];
+-   ld.global.u32 %r1, [%out_0];
 -   add.u32 %r1, %r1, 1;
--   st.relaxed.sys.global.u32 [%out_0], %r1;
+-   st.global.u32 [%out_0], %r1;
 +   red.relaxed.sys.global.add.u32 [%out_0], 1;
 """,
 )

@@ -14,7 +14,7 @@ EXHIBIT = Exhibit(
     buffers={"data": [0] * 32, "flag": [0], "out": [0] * 32},
     expected=lambda rank: [100 * (1 - rank) + lane for lane in range(32)],
     host=launches(3),
-    ways=("races", "adversarial"),
+    ways=("races", "random"),
     body="""
     mul.lo.u64 %d0, %lane64, 4;
     setp.eq.u32 %p1, %launch, 1;
