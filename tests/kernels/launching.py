@@ -65,7 +65,8 @@ class Launches:
     """Launches of a case, count of them, on all ranks; epoch is the last one that earlier launches used.
 
     executables: one for all, or one a rank (None: that rank never launches). inputs: numbers() unless given. fill:
-    scratch begins as zeros, not as poison, for a kernel that gives up a wait reads what nobody has written.
+    scratch begins as zeros, not as poison, for a kernel that gives up a wait reads what nobody has written. late: a rank
+    that launches when all others have to wait for it.
     """
 
     spec: KernelSpec
@@ -77,6 +78,7 @@ class Launches:
     patience: int = 0
     fill: bool = False
     count_stores: bool = False
+    late: int | None = None
     found: dict[int, Found] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
     stores: StoreCounts | None = None
@@ -162,8 +164,12 @@ class Launches:
             made = self.inputs(index, fabric.rank) if self.inputs else numbers(self.case, index, fabric.rank)
             data = made.view(torch.uint8)
             bound.prepare(data)
+            if self.late == fabric.rank:
+                fabric.barrier()
             if executable is not None:
                 fabric.launch(executable, launch, arguments)
+            if self.late not in (None, fabric.rank):
+                fabric.barrier()
             fabric.synchronize()
             outputs.append(bound.output())
             changed |= dict.fromkeys(bound.changed(data))

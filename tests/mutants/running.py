@@ -35,11 +35,12 @@ OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A run that may show a mutant: a way of WAYS, its seed, and whether waits have a time limit."""
+    """A run that may show a mutant: a way of WAYS, its seed, whether waits have a time limit, and a rank that is late."""
 
     way: str
-    seed: int
-    is_patient: bool
+    seed: int = 0
+    is_patient: bool = False
+    late: int | None = None
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -48,17 +49,26 @@ class Try:
     @property
     def text(self) -> str:
         """How it is named in tables."""
+        seed = "" if WAYS[self.way].seeds == 1 else f" {self.seed}"
         limit = ", with a time limit" if self.is_patient else ""
-        return f"{self.way}{limit}" if WAYS[self.way].seeds == 1 else f"{self.way} {self.seed}{limit}"
+        return f"{self.way}{seed}{limit}{'' if self.late is None else f', rank {self.late} late'}"
+
+
+FAIR = (Try("races"), Try("races", is_patient=True), Try("races", late=0), Try("races", late=1))
+"""Runs of the checker in the fair order: waits find flags that are there, and flags that are not."""
 
 
 def tries(seeds: int) -> tuple[Try, ...]:
-    """Return what is tried, in order, of the ways that the simulator has: the checker, then seeds of the others."""
-    there = [name for name, way in WAYS.items() if way.is_there]
-    first = [Try("races", 0, is_patient) for is_patient in (False, True) if "races" in there]
-    searched = [name for name in ("races in orders", "weak", "adversarial", "random") if name in there]
-    both = [Try(name, seed, bool(seed % 2)) for seed in range(seeds) for name in searched]
-    return (*first, *both)
+    """Return what is tried, in order: the checker, then seeds of the ways that the simulator has.
+
+    Waits with a time limit are tried by steps of blocks alone: they never sleep, and take many steps.
+    """
+    searched = [name for name in ("races in orders", "weak", "adversarial", "random") if WAYS[name].is_there]
+    found = list(FAIR if WAYS["races"].is_there else ())
+    for seed in range(seeds):
+        found += [Try(name, seed, seed % 2 == 1) for name in searched[:1] if name == "races in orders"]
+        found += [Try(name, seed) for name in searched if name != "races in orders"]
+    return tuple(found)
 
 
 class Compiled:
@@ -83,7 +93,7 @@ class Compiled:
     def outcome(self, mutant: Mutant | None, how: Try) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
-        work = Launches(self.spec, self.case, self.changed(mutant), count=LAUNCHES, patience=patience)
+        work = Launches(self.spec, self.case, self.changed(mutant), count=LAUNCHES, patience=patience, late=how.late)
         world = work.run(step_budget=STEP_BUDGET, **how.options)
         seen = work.seen()
         if seen == "DeadlineExceeded":  # the step budget: waits that look at the clock never sleep

@@ -9,9 +9,9 @@ import numpy as np
 
 from memory.fabric import Deadlock, Executable
 from simulator.fabric import SimulatorFabric
-from simulator.litmus.compile import ENTRY, Kernels, kernels_of
 from simulator.litmus.program import Program, Seen
 from tests.simulator import harness
+from tests.simulator.litmus.as_kernel import ENTRY, Kernels, kernels_of
 
 STEP_BUDGET = 20_000
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import simulator.litmus
-from simulator.litmus.compile import kernels_of
 from simulator.litmus.outcomes import judged
 from simulator.litmus.parse import parsed, read
 from simulator.litmus.program import Program, Seen
 from simulator.ptx.assembler import assembled, find_ptxas
+from tests.simulator.litmus.as_kernel import kernels_of
 from tests.simulator.litmus.messages import message
 from tests.simulator.litmus.running import run
 
