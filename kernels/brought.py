@@ -142,7 +142,9 @@ def _loaded(place: Place) -> tuple[ModuleType, object, set[str]]:
     try:
         module = _module_of(Path(place.file)) if place.file else importlib.import_module(place.module)
         value = getattr(module, place.name, _MISSING)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too: a file must not end the command
         for name in set(sys.modules) - before:  # what it imported before it failed may be older than its files by then
             if name.startswith("symlab_brought_"):
                 del sys.modules[name]
@@ -252,12 +254,37 @@ def _problem(place: Place, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{place.module}.".startswith(f"{error.name}."):
         return f"there is no module {error.name}"
     if isinstance(error, SyntaxError):
-        return f"{Path(error.filename or '').name}:{error.lineno} is no Python: {error.msg}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    own = [frame for frame in frames if sources.is_foreign([frame.filename])]
-    last = own[-1] if own else frames[-1]
+        where = [
+            Path(error.filename or place.file or place.module).name,
+            *([str(error.lineno)] if error.lineno else []),
+        ]
+        return f"{':'.join(where)} is no Python: {error.msg}"
     text = " ".join(str(error).split()) or "no message"
-    return f"{Path(last.filename).name}:{last.lineno} raises {type(error).__name__}: {text}"
+    return f"{where_raised(error)} raises {type(error).__name__}: {text}{_beside(place, error)}"
+
+
+def where_raised(error: BaseException) -> str:
+    """Return "file.py:12", the last line of a user's file that an exception passed, else its last line."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [frame for frame in frames if _is_users(Path(frame.filename))]
+    last = own[-1] if own else frames[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
+
+
+def _is_users(file: Path) -> bool:
+    """Whether a file is neither one of kernels, nor installed, nor of Python's library."""
+    is_library = file.is_relative_to(Path(traceback.__file__).parent)
+    return sources.is_foreign([str(file)]) and sources.INSTALLED.isdisjoint(file.parts) and not is_library
+
+
+def _beside(place: Place, error: BaseException) -> str:
+    """How to import a module that lies beside the file, as Python finds one only for the file that it runs."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or not place.file:
+        return ""
+    folder, name = Path(place.file).parent, error.name.partition(".")[0]
+    if not (folder / f"{name}.py").is_file() and not (folder / name).is_dir():
+        return ""
+    return f"; {name} lies beside the file: write from . import {name}"
 
 
 def _lacking(name: str, value: object, known: list[str], kind: str) -> str:

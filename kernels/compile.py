@@ -4,8 +4,9 @@ Needs no GPU and no driver. A cache entry is one JSON file, named by the SHA-256
 the spec's sources (kernels/sources.py) and this file, the compiler's version, the architecture, the variant. It's
 written under another name and then renamed, so readers see all or nothing and writers at the same time do no harm. It
 holds its key and a checksum over key and code: an entry that is damaged, or that lies under the name of another, is
-removed, with a warning, and compiled again. cutlass (more than a second to import) is imported only when something is
-compiled.
+removed, with a warning, and compiled again. What lies there runs on GPUs: the folder is made for this user alone, a
+folder that others can write to is refused, and an entry that others can have written counts as damaged. cutlass (more
+than a second to import) is imported only when something is compiled.
 
 The PTX carries line information, with paths relative to the project's root: so its digest is the same in every
 checkout.
@@ -35,6 +36,7 @@ from kernels.sources import ROOT, digest_of, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
+from memory.private_folder import exposure, is_ours, make_private
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +65,17 @@ _compiling = threading.Lock()  # cute.compile keeps global state
 def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
     """The compiled kernel for a case, from the cache if it's there, else compiled and put there.
 
-    Raises ValueError for an arch the spec does not name, RuntimeError when the compiler fails or the sources have
-    changed since this process first read them. A cache that can't be read or written costs a warning and time, never
-    the result.
+    Raises ValueError for an arch the spec does not name and for a cache that others can write to, RuntimeError when the
+    compiler fails or the sources have changed since this process first read them. A cache that can't be read or written
+    costs a warning and time, never the result.
     """
     if arch not in spec.archs:
         raise ValueError(f"{spec.name} is not built for {arch!r}: it is for {', '.join(spec.archs)}")
+    if exposed := exposure(cache_dir):
+        raise ValueError(
+            f"{cache_dir} {exposed}, and compiled kernels from there would run (cache_dir), name another folder, or "
+            "take the others' permission away and remove what is in it"
+        )
     key = cache_key(spec, case, arch)
     path = cache_dir / f"{spec.op}-{spec.algorithm}-{arch}-{key[:32]}.json"
     found = _load(path, key)
@@ -276,7 +283,9 @@ def with_relative_paths(ptx: str) -> str:
 def _load(path: Path, key: str) -> Executable | None:
     """Return the entry at path; None if there is none, or none of this key that can be used: that is removed."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            ours = is_ours(file.fileno())
+            text = file.read() if ours else b""
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -284,6 +293,8 @@ def _load(path: Path, key: str) -> Executable | None:
         _warn_once("the compile cache %s can't be read (%s): compiling instead", path.parent, reason)
         return None
     try:
+        if not ours:
+            raise ValueError("other users can have written it")
         return _decoded(text, key)
     except (ValueError, RecursionError) as error:
         _warn_once("the compile cache entry %s is corrupt (%s): removed, compiling again", path, str(error))
@@ -321,8 +332,9 @@ def _store(path: Path, key: str, compiled: Executable) -> None:
     }
     text = json.dumps({"key": key, "checksum": _checksum(key, body), "executable": body})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         with replacing(path) as beside:
+            beside.touch(mode=0o600, exist_ok=False)
             beside.write_text(text)
     except OSError as error:
         reason = error.strerror or str(error)

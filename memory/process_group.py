@@ -27,7 +27,7 @@ _membership: _Membership | None = None
 
 
 def join_world(rank: int, world_size: int, connect: Callable[[], Store]) -> None:
-    """From now on this process is that rank; process_group() needs to know."""
+    """From now on this process is that rank; process_group() needs to know. connect gives a store of torch's own."""
     global _membership
     _membership = _Membership(rank, world_size, connect)
 

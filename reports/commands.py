@@ -12,6 +12,7 @@ import click
 from reports.audit.command import FORMATS as AUDIT_FORMATS
 from reports.audit.command import AuditOptions, Progress, size_of
 from reports.audit.command import run as audited
+from reports.audit.gate import Gate
 from reports.audit.statistics import parse_band
 from reports.numerics import study as studies
 from reports.record import bundle as bundles
@@ -208,6 +209,11 @@ def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
 @click.option(
     "--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change of a time that does not matter."
 )
+@click.option(
+    "--gate",
+    type=click.Choice(tuple(map(str, Gate))),
+    help="Of two sets: the findings that decide the exit code.  [default: any]",
+)
 @click.option("--format", "form", type=click.Choice(AUDIT_FORMATS), default="text", show_default=True)
 @click.option(
     "--inputs-up-to",
@@ -228,6 +234,7 @@ def audit(
     records: tuple[str, ...],
     uri: str | None,
     band: str,
+    gate: str | None,
     form: str,
     inputs_up_to: str,
     code: tuple[Path, ...],
@@ -238,7 +245,8 @@ def audit(
     One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty items. Two of them, BEFORE
     and AFTER, are compared.
     """
-    return audited(AuditOptions(records, uri, parse_band(band), form, size_of(inputs_up_to), output, code))
+    decides = Gate(gate) if gate else None
+    return audited(AuditOptions(records, uri, parse_band(band), decides, form, size_of(inputs_up_to), output, code))
 
 
 @reports.command("published", epilog=EXIT_CODES)

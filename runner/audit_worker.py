@@ -28,6 +28,7 @@ from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
+from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over
@@ -66,7 +67,7 @@ def main() -> int:
     code = allowed_code(places, named, folder)
     records = [decoded(Record, document, "record") for document in asked["records"]]
     jobs = jobs_of(records)
-    recomposed, found = configurations(jobs, say)
+    recomposed, found = configurations(jobs, say, folder, code)
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
@@ -114,26 +115,30 @@ def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
     return jobs
 
 
-def configurations(jobs: dict[Job, list[Record]], say: Say) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
+def configurations(
+    jobs: dict[Job, list[Record]], say: Say, folder: Path | None = None, code: AllowedCode | None = None
+) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
     """Every job's configuration composed again from its overrides, and what came of it.
 
     {"verified": number of jobs, "different": [[command, job, what], ..],
     "not_comparable": [[command, job, reason], ..]}.
     conf/ is that of the record's commit where it has changed since and the repository has it. A key that was not there
-    then, and that stands at its default, makes no difference.
+    then, and that stands at its default, makes no difference. A folder of --config-dir is searched where it holds what
+    it held then, and code allows it. folder is where its relative path begins; None: the working folder.
     """
+    folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
     recomposed: dict[Job, dict[str, Any]] = {}
     found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
-    by_commit: dict[str, list[Job]] = {}
+    by_source: dict[tuple[str, Path | None, str], list[Job]] = {}
     for job, members in jobs.items():
-        by_commit.setdefault(_commit_to_ask(members[0]), []).append(job)
-    for commit, some in by_commit.items():
-        with _configurations_of(commit) as (folder, problem), hydra_over(primary=folder):
+        by_source.setdefault((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), []).append(job)
+    for (commit, added, missing), some in by_source.items():
+        with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
             composer = Composer()
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
-                outcome, what = _recomposed(composer, record, problem or _added_folder(record), job, recomposed)
+                outcome, what = _recomposed(composer, record, problem or missing, job, recomposed)
                 if apart := _apart(jobs[job]):
                     outcome, what = "different", apart
                 if outcome == "verified":
@@ -200,10 +205,23 @@ def _recomposed(
     return "different", differs
 
 
-def _added_folder(record: Record) -> str:
-    """Why a command with --config-dir may compose differently here; "" for any other command."""
-    added = any(re.match(r"--config-dir(=|$)|-cd", word) for word in record.request.command_line)
-    return "the files of its --config-dir are not recorded" if added else ""
+def _added_folder(record: Record, folder: Path, code: AllowedCode) -> tuple[Path | None, str]:
+    """The folder that a command added with --config-dir; None, with the reason, if it is not the same here, and ""
+    for a command without one."""
+    said = record.request.config_dir
+    if said is None:
+        added = any(re.match(r"--config-dir(=|$)|-cd", word) for word in record.request.command_line)
+        return None, "the files of its --config-dir are not recorded" if added else ""
+    name, recorded = str(said.get("folder")), str(said.get("digest"))
+    place = (folder / Path(name).expanduser()).resolve()
+    if not place.is_dir():
+        return None, f"its --config-dir {name} is not here"
+    if reason := code.refuses((place / "exp",)):
+        return None, f"its --config-dir {name} was not read: {reason}"
+    here = added_digest(place)
+    if here != recorded:
+        return None, f"its --config-dir {name} is not as it was (recorded {recorded[:19]}.., here {here[:19]}..)"
+    return place, ""
 
 
 def _commit_to_ask(record: Record) -> str:

@@ -8,17 +8,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from reports.audit.gate import Gate
 from runner.interrupt import exit_code_of, interruptible
 from runner.request.options import CFG_PARTS, INFO_TOPICS, RunOptions
 from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
+
+if TYPE_CHECKING:
+    from runner.command.joined import JoinedCommand
 
 MAX_LAUNCHES = 100
 
@@ -146,7 +150,8 @@ _takes_code = click.option(
 
 REPLAY_EPILOG = """\
 Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
-verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side, else it is INSIDE or OUTSIDE the band.
+verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side that alternate in time: where git has the
+recorded commit, each launch is a world of that code and one of today's, A B B A. Else it is INSIDE or OUTSIDE the band.
 What can't be compared is named with the reason. Records of GPUs are run again in the simulator where there is no GPU.
 
 Exit codes: 0 the results are the same; 1 they are not; 2 the request is wrong, or nothing could be compared;
@@ -179,6 +184,14 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
     show_default=True,
     callback=_band,
     help="Maximum change of a time that counts as SAME.",
+)
+@click.option(
+    "--gate",
+    type=click.Choice(tuple(map(str, Gate))),
+    default=str(Gate.ANY),
+    show_default=True,
+    callback=lambda ctx, parameter, word: Gate(word),
+    help="The findings that decide the exit code.",
 )
 @click.option(
     "--fabric",
@@ -253,7 +266,12 @@ def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool, code: tu
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
     the same run of MLflow.
     """
+    from runner.case.allowed_code import allowed_code
+    from runner.command.resume import recorded_command
     from runner.command.resume import resume as resumed
     from runner.command.start import led
 
-    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code)))
+    def joined() -> JoinedCommand:
+        return recorded_command(records, allowed_code([records], code, changed=True))
+
+    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code), joined))

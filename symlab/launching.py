@@ -201,7 +201,10 @@ def _size_bytes(value: Any) -> int:
     if isinstance(value, list):
         return _size_bytes(value[0]) if value else 0
     if not isinstance(value, tuple):
-        return int(getattr(value, "nbytes", 0))
+        try:
+            return int(getattr(value, "nbytes", 0))
+        except RuntimeError:  # torch counts no bytes of a sparse tensor
+            return 0
     shape = value[0] if value and isinstance(value[0], Sequence) else value[:1]
     itemsize = ITEMSIZES.get(str(value[1]).removeprefix("torch."), 0) if len(value) > 1 else 0
     return math.prod(shape) * itemsize if all(type(one) is int for one in shape) else 0

@@ -11,6 +11,7 @@ from runner.world.world import WorldFailure
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.launching import Brought, Kernel, Shape, brought_launch
+from symlab.seeds import told
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:
@@ -94,9 +95,8 @@ def simulate(
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
     memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
 
-    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
-    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
-    WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
+    Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
+    Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
     >>> ptx = '''
@@ -120,7 +120,7 @@ def simulate(
     most = opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
-    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
+    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
 
 
 def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: dict[str, Any]) -> Launched:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from reports.audit.gate import Gate
 from reports.record import bundle
 from reports.record.record import Record
 from reports.table import sheet, table
@@ -73,14 +74,16 @@ class Progress:
 class AuditOptions:
     """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
-    band: the share within which changes of times do not matter. form: one of FORMATS. inputs_up_to_bytes: the maximum
-    size of cases whose inputs are made again. output: a file for the result, too. code: folders whose files may be run
-    for records, beside those of the project and of the working folder.
+    band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
+    code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum size of cases whose
+    inputs are made again. output: a file for the result, too. code: folders whose files may be run for records, beside
+    those of the project and of the working folder.
     """
 
     records: tuple[str, ...]
     uri: str | None = None
     band: float = 0.02
+    gate: Gate | None = None
     form: str = "text"
     inputs_up_to_bytes: int = 1 << 20
     output: Path | None = None
@@ -95,6 +98,8 @@ def run(options: AuditOptions) -> int:
         bundle.can_be_written(options.output)
     if len(options.records) > 2:
         raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
+    if options.gate and len(options.records) < 2:
+        raise ValueError(f"--gate {options.gate}: one place has nothing to compare, give two, BEFORE and AFTER")
     progress = Progress()
     sides = []
     for place in options.records:
@@ -105,7 +110,7 @@ def run(options: AuditOptions) -> int:
         from reports.audit.comparison import compare
 
         progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
-        result = compare(sides[0], sides[1], options.band)
+        result = compare(sides[0], sides[1], options.band, gate=options.gate or Gate.ANY)
     else:
         from reports.audit.checklist import check
 

@@ -28,7 +28,8 @@ class Data(StrEnum):
     WITHIN_BOUND = "WITHIN BOUND"
     """Other bits, where the method promises only a bound, which both sides kept."""
     DIFFERENT = "DIFFERENT"
-    """Other bits where they are promised; or it was right before and after it is wrong or broke. A finding."""
+    """Other bits where they are promised; other inputs, although a case has its seed; or it was right before and after
+    it is wrong or broke. A finding."""
     NOT_COMPARABLE = "NOT COMPARABLE"
     """Nothing can be said: the reason is beside it."""
 
@@ -86,7 +87,8 @@ def _by_digests(ours: Sequence[Check], theirs: Sequence[Check], is_edge: bool) -
             return _by_reference(ours, theirs, is_edge, f"{side} no digests were recorded")
     inputs = [{check.input_digests for check in checks} for checks in (ours, theirs)]
     if inputs[0] != inputs[1] or len(inputs[0]) > 1:
-        return Finding(Data.NOT_COMPARABLE, f"other inputs: {_first_difference(*(_rows(one) for one in inputs))}")
+        says = _first_difference(*(_rows(one) for one in inputs))
+        return Finding(Data.DIFFERENT, f"other inputs from the same seed: {says}")
     outputs = [_outputs(checks) for checks in (ours, theirs)]
     if outputs[0] == outputs[1] and all(len(bits) <= 1 for bits in outputs[0]):
         return Finding(Data.BIT_EQUAL)

@@ -6,7 +6,8 @@ Clocks, checked data, timing method, raw samples and the figures derived from th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from reports import publish
 from reports.audit.data import Data, data_of
 from reports.audit.items import Item, Outcome, Point, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
+from reports.audit.modes import modes_of
+from reports.audit.order import samples_lag1
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.record import Check, Record, Status
@@ -221,7 +224,7 @@ def method(material: Material) -> Item:
 
 
 def samples(material: Material) -> Item:
-    """Item 11: the number of raw samples, and whether they look rounded."""
+    """Item 11: the number of raw samples, whether they look rounded, their modes, and how neighbours resemble."""
     name = "raw samples"
     if not material.timed:
         return Item(11, name, (_untimed(material),))
@@ -248,7 +251,22 @@ def samples(material: Material) -> Item:
     if several:
         good = f"no one of {counted(several, 'timing')} has only whole hundredths of a microsecond"
         points.append(verified_or(rounded, good, several, "timings look rounded"))
-    return Item(11, name, tuple(points))
+    return Item(11, name, (*points, *_shapes(material.timed)))
+
+
+def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
+    """Yield which timings have two modes, and the lag-1 correlations of samples, of timings with enough samples."""
+    found = [(record, record.timing.per_iteration_us()) for record in timed if record.timing is not None]
+    correlations = [(one, record.id) for record, times in found if (one := samples_lag1(times)) is not None]
+    if not correlations:
+        return
+    two = [f"{record.id}: {modes.text('samples')}" for record, times in found if (modes := modes_of(times)) is not None]
+    total = counted(len(found), "timing")
+    yield Point(Outcome.CAPTURED, f"two modes (dip test): {len(two)} of {total}{': ' if two else ''}{listed(two)}")
+    strongest, case = max(correlations, key=lambda one: abs(one[0]))
+    middle = statistics.median(one for one, _ in correlations)
+    says = f"lag-1 correlation of samples: median {middle:+.2f}, strongest {strongest:+.2f} ({case})"
+    yield Point(Outcome.CAPTURED, says)
 
 
 def _is_many(record: Record) -> bool:

@@ -115,7 +115,7 @@ def kernels(material: Material) -> Item:
     points += _presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
     points += _one_code(with_kernel)
     points.append(_stored_ptx(material, with_kernel))
-    points.append(_sources_today(material))
+    points += _sources_today(material)
     return Item(3, "kernels' digests", tuple(points))
 
 
@@ -182,23 +182,30 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
                        len(there | wanted), "PTX files")  # fmt: skip
 
 
-def _sources_today(material: Material) -> Point:
+def _sources_today(material: Material) -> list[Point]:
     """Information, not a finding: sources may change, and so may code."""
     if material.again is None:
-        return Point(Outcome.NOT_COMPARABLE, f"not compared with today's sources: {material.problem}")
+        return [Point(Outcome.NOT_COMPARABLE, f"not compared with today's sources: {material.problem}")]
     found = material.again["sources"]
     parts = {
         "sources moved, code as today": found["same_code"],
         "changed since": [*found["changed"], *(f"{name} (gone)" for name in found["gone"])],
         "recorded before code digests, sources moved since": found["older"],
-        "not compiled here": [f"{name} ({why})" for name, why in found["not_comparable"]],
     }
     said = [f"{what}: {listed(names, 10)}" for what, names in parts.items() if names]
     same = counted(len(found["same"]), "kernel")
-    if not said:
-        return Point(Outcome.VERIFIED, f"sources of {same} are today's")
-    is_same = not any(names for what, names in parts.items() if what != "sources moved, code as today")
-    return Point(Outcome.VERIFIED if is_same else Outcome.CAPTURED, f"sources: {same} as today; {'; '.join(said)}")
+    points = []
+    if said:
+        is_same = not any(names for what, names in parts.items() if what != "sources moved, code as today")
+        text = f"sources: {same} as today; {'; '.join(said)}"
+        points.append(Point(Outcome.VERIFIED if is_same else Outcome.CAPTURED, text))
+    elif found["same"] or not found["not_comparable"]:
+        points.append(Point(Outcome.VERIFIED, f"sources of {same} are today's"))
+    if found["not_comparable"]:
+        names = [f"{name} ({why})" for name, why in found["not_comparable"]]
+        text = f"sources of {counted(len(names), 'kernel')} were not compared with today's: {listed(names, 10)}"
+        points.append(Point(Outcome.NOT_COMPARABLE, text))
+    return points
 
 
 def software(material: Material) -> Item:

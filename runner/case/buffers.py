@@ -114,8 +114,9 @@ def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch
     source.write(fabric, data)
 
 
-def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int) -> list[str]:
-    """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words."""
+def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int, itemsize: int = 0) -> list[str]:
+    """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words. itemsize: bytes of one of
+    its elements: then the line says which element that would be, and how far outside it lies."""
     untouched = None if launch else fabric.never_written(buffer.tensor.region)
     content = fabric.inspect(buffer.tensor.region)
     faults: list[str] = []
@@ -123,10 +124,26 @@ def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int) -> l
     for place, part, first_byte in (("before", slice(start), -start), ("after", slice(end, None), buffer.size_bytes)):
         what = f"{where}'s guard {place} the buffer"
         if untouched is None:
-            faults += changes(what, content[part], _guard_pattern(launch), first_byte, launch)
+            found = changes(what, content[part], _guard_pattern(launch), first_byte, launch)
+            changed = content[part] != _guard_pattern(launch)
         else:
-            faults += _stores(what, content[part], untouched[part], first_byte, launch)
+            found = _stores(what, content[part], untouched[part], first_byte, launch)
+            changed = ~untouched[part]
+        faults += [
+            line + (_outside(changed, first_byte, buffer.size_bytes, itemsize) if itemsize else "") for line in found
+        ]
     return faults
+
+
+def _outside(changed: torch.Tensor, first_byte: int, size_bytes: int, itemsize: int) -> str:
+    """Where changed bytes of a guard lie, which begins at first_byte of its buffer: elements, and how far outside."""
+    where = changed.nonzero().flatten()
+    first, last = first_byte + int(where[0]), first_byte + int(where[-1])
+    elements = [byte // itemsize for byte in (first, last)]
+    named = f"element {elements[0]}" if elements[0] == elements[1] else f"elements {elements[0]} to {elements[1]}"
+    if first < 0:
+        return f"; {named} of 0 to {size_bytes // itemsize - 1}, from {-first} bytes before the start"
+    return f"; {named} of 0 to {size_bytes // itemsize - 1}, up to {last + 1 - size_bytes} bytes past the end"
 
 
 def _guard_pattern(launch: int) -> int:

@@ -30,6 +30,7 @@ from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary
 from runner.command.earlier import Earlier
+from runner.command.joined import JoinedCommand, command_of
 from runner.command.plan import Command, PreparedJob, prepare
 from runner.command.session import Tools, exit_code_for, run_command
 from runner.records.command_json import (
@@ -141,11 +142,31 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_qui
     tools = replace(tools, capture=lambda root: environment)
     if leader is not None:
         if any(not job.request.fabric.simulated for job in command.jobs):
-            tools = replace(tools, make_world=joining(leader))
+            tools = replace(tools, make_world=joining(leader, recorded_command(folder, code)))
         else:
             leader.tell_end(0)  # the simulator needs one process
     console = Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
     return run_command(command, console, tools, Earlier(store, document, left.kept))
+
+
+def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
+    """Return the command of a records folder as a rank of a launcher's world has it.
+
+    RequestError if it is not here, or if it names files that may not run.
+    """
+    folder = folder.absolute()
+    _check_folder(folder)
+    try:
+        document = command_document_of(folder)
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    assert document is not None
+    base = _working_folder(folder, document)
+    configurations = _Configurations()
+    jobs = [_composed(folder, job, base, UNTRACKED, configurations) for job in document.jobs]
+    for job in jobs:
+        refuse_requested(job.request, base, code)
+    return command_of(jobs, base)
 
 
 def _is_whole(folder: Path, left: _Left) -> bool:

@@ -21,13 +21,13 @@ from runner.command.earlier import Earlier
 from runner.command.plan import Command, PreparedJob, is_isolated
 from runner.environment.capture import capture
 from runner.environment.host import load
-from runner.environment.of_command import Surroundings
+from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of, shielded
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
 from runner.records.lock import held_if_possible
 from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from runner.records.store import Store, StoreError
-from runner.request.options import command_line
+from runner.request.options import command_line, config_dir_of
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
 from runner.track.dashboard import advice
@@ -146,6 +146,7 @@ class _Session:
         self._records: list[Record] = earlier.records if earlier else []
         self._unsent: list[Path] = []
         self._kept_texts: dict[str, dict[str, Any]] = {}
+        self._added: dict[str, Any] = {}
         self._job = command.jobs[0]
         self._world: World | None = None
         self._world_key: tuple[FabricRequest, int] | None = None
@@ -286,12 +287,22 @@ class _Session:
                 "overrides": list(job.composed.overrides),
                 "configuration": job.composed.configuration,
                 "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+                **self._config_dir(),
                 **self._brought(job),
                 **self._command.origin,
                 **({"resumed": self._earlier.number} if self._earlier else {}),
             }
         )
         return RecordedRequest.read(asked)
+
+    def _config_dir(self) -> dict[str, Any]:
+        """What the records say of the folder that --config-dir added; of a resumed command, what they said."""
+        if self._earlier is not None:
+            said = next((one.request.config_dir for one in self._earlier.records), None)
+            return {"config_dir": said} if said else {}
+        if not self._added and (folder := config_dir_of(self._command.arguments)):
+            self._added = {"config_dir": {"folder": folder, "digest": added_digest(Path(folder))}}
+        return self._added
 
     def _brought(self, job: PreparedJob) -> dict[str, Any]:
         """What the job's records say of the kernels that it brings; their text is kept once."""

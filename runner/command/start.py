@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from runner.custom.description import CustomJob
     from runner.request.compose import ComposedJob
     from runner.request.options import RunOptions
-    from runner.world.launched import Leader
+    from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
 
 
@@ -37,14 +37,20 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
     given is the command line as records keep it, options what it says, tools what tests work with. RequestError for a
     wrong request.
     """
-    return led(lambda leader: _answer(given, options, tools, leader), options.runs)
+
+    def compose() -> OwnCommand:
+        from runner.command.joined import composed_command
+
+        return composed_command(options)
+
+    return led(lambda leader: _answer(given, options, tools, leader), compose, options.runs)
 
 
-def led(work: Callable[[Leader | None], int], runs: bool = True) -> int:
+def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand], runs: bool = True) -> int:
     """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
 
-    work gets the leader of the launcher's world, or None without one, and returns the exit code. runs says whether it
-    needs the others at all. RequestError as work raises it.
+    work gets the leader of the launcher's world, or None without one, and returns the exit code. compose makes the same
+    command in another rank's process. runs says whether work needs the others at all. RequestError as work raises it.
     """
     outer = find(os.environ)
     if outer is None:
@@ -53,7 +59,7 @@ def led(work: Callable[[Leader | None], int], runs: bool = True) -> int:
     from runner.world.launched import Leader, follow
 
     if outer.rank > 0:
-        return follow(outer) if runs else 0
+        return follow(outer, compose) if runs else 0
     if not runs:
         return work(None)
     leader = Leader(outer)
@@ -116,13 +122,14 @@ def _run(
 ) -> int:
     from dataclasses import replace
 
+    from runner.command.joined import command_of
     from runner.command.session import Tools, run_command
     from runner.world.fabrics import FabricName, joining
 
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
-            tools = replace(tools or Tools(), make_world=joining(leader))
+            tools = replace(tools or Tools(), make_world=joining(leader, command_of(jobs)))
         else:
             leader.tell_end(0)  # the simulator needs one process
     return run_command(command, console, tools)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
+from kernels.brought import where_raised
 from kernels.numeric.dtypes import DTYPES, FLOATS
 from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
 
@@ -29,15 +34,10 @@ def inputs_of(spec: CustomSpec, world_size: int, seed: int) -> tuple[Contents, .
 def content_of(buffer: BufferSpec, rank: int, world_size: int, seed: int) -> torch.Tensor:
     """Return what a buffer that is filled holds on a rank. ValueError as inputs_of."""
     if not isinstance(buffer.fill, Fill):
-        try:
-            made = buffer.fill(rank, world_size)
-        except Exception as error:
-            text = " ".join(str(error).split())
-            raise ValueError(
-                f"the fill of buffer {buffer.name} raises {type(error).__name__} for rank {rank}: {text}"
-            ) from error
-        check_content(f"the fill of buffer {buffer.name} for rank {rank}", buffer, made)
-        return _own(made)
+        what = f"the fill of buffer {buffer.name} for rank {rank}"
+        made = _called(what, buffer.fill, rank, world_size)
+        with _defined_at(buffer.fill):
+            return _own(check_content(what, buffer, made))
     dtype = DTYPES[buffer.dtype]
     if buffer.fill is Fill.poison:
         return torch.full((buffer.size_bytes,), 0xFF, dtype=torch.uint8).view(dtype).view(buffer.shape)
@@ -54,8 +54,8 @@ def content_of(buffer: BufferSpec, rank: int, world_size: int, seed: int) -> tor
     return drawn.view(dtype).view(buffer.shape)
 
 
-def check_content(what: str, buffer: BufferSpec, found: object) -> None:
-    """Raise ValueError unless what was made for a buffer is a host tensor of its dtype and shape."""
+def check_content(what: str, buffer: BufferSpec, found: object) -> torch.Tensor:
+    """Return what was made for a buffer. ValueError unless it is a host tensor of its dtype and shape."""
     right = f"give a tensor of torch.{buffer.dtype}, shape {list(buffer.shape)}"
     if not isinstance(found, torch.Tensor):
         raise ValueError(f"{what} is a {type(found).__name__}, {right}")
@@ -65,6 +65,7 @@ def check_content(what: str, buffer: BufferSpec, found: object) -> None:
         raise ValueError(f"{what} is sparse ({found.layout}), give a dense tensor")
     if found.device.type != "cpu":
         raise ValueError(f"{what} is on {found.device}, give a tensor of the host")
+    return found
 
 
 def expected_of(spec: CustomSpec, inputs: Sequence[Contents]) -> tuple[Contents, ...]:
@@ -74,14 +75,48 @@ def expected_of(spec: CustomSpec, inputs: Sequence[Contents]) -> tuple[Contents,
     """
     assert spec.reference is not None
     given = [{name: one.clone() for name, one in contents.items()} for contents in inputs]
+    found = _called("the reference", spec.reference, given)
+    with _defined_at(spec.reference):
+        return _checked(spec, found, len(inputs))
+
+
+def _called(what: str, function: Callable[..., object], *given: object) -> object:
+    """What a user's function returns. ValueError, in one line with its file and line, for whatever it raises."""
     try:
-        found = spec.reference(given)
-    except Exception as error:
+        found = function(*given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too: a function must not end the command
         text = " ".join(str(error).split()) or "no message"
-        raise ValueError(f"the reference raises {type(error).__name__}: {text}") from error
-    if not isinstance(found, Sequence) or len(found) != len(inputs):
+        frames = traceback.extract_tb(error.__traceback__)
+        where = where_raised(error) if len(frames) > 1 else _definition(function)
+        raise ValueError(f"{what} raises {type(error).__name__}: {text}{f', {where}' if where else ''}") from error
+    if inspect.iscoroutine(found):
+        found.close()  # else Python warns that it was not awaited
+    return found
+
+
+@contextmanager
+def _defined_at(function: Callable[..., object]) -> Iterator[None]:
+    """Within, a ValueError ends with the file and line where a user's function is defined."""
+    try:
+        yield
+    except ValueError as error:
+        where = _definition(function)
+        raise ValueError(f"{error}; it is defined in {where}" if where else str(error)) from error
+
+
+def _definition(function: Callable[..., object]) -> str:
+    """ "file.py:12" of a function in Python; "" of another callable."""
+    code = getattr(function, "__code__", None)
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code is not None else ""
+
+
+def _checked(spec: CustomSpec, found: object, world_size: int) -> tuple[Contents, ...]:
+    """What a reference returned, as tensors of this module's own. ValueError for anything else than buffers hold."""
+    if not isinstance(found, Sequence) or len(found) != world_size:
         count = f"{len(found)} results" if isinstance(found, Sequence) else f"a {type(found).__name__}"
-        raise ValueError(f"the reference gives {count}, give a list of one result for each of {len(inputs)} ranks")
+        raise ValueError(f"the reference gives {count}, give a list of one result for each of {world_size} ranks")
     by_name = {buffer.name: buffer for buffer in spec.buffers}
     for rank, contents in enumerate(found):
         if contents is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
@@ -189,8 +190,10 @@ def custom_job(
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
         check_memory(spec, kernel.ptx.content.decode("utf-8") if kernel.ptx is not None else "")
-        inputs = inputs_of(spec, world_size, seed)
-        expected = expected_of(spec, inputs) if spec.reference is not None else None
+        with _naming("custom.buffers"):
+            inputs = inputs_of(spec, world_size, seed)
+        with _naming("custom.reference"):
+            expected = expected_of(spec, inputs) if spec.reference is not None else None
     except RequestError:
         raise
     except ValueError as error:
@@ -199,6 +202,15 @@ def custom_job(
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
     return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes)
+
+
+@contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """Within, a ValueError becomes a RequestError that names a key."""
+    try:
+        yield
+    except ValueError as error:
+        raise RequestError(f"{error} ({key})") from error
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -279,6 +291,8 @@ def _check_structure(ptx: str, entry: str) -> None:
     in bodies is read when it runs."""
     from simulator.ptx.module import scan
 
+    if ptx.startswith("\ufeff"):
+        raise ValueError("PTX line 1: it begins with a byte order mark, which no assembler takes: write it without one")
     found = scan(ptx).entries.get(entry)
     if found is not None and found.start < 0:
         raise ValueError(f"PTX line {found.line}: entry {entry} has no body, it is only declared")
@@ -410,6 +424,8 @@ def _tolerance(given: object) -> Tolerance:
             f"{given!r} is no tolerance (custom.tolerance), give bitwise, or {{absolute: 1e-6, relative: 1e-6}}"
         )
     _check_keys(given, TOLERANCE_KEYS, "custom.tolerance")
+    if not given:
+        raise RequestError("no bound in it (custom.tolerance), give absolute or relative, or bitwise")
     values: dict[str, Any] = {str(key): value for key, value in given.items()}
     return Tolerance(**values)
 

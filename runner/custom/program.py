@@ -113,8 +113,9 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
                     if one.name in plan.brings
                 }
             )
-            for name, placed in memory.buffers.items():
-                faults += changed_guards(fabric, placed, name, index)
+            for buffer in spec.buffers:
+                itemsize = buffer.size_bytes // buffer.numel
+                faults += changed_guards(fabric, memory.buffers[buffer.name], buffer.name, index, itemsize)
             for one in poisoned if tells and not index else ():
                 found = memory.buffers[one.name].never_written(fabric)
                 assert found is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from reports.record.record import RecordedEnvironment
 from runner.environment.gpus import rank_facts
+from runner.environment.repository import configurations_digest
 from runner.records.store import StoreError
 from runner.request.validate import CONF
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 ASKING_S = 30.0
 """How long the ranks of a new world may take to say what they have."""
+
+
+def added_digest(folder: Path) -> str:
+    """Return "sha256:<hex>" of what a folder adds as --config-dir: the YAML files of the groups that there are; "" if
+    there are none."""
+    groups = {"hydra", *(path.name for path in CONF.iterdir() if path.is_dir())}
+    return configurations_digest(folder, groups)
 
 
 class DifferenceStore(Protocol):

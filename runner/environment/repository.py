@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,21 @@ def source_digests(root: Path) -> dict[str, str]:
     It tells other sources apart without git, and says whether configurations can be composed again.
     """
     return {name: _digest(root / name, "" if name == "conf" else ".py") for name in DIGESTED}
+
+
+def configurations_digest(folder: Path, groups: Collection[str]) -> str:
+    """Return "sha256:<hex>" of names and contents of the YAML files that Hydra finds in a folder of configurations:
+    those in it, and those below its folders of the given names. "" if there are none or one can't be read."""
+    digest = hashlib.sha256()
+    try:
+        found = [*folder.glob("*.yaml"), *(path for name in groups for path in (folder / name).rglob("*.yaml"))]
+        for path in sorted(found):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode(errors="surrogateescape"))
+            digest.update(content)
+    except OSError:
+        return ""
+    return f"sha256:{digest.hexdigest()}" if found else ""
 
 
 def _digest(folder: Path, suffix: str) -> str:

@@ -2,7 +2,8 @@
 
 Everything is taken from the records. What differs here is said before anything runs; then each launch is a command of
 its own, with a new world and a folder of records of its own; and a comparison of all that is the verdict. It is kept
-beside those folders, as JSON and as a report.
+beside those folders, as JSON and as a report. Where cases are timed, worlds of the recorded code alternate with those
+of today's, see runner/replay/in_turns.py.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reports.audit.gate import Gate
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
@@ -35,7 +37,7 @@ class Wanted:
     the share within which two speeds are the same. fabric: "auto" is the recorded one. up_to_bytes: the largest size
     of GPUs' records that the simulator runs. records: the folder for new ones. track_uri: where the new runs are
     logged; "" to log nothing. code: folders whose files records may name, beside the usual ones. changed_code: whether
-    files may run that are not those that ran.
+    files may run that are not those that ran. gate: the findings that decide the exit code.
     """
 
     what: str
@@ -48,6 +50,7 @@ class Wanted:
     track_uri: str
     code: tuple[Path, ...] = ()
     changed_code: bool = False
+    gate: Gate = Gate.ANY
 
 
 class _Quiet(Console):
@@ -108,16 +111,47 @@ class _Replay:
         self._tools = tools
         self._console = Console()
         self._damage = _damage(wanted.what)
+        self._commit = ""
+        self._in_turns: list[Record] = []
 
     def run(self) -> int:
         """Say what differs, run all launches, compare. Gives the exit code."""
+        with contextlib.ExitStack() as stack:
+            code, apart = self._recorded_code(stack)
+            return self._run(code, apart)
+
+    def _recorded_code(self, stack: contextlib.ExitStack) -> tuple[Path | None, str]:
+        """The folder of the recorded code, to be run in turns with today's; or None, and the reason."""
+        from runner.replay.in_turns import SHORT, recorded_commit, worktree
+        from runner.request.validate import CONF
+
+        if not self._is_timed():
+            return None, ""
+        self._commit, why = recorded_commit(self._again.records, CONF.parent)
+        short = self._commit[:SHORT]
+        if not why:
+            try:
+                return stack.enter_context(worktree(CONF.parent, self._commit)), f"commit {short}"
+            except OSError as error:
+                why = f"git can't make a worktree of {short} ({error})"
+        return None, f"apart in time: the recorded code is not run in turns with today's: {why}"
+
+    def _is_timed(self) -> bool:
+        """Whether times of here can be compared with recorded ones."""
+        return not self._again.is_simulated and any(record.timing is not None for record in self._again.records)
+
+    def _run(self, code: Path | None, remark: str) -> int:
+        """As run(). code: the folder of the recorded code, None not to run it; remark says which, or why not."""
         from reports.record.bundle import digest
         from runner.records.store import Store, StoreError
 
         command = self._again.command
         commands = list(dict.fromkeys(record.request.command for record in self._before))
         self._console.say(self._headline(commands))
-        for line in (*command.fabric_lines, *self._again.remarks):
+        turns = (
+            f"in turns with the recorded code ({remark}), A B B A: {counted(self._wanted.launches, 'world')} of each"
+        )
+        for line in (*command.fabric_lines, *self._again.remarks, *filter(None, [turns if code else remark])):
             self._console.say(line)
         self._say_left_out()
         for line in self._damage:
@@ -130,18 +164,65 @@ class _Replay:
         origin = {"replays": {"commands": commands, "records": digest(self._before)}}
         after: list[Record] = []
         for number in range(1, self._wanted.launches + 1):
-            code, records = self._launch(number, store, origin)
-            after += records
-            if code >= 128:
+            exit_code, code = self._pair(number, store, origin, code, after)
+            if exit_code >= 128:
                 self._console.warn(f"symlab: interrupted in launch {number} of {self._wanted.launches}: no verdict")
                 store.seal()
-                return code
+                return exit_code
         return self._verdict(store, after)
+
+    def _pair(
+        self, number: int, store: Store, origin: dict[str, Any], code: Path | None, after: list[Record]
+    ) -> tuple[int, Path | None]:
+        """One launch: a world of today's code, whose records are added to after, and one of the recorded code, where
+        code is its folder. Gives the exit code, 128 or more if interrupted, and that folder while its code runs."""
+        from runner.replay.in_turns import order
+
+        turns = order(number)[-2:] if code is not None else "B"
+        self._console.say(f"launch {number} of {self._wanted.launches}")
+        exit_code = 0
+        for turn in turns:
+            if turn == "B":
+                exit_code, records = self._launch(store, origin)
+                after += records
+            elif code is not None:
+                exit_code, is_run = self._recorded(store, code)
+                code = code if is_run else None
+            if exit_code >= 128:
+                break
+        return exit_code, code
+
+    def _recorded(self, store: Store, code: Path) -> tuple[int, bool]:
+        """One new world of the recorded code. Gives its exit code, and whether it left records."""
+        from runner.replay.in_turns import run_recorded
+
+        arguments = ("--fabric", self._wanted.fabric, "--up-to", str(self._wanted.up_to_bytes))
+        turn = run_recorded(code, self._again.records, arguments, store.folder)
+        # An old commit may lack what is run, so that an installed version of the project ran instead.
+        made = self._wanted_of(turn.folders)
+        records = [one for one in made if (one.environment.git or {}).get("commit") == self._commit]
+        self._in_turns += records
+        if turn.exit_code < 128 and not records:
+            says = "apart in time: the recorded code gave no record of its commit, and is not run any more"
+            self._console.say(f"{says}: {turn.complaint or f'exit code {turn.exit_code}'}")
+        return turn.exit_code, bool(records)
+
+    def _wanted_of(self, folders: Sequence[Path]) -> list[Record]:
+        """The records in folders that are of the cases to compare; none where they have none, as after an interrupt."""
+        from reports.record.bundle import read
+
+        wanted = {record.id for record in self._again.records}
+        made: list[Record] = []
+        with contextlib.suppress(ValueError):
+            made = read(folders) if folders else []
+        return [record for record in made if record.id in wanted]
 
     def _headline(self, commands: Sequence[str]) -> str:
         count = sum(len(job.cases) for job in self._again.command.jobs)
         worlds = counted(len(commands), "recorded world")
-        return f"symlab replay: {counted(count, 'case')} of {worlds}, in {counted(self._wanted.launches, 'new world')}"
+        out = f" ({counted(len(self._again.left_out), 'other case')} not compared)" if self._again.left_out else ""
+        new = counted(self._wanted.launches, "new world")
+        return f"symlab replay: {counted(count, 'case')}{out} of {worlds}, in {new}"
 
     def _say_left_out(self) -> None:
         reasons: dict[str, list[str]] = {}
@@ -169,13 +250,11 @@ class _Replay:
             else "nothing that was recorded differs here"
         )
 
-    def _launch(self, number: int, store: Store, origin: dict[str, Any]) -> tuple[int, list[Record]]:
+    def _launch(self, store: Store, origin: dict[str, Any]) -> tuple[int, list[Record]]:
         """One new world: a command with records of its own below the replay's folder. Gives its exit code, and the
         records of the cases that are compared."""
-        from reports.record.bundle import read
         from runner.command.session import run_command
 
-        self._console.say(f"launch {number} of {self._wanted.launches}")
         there = set(store.folder.iterdir())
         jobs = tuple(
             dataclasses.replace(job, request=dataclasses.replace(job.request, records=store.folder))
@@ -184,11 +263,7 @@ class _Replay:
         arguments = ("replay", self._wanted.what, "--launches", str(self._wanted.launches))
         command = dataclasses.replace(self._again.command, arguments=arguments, jobs=jobs, origin=origin)
         code = run_command(command, _Quiet(), self._tools)
-        wanted = {record.id for record in self._again.records}
-        made: list[Record] = []
-        with contextlib.suppress(ValueError):  # none: it was interrupted before its first case
-            made = read(sorted(set(store.folder.iterdir()) - there))
-        return code, [record for record in made if record.id in wanted]
+        return code, self._wanted_of(sorted(set(store.folder.iterdir()) - there))
 
     def _verdict(self, store: Store, after: Sequence[Record]) -> int:
         """Compare, say it, keep it. Gives the exit code."""
@@ -198,10 +273,13 @@ class _Replay:
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
 
-        found = compare(self._again.records, after, self._wanted.band, self._again.left_out)
+        before, again, wanted = self._again.records, self._again, self._wanted
+        without = _without_case(self._before, again)
+        found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
-        store.write_text("report.html", page([*self._again.records, *after], f"Replay of {self._wanted.what}", found))
+        shown = [*before, *self._in_turns, *after]
+        store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found))
         store.seal()
         # What differs was said before.
         sheets = [one for one in found.sheets if one.heading != HEADING]
@@ -212,6 +290,15 @@ class _Replay:
             return FINDING
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code
+
+
+def _without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
+    """Names of the kernels, not of libraries' collectives, whose recorded cases could all not be run again."""
+    from reports.table.compare import is_baseline
+
+    there = {record.case.name for record in again.records}
+    recorded = dict.fromkeys(record.case.name for record in before if not is_baseline(record))
+    return tuple(name for name in recorded if name not in there)
 
 
 def _damage(what: str) -> list[str]:

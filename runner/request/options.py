@@ -36,6 +36,15 @@ class RunOptions:
         return not (self.cfg or self.info or self.help or self.version or self.plan)
 
 
+def config_dir_of(words: Sequence[str]) -> str:
+    """Return the folder that a command line names with --config-dir, as it was written; "" without one."""
+    for number, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name in ("--config-dir", "-cd"):
+            return value or (words[number + 1] if number + 1 < len(words) else "")
+    return ""
+
+
 def command_line(first_argument: str, arguments: Sequence[str]) -> list[str]:
     """Return the whole command line of this process: from sys.argv[0], and the arguments of its verb.
 

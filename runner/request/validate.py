@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from kernels.spec import Inputs
+from memory.private_folder import exposure
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
@@ -183,7 +184,7 @@ def validate(config: DictConfig) -> Request:
         launches=_launches(values["launches"]),
         deadline_s=_deadline(values["deadline_s"]),
         records=writable_folder(_word(values, "records"), "records"),
-        cache_dir=writable_folder(_word(values, "cache_dir"), "cache_dir"),
+        cache_dir=private_folder(_word(values, "cache_dir"), "cache_dir"),
         isolation=Isolation(values["isolation"]),
         custom=_custom(values),
         host_memory=HostMemory(values["host_memory"]),
@@ -203,6 +204,17 @@ def writable_folder(text: str, key: str) -> Path:
         raise RequestError(f"{existing} is not a folder ({key}={text}), name a folder that can be written to")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise RequestError(f"no permission to write in {existing} ({key}={text}), name a folder that can be written to")
+    return folder
+
+
+def private_folder(text: str, key: str) -> Path:
+    """The same of a folder that no other user can write to: what lies there will run."""
+    folder = writable_folder(text, key)
+    if exposed := exposure(folder):
+        raise RequestError(
+            f"{folder} {exposed}, and compiled kernels from there would run ({key}={text}), name another folder, or "
+            "take the others' permission away and remove what is in it"
+        )
     return folder
 
 

@@ -17,9 +17,9 @@ from simulator.options import MultimemModel, Schedule
 
 if TYPE_CHECKING:
     from memory.meeting import Store
-    from runner.world.launched import Leader
+    from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
-    from runner.world.rank import RankFabric
+    from runner.world.rank import FabricOpener, RankFabric
     from runner.world.world import World
 
 
@@ -224,15 +224,20 @@ def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None
     return _simulated(fabric, world_size)
 
 
-def joining(leader: Leader) -> WorldMaker:
-    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one."""
+def joining(leader: Leader, own: OwnCommand) -> WorldMaker:
+    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one. own is rank 0's command."""
 
     def make(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
         if fabric.name == FabricName.nvshmem:
-            return leader.world(NvshmemOpener(fabric.heap_bytes, joined=True))
+            return leader.world(joined_opener(fabric), own)
         return _simulated(fabric, world_size)
 
     return make
+
+
+def joined_opener(fabric: FabricRequest) -> FabricOpener:
+    """What opens NVSHMEM's fabric in each process of a launcher's world."""
+    return NvshmemOpener(replace(fabric, name=FabricName.nvshmem).heap_bytes, joined=True)
 
 
 def _simulated(fabric: FabricRequest, world_size: int) -> World:

@@ -5,21 +5,42 @@ variable. srun is known by a step that has several tasks: SLURM_STEP_ID, SLURM_P
 SLURM_STEP_NUM_TASKS (SLURM_NTASKS where Slurm does not say it) above 1; a batch script or the shell of an allocation
 has no step of its own, or one whose number marks it as no srun's. A launcher that started one process is none: there is
 no world to join.
+
+A world all of whose ranks are on one machine meets on its loopback interface. SYMLAB_KEY, where the launcher's
+environment has it, is the key that all messages are signed with.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import ipaddress
 import re
+import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from memory.fabric import FabricError
+from memory.sealed_store import SealedStore
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
     from memory.meeting import Store
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
 SLURM = ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID")
+
+KEY = "SYMLAB_KEY"
+"""The variable with the key of a world's messages. All ranks need the same, and no other user may know it."""
+
+MIN_KEY = 32
+"""Characters: 128 bits in hexadecimal."""
+
+LOOPBACK = "127.0.0.1"
+
+LOOPBACK_NAMES = (LOOPBACK, "localhost", "::1")
+"""MASTER_ADDR is one of these only if all ranks are on one machine: the others would not find rank 0."""
 
 SPECIAL_STEPS = 0xFFFFFFF0
 """From here on the numbers of steps are Slurm's own: the batch script, an interactive shell."""
@@ -37,7 +58,8 @@ CONNECT_S = 120.0
 class Outer:
     """A world that was found. local_rank tells the ranks of one machine apart; address and port are the store's.
 
-    served: a launcher's own process serves the store; else rank 0 does. attempt tells restarts apart.
+    served: a launcher's own process serves the store; else rank 0 does. attempt tells restarts apart. is_local: all
+    ranks are on this machine. key signs all messages; b"": the launcher's environment has none, and nothing is signed.
     """
 
     launcher: str
@@ -48,25 +70,46 @@ class Outer:
     port: int
     served: bool = False
     attempt: str = "0"
+    is_local: bool = False
+    key: bytes = field(default=b"", repr=False)
 
-    def connect(self) -> Store:
-        """A new connection to the store of this world; the first one of rank 0 serves it, unless the launcher does.
+    def serve(self) -> object:
+        """Begin to serve the store of this world, until the object that is returned is gone.
 
-        Programs and results go through it pickled: as with torch's own, who can reach it must be trusted.
+        For rank 0, once, if no process of the launcher does. It listens on one address where that is possible. Raises
+        FabricError if it can't.
         """
-        from datetime import timedelta
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
-
-        store = TCPStore(
-            self.address,
+        try:
+            listener, address = _listener(LOOPBACK if self.is_local else self.address, self.port)
+        except OSError as error:
+            raise FabricError(
+                f"rank 0 can't listen for the other ranks at {self.address} port {self.port}: {error.strerror} "
+                "(MASTER_ADDR, MASTER_PORT), give an address of its machine and a free port"
+            ) from error
+        return TCPStore(
+            address,
             self.port,
             None,
-            is_master=self.rank == 0 and not self.served,
+            is_master=True,
             timeout=timedelta(seconds=CONNECT_S),
             wait_for_workers=False,
-            multi_tenant=True,
+            master_listen_fd=listener.detach(),
         )
+
+    def connect(self) -> Store:
+        """A new connection to the store of this world, which waits until it is served. With a key, all is signed."""
+        store = self.connect_unsigned()
+        return SealedStore(store, self.key) if self.key else store
+
+    def connect_unsigned(self) -> Store:
+        """The same as a store of torch's own: torch's process group takes no other."""
+        from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+        address = LOOPBACK if self.is_local and not self.served else self.address
+        limit = timedelta(seconds=CONNECT_S)
+        store = TCPStore(address, self.port, None, is_master=False, timeout=limit, wait_for_workers=False)
         prefixed: Any = PrefixStore(f"symlab/{self.attempt}", store)
         return cast("Store", prefixed)
 
@@ -97,6 +140,9 @@ def _torchrun(environment: Mapping[str, str]) -> Outer | None:
         _number(environment, "MASTER_PORT"),
         environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        is_local=environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"]
+        or environment["MASTER_ADDR"] in LOOPBACK_NAMES,
+        key=_key(environment),
     )
 
 
@@ -119,6 +165,8 @@ def _srun(environment: Mapping[str, str]) -> Outer | None:
         _slurm_address(environment),
         port,
         attempt=f"{step}.{environment.get('SLURM_RESTART_COUNT', '0')}",
+        is_local=environment.get("SLURM_STEP_NUM_NODES") == "1" or environment.get("MASTER_ADDR", "") in LOOPBACK_NAMES,
+        key=_key(environment),
     )
 
 
@@ -127,7 +175,7 @@ def _slurm_address(environment: Mapping[str, str]) -> str:
     if environment.get("MASTER_ADDR"):
         return environment["MASTER_ADDR"]
     if environment.get("SLURM_STEP_NUM_NODES") == "1":
-        return "127.0.0.1"
+        return LOOPBACK
     nodes = environment.get("SLURM_STEP_NODELIST", "")
     address = first_node(nodes) or environment.get("SLURM_LAUNCH_NODE_IPADDR", "")
     if not address:
@@ -140,6 +188,42 @@ def first_node(nodes: str) -> str:
     match = re.match(r"([^\[,]*)(?:\[(\w+)[^\]]*\])?([^\[,]*)", nodes)
     assert match is not None
     return "".join(part or "" for part in match.groups())
+
+
+def _key(environment: Mapping[str, str]) -> bytes:
+    """The key of a world's messages; b"" if the environment has none. RequestError for one that is easily guessed."""
+    text = environment.get(KEY, "")
+    if text and len(text) < MIN_KEY:
+        raise RequestError(
+            f"{KEY} has {len(text)} characters ({KEY}), give it {MIN_KEY} random ones or more, as openssl rand -hex 32 "
+            "prints them"
+        )
+    return hashlib.sha256(text.encode()).digest() if text else b""
+
+
+def _listener(address: str, port: int) -> tuple[socket.socket, str]:
+    """A socket that listens at one address of this machine, and the address.
+
+    Where a name means this machine's loopback here and something else elsewhere, or an address that this machine does
+    not have (behind a translation of addresses), the socket listens at all of them. OSError if the port is taken.
+    """
+    for family, _, _, _, place in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM):
+        found = str(place[0])
+        if ipaddress.ip_address(found.partition("%")[0]).is_loopback and address not in (LOOPBACK, found):
+            continue
+        try:
+            return socket.create_server((found, port), family=family, backlog=socket.SOMAXCONN), found
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    both = socket.has_dualstack_ipv6()
+    everywhere = socket.create_server(
+        ("", port),
+        family=socket.AF_INET6 if both else socket.AF_INET,
+        backlog=socket.SOMAXCONN,
+        dualstack_ipv6=both,
+    )
+    return everywhere, LOOPBACK
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

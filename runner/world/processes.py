@@ -3,6 +3,10 @@
 run() ends whatever the ranks do: this process watches them, asks where they are when the time is up, and after any
 failure kills and reaps all of them before it reports the failure. Nothing outlives a world: the store's port belongs
 to this process, what ranks print lies in files without a name, and the kernel ends ranks whose parent is gone.
+
+Orders and results are pickles, through a pair of sockets for each rank, which no other process has. What ranks say to
+each other goes through a store on this machine's loopback interface, signed with a key that only they and this process
+know. The ranks' libraries stay on that interface as well (runner/world/loopback.py).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import math
 import os
 import pickle
 import re
+import secrets
 import selectors
 import signal
 import socket
@@ -26,8 +31,10 @@ from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from memory.fabric import DeadlineExceeded, Fabric, FabricError, PeerLost
+from memory.sealed_store import SealedStore
 from runner.interrupt import shielded
 from runner.world.channel import SEND_LIMIT_S, Channel
+from runner.world.loopback import keep_on_loopback
 from runner.world.rank import FabricOpener, pickled_work, take_answer
 from runner.world.world import (
     GRACE_S,
@@ -115,6 +122,7 @@ class ProcessWorld:
         self._ranks: list[_RankProcess] = []
         self._selector = selectors.DefaultSelector()
         self._store: Store | None = None
+        self._port: int | None = None
         self._number = 0
         self._places: dict[int, tuple[str, bool]] = {}
         self._healthy = True
@@ -136,6 +144,11 @@ class ProcessWorld:
     def processes(self) -> tuple[int, ...]:
         """The ranks' process ids, by rank; () after the end."""
         return tuple(one.process.pid for one in self._ranks)
+
+    @property
+    def port(self) -> int | None:
+        """The port of the ranks' store on the loopback interface; None before the start and after the end."""
+        return self._port
 
     def counters(self) -> dict[str, Any]:
         return {}
@@ -187,17 +200,18 @@ class ProcessWorld:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         listener.listen(socket.SOMAXCONN)
-        port = listener.getsockname()[1]
+        self._port = port = listener.getsockname()[1]
         with listener:
             for _ in range(self._world_size):
                 with shielded():  # a process that was started is known here
                     self._ranks.append(_launched())
                 self._selector.register(self._ranks[-1].channel, selectors.EVENT_READ, len(self._ranks) - 1)
             # While the ranks import torch, so does this process: they find the port open all the same.
-            self._store = _served(listener, port)
+            key = secrets.token_bytes()
+            self._store = SealedStore(_served(listener, port), key)
         run = Outcomes(self._world_size)
         for rank in range(self._world_size):
-            self._tell(run, [rank], "open", rank, self._world_size, port, opener)
+            self._tell(run, [rank], "open", rank, self._world_size, port, key, opener)
         self._wait(run, min(began_s + SILENCE_S, began_s + limit_s), GRACE_S)
         if say is not None and run.unfinished() and not run.errors:
             say(f"starting {self._world_size} rank processes ...")
@@ -324,7 +338,7 @@ class ProcessWorld:
                 one.words.close()
             self._ranks = []
             self._selector.close()
-            self._store = None  # its server ends with it, and with that the port
+            self._store = self._port = None  # the server ends with the store, and with that the port
 
 
 def _launched() -> _RankProcess:
@@ -332,6 +346,8 @@ def _launched() -> _RankProcess:
     ours, theirs = socket.socketpair()
     words = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the rank
     paths = json.dumps([os.path.abspath(path) for path in sys.path])
+    environment = dict(os.environ)
+    keep_on_loopback(environment)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-P", "-u", "-c", BOOT, paths, str(theirs.fileno()), str(os.getpid())],
@@ -340,6 +356,7 @@ def _launched() -> _RankProcess:
             stderr=words,
             pass_fds=[theirs.fileno()],
             process_group=0,
+            env=environment,
         )
     return _RankProcess(process, Channel(ours), words)
 

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import memory.fabric
-from memory.fabric import Fabric, FabricError, Region, rank_of
+from memory.fabric import Fabric, FabricError, Region, WrongCall, rank_of
 from memory.process_group import join_world
+from memory.sealed_store import SealedStore
 from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
@@ -63,18 +64,30 @@ FabricOpener = Callable[["Store", int, int], RankFabric]
 """opener(store, rank, world_size), run in the rank's process: it must be importable there, so that it can be sent."""
 
 Answer = tuple[Any, ...]
-"""How a program ended on a rank: ("result", pickled) or ("failure", kind, text, traceback, the rank it names)."""
+"""How a program ended on a rank: ("result", packed) or ("failure", kind, text, traceback, the rank it names)."""
+
+Work = tuple[Callable[[Fabric, Any], object], Any]
+"""A program and its argument."""
 
 
-def execute(fabric: RankFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
-    """Run a pickled (program, argument) on this rank, and tell the other ranks how it ended. Never raises."""
+def execute(
+    fabric: RankFabric,
+    number: int,
+    unpacked: Callable[[], Work],
+    packed: Callable[[object], object],
+    deadline_s: float | None,
+) -> Answer:
+    """Run a program on this rank, and tell the other ranks how it ended. Never raises.
+
+    unpacked gives the program and its argument as they came, packed makes of a result what is sent.
+    """
     error: BaseException | None = None
-    result = b""
+    result: object = None
     try:
         fabric.begin(number)
         fabric.set_deadline(None if deadline_s is None else time.monotonic() + deadline_s)
-        program, argument = pickle.loads(work)
-        result = _pickled(program(fabric, argument))
+        program, argument = unpacked()
+        result = packed(program(fabric, argument))
         error = leak_of(fabric.live_regions())
         _empty_cache()
     except BaseException as raised:
@@ -93,18 +106,25 @@ def failure_answer(error: BaseException) -> Answer:
     return ("failure", kinds[0] if kinds else "", described(error), trace, rank_of(error))
 
 
-def take_answer(run: Outcomes, rank: int, answer: Answer) -> None:
+def take_answer(run: Outcomes, rank: int, answer: Answer, unpacked: Callable[[Any], object] = pickle.loads) -> None:
     """Put how a rank's program ended into the run's outcomes: the other half of execute()."""
     if answer[0] == "result":
         try:
-            run.results[rank] = pickle.loads(answer[1])
+            run.results[rank] = unpacked(answer[1])
         except Exception as raised:
             run.errors[rank] = FabricError(f"its result can't be read: {described(raised)}")
         return
     _, kind, text, trace, named = answer
-    error = getattr(memory.fabric, kind, FabricError)(text, rank=named)
+    error = _error_kind(kind)(text, rank=named)
     error.add_note(f"On rank {rank}:\n{trace}")
     run.errors[rank] = error
+
+
+def _error_kind(name: str) -> Callable[..., Exception]:
+    """The error of memory.fabric that has the name; FabricError for any other name."""
+    found = getattr(memory.fabric, name, None)
+    known = isinstance(found, type) and issubclass(found, (FabricError, WrongCall))
+    return found if known and found is not None else FabricError
 
 
 def pickled_work(program: Callable[..., Any], argument: object) -> bytes:
@@ -154,9 +174,9 @@ class _Rank:
 
     def serve(self) -> int:
         """Everything that the main thread does. Gives the exit code."""
-        _, rank, world_size, port, opener = self._orders.get()
+        _, *opening = self._orders.get()
         try:
-            self._open(rank, world_size, port, opener)
+            self._open(*opening)
         except BaseException as error:
             self._channel.send(*failure_answer(error))
             return 1
@@ -166,9 +186,13 @@ class _Rank:
             if order[0] == "close":
                 return self._close()
             assert self._fabric is not None
-            self._channel.send(*execute(self._fabric, *order[1:]))
+            self._channel.send(*self._executed(self._fabric, *order[1:]))
 
-    def _open(self, rank: int, world_size: int, port: int, opener: bytes) -> None:
+    def _executed(self, fabric: RankFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
+        """Run what the parent sent: a pickle, which came through a pair of sockets that no other process has."""
+        return execute(fabric, number, lambda: pickle.loads(work), _pickled, deadline_s)
+
+    def _open(self, rank: int, world_size: int, port: int, key: bytes, opener: bytes) -> None:
         import torch
 
         from memory.meeting import OPENING, lost
@@ -179,7 +203,7 @@ class _Rank:
         def connect() -> Store:
             return local_store(port)
 
-        store = connect()
+        store = SealedStore(connect(), key)
         join_world(rank, world_size, connect)
         try:
             self._fabric = pickle.loads(opener)(store, rank, world_size)
@@ -210,7 +234,7 @@ class _Rank:
 
 
 def local_store(port: int) -> Store:
-    """A connection to the store that the parent serves on this machine."""
+    """A connection to the store that the parent serves on this machine. What it writes is not signed."""
     from datetime import timedelta
 
     from torch.distributed import TCPStore  # type: ignore[attr-defined]

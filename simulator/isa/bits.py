@@ -282,7 +282,7 @@ for _a in ("u32", "s32"):
 # Comparisons
 
 
-def _predicate(operand: Operand, bind: Binder) -> Any:
+def predicate_reader(operand: Operand, bind: Binder) -> Any:
     if isinstance(operand, Negated):
         inner = bind.read(operand.register, "?")
         return lambda frame: ~frame.regs[inner]
@@ -290,7 +290,7 @@ def _predicate(operand: Operand, bind: Binder) -> Any:
     return lambda frame: frame.regs[slot]
 
 
-_COMBINE: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+JOINS: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def combined_comparison(function: Any, kind: str, word: str, flush: Any = None) -> Any:
@@ -303,7 +303,7 @@ def combined_comparison(function: Any, kind: str, word: str, flush: Any = None) 
         targets = [None if one == Register("_") else bind.write(one) for one in pair]
         left, right = (bind.read(one, kind) for one in instruction.operands[1:3])
         assert len(instruction.operands) == (4 if word else 3)
-        other = _predicate(instruction.operands[3], bind) if word else None
+        other = predicate_reader(instruction.operands[3], bind) if word else None
 
         def run(frame: LaneFrame) -> None:
             values = [frame.regs[slot].view(kind) for slot in (left, right)]
@@ -313,7 +313,7 @@ def combined_comparison(function: Any, kind: str, word: str, flush: Any = None) 
             answers = [found, ~found]
             if other is not None:
                 given = other(frame)
-                answers = [_COMBINE[word](one, given) for one in answers]
+                answers = [JOINS[word](one, given) for one in answers]
             for slot, answer in zip(targets, answers, strict=True):
                 if slot is not None:
                     fill(frame.regs[slot], answer)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from simulator.isa.registry import TYPES
 from simulator.ptx.ir import Address, Immediate, Instruction, Negated, Operand, Pair, Register, Symbol, Vector
 
-_WIDE_SPECIALS = frozenset({"%clock64", "%globaltimer", "%gridid", "%current_graph_exec"})
+_WIDE_SPECIALS = frozenset({"%clock64", "%globaltimer", "%current_graph_exec", *(f"%pm{n}_64" for n in range(8))})
+_DIMENSIONS = frozenset({"%tid", "%ntid", "%ctaid", "%nctaid"})
 _SIMPLE = frozenset({*(f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)), "f16", "f32", "f64"})
 
 
@@ -299,6 +300,8 @@ def _accessed(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
     result = replace(own, is_target=True)
     if is_access:
         return [result, _ADDRESS, *policy]
+    if instruction.operands[:1] == (Register("_"),):  # the old value is dropped
+        result = _ANY
     return [result, _ADDRESS, own, *([own] if "cas" in words else []), *policy]
 
 
@@ -334,11 +337,20 @@ def wrong_special(instruction: Instruction) -> str:
         return ""
     if source.name == "%is_explicit_cluster":
         return "" if kinds == ["pred"] else f"does not assemble: {source.name} is .pred in {instruction.mnemonic}"
-    size = 64 if source.name in _WIDE_SPECIALS else 32
-    fits = {size, 16, *((32,) if source.name == "%gridid" else ())} if size == 32 or source.name == "%gridid" else {64}
-    if _kind(kinds[0]) in ("bits", "integer") and _bits(kinds[0]) in fits:
+    sizes = _special_sizes(source.name)
+    if _kind(kinds[0]) in ("bits", "integer") and _bits(kinds[0]) in sizes:
         return ""
-    return f"does not assemble: {source.name} has {size} bits where .{kinds[0]} is needed in {instruction.mnemonic}"
+    found = " or ".join(map(str, sizes))
+    return f"does not assemble: {source.name} has {found} bits where .{kinds[0]} is needed in {instruction.mnemonic}"
+
+
+def _special_sizes(name: str) -> tuple[int, ...]:
+    """How many bits a mov may read of a special register."""
+    if name == "%gridid":
+        return 16, 32, 64
+    if name in _WIDE_SPECIALS:
+        return (64,)
+    return (16, 32) if name.partition(".")[0] in _DIMENSIONS else (32,)
 
 
 def symbols_of(instruction: Instruction) -> list[Symbol]:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -230,3 +232,36 @@ def test_paths_become_relative() -> None:
     assert with_relative_paths("\n".join(lines)) == "\n".join(
         ['\t.file\t1 "kernels/dsl/device.py"', '\t.file\t2 "cutlass/cute/arch/x.py"', '\t.file\t3 "kernel.py"']
     )
+
+
+def test_the_cache_is_made_for_its_user_alone(tmp_path: Path, case: Case) -> None:
+    cache = tmp_path / "home" / "cache"
+    mask = os.umask(0)
+    try:
+        executable(one_shot.SPEC, case, "sm_90a", cache)
+    finally:
+        os.umask(mask)
+    (entry,) = cache.iterdir()
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (cache.parent, cache, entry)}
+    assert modes == {"home": 0o700, "cache": 0o700, entry.name: 0o600}
+
+
+def test_a_cache_that_others_can_write_to_is_refused_in_one_line(warm: Path, case: Case) -> None:
+    warm.chmod(0o777)
+    with pytest.raises(ValueError, match=r"can be written to by other users \(mode 0777\)") as caught:
+        executable(one_shot.SPEC, case, "sm_90a", warm)
+    assert "(cache_dir), name another folder, or take the others' permission away" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_entry_that_others_can_have_written_is_not_used(
+    warm: Path, case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    (path,) = warm.iterdir()
+    good = path.read_text()
+    path.chmod(0o666)
+    with caplog.at_level(logging.INFO, logger="kernels.compile"):
+        executable(one_shot.SPEC, case, "sm_90a", warm)
+    assert any("other users can have written it" in record.getMessage() for record in caplog.records)
+    assert path.read_text() == good
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 from kernels.catalogue import collective
+from kernels.numeric.dtypes import ITEMSIZES, NONE, REDUCTIONS
 from kernels.numeric.numerics import fold
 from kernels.spec import Case, Fold, KernelSpec
 from memory.fabric import Launch
@@ -27,9 +28,9 @@ def spec(
         op=op,
         algorithm="made_up",
         summary="for tests",
-        dtypes=(),
-        accumulators=(),
-        reductions=(),
+        dtypes=tuple(ITEMSIZES),
+        accumulators=("native", "float32", "float16", NONE),
+        reductions=(*REDUCTIONS, NONE),
         placements=("out_of_place",),
         needs_multicast=order == "unordered",
         fold=order,

@@ -251,3 +251,26 @@ def wait_in_a_barrier(fabric: Any, folder: str) -> None:
         Path(folder, f"sleeping-{fabric.rank}").touch()
         time.sleep(60)
     fabric.barrier()
+
+
+def listening(fabric: Any, argument: object) -> list[str]:
+    """Where this process listens, after its process group has met: addresses, in the kernel's hexadecimal."""
+    group_sum(fabric, None)
+    return listening_addresses("self")
+
+
+def listening_addresses(process: str) -> list[str]:
+    """The addresses at which a process listens, as "address:port" in the hexadecimal of /proc/net/tcp."""
+    sockets = set()
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        try:
+            sockets.add(os.readlink(descriptor))
+        except OSError:
+            continue
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.append(fields[1])
+    return found

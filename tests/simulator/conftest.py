@@ -15,6 +15,7 @@ MODULES = (
     "vectors_float",
     "vectors_order",
     "vectors_bits",
+    "vectors_sets",
     "vectors_modes",
     "vectors_float8",
     "vectors_convert",

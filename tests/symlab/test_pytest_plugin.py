@@ -117,6 +117,21 @@ def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pyte
     pytester.runpytest(*PLUGIN, test, "--symlab-seed", str(passing)).assert_outcomes(passed=1)
 
 
+def test_the_end_names_the_first_failed_seed_and_the_time(pytester: pytest.Pytester) -> None:
+    text = "def test_late(symlab_seed):\n    assert symlab_seed not in (2, 3)\n\ndef test_other():\n    pass\n"
+    pytester.makepyfile(test_late=text)
+    found = pytester.runpytest(*PLUGIN, "--symlab-seeds", "5")
+    found.assert_outcomes(passed=4, failed=2)
+    (time,) = [line for line in found.outlines if "tests of seeds took" in line]
+    assert re.fullmatch(r"symlab: 5 tests of seeds took \d+\.\d s in all, \S+ a second", time)
+    found.stdout.fnmatch_lines(["symlab: the first seed that failed is 2: pytest *--symlab-seed 2"])
+    (line,) = [line for line in found.outlines if "first seed that failed" in line]
+    again = line.partition(": pytest ")[2].replace("'", "").split()
+    pytester.runpytest(*PLUGIN, *again).assert_outcomes(failed=1)
+    pytester.makepyfile(test_late="def test_other():\n    pass\n")
+    assert "symlab:" not in pytester.runpytest(*PLUGIN, "--symlab-seeds", "5").stdout.str()
+
+
 def test_without_seeds_the_order_is_fair_and_nothing_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_ticket=TICKETS)
     shutil.copy(HERE / "ticket.ptx", pytester.path)

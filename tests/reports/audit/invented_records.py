@@ -56,6 +56,20 @@ def worlds(times_us: tuple[float, ...], first: int = 0, **changes: Any) -> list[
     return [one(world=first + index, us=us, **changes) for index, us in enumerate(times_us)]
 
 
+def in_turns(
+    before_us: tuple[float, ...], after_us: tuple[float, ...], **changes: Any
+) -> tuple[list[Record], list[Record]]:
+    """Records of worlds that ran A B B A A B B A: those before, with these times, and those after."""
+    sides: tuple[list[Record], list[Record]] = [], []
+    places = [at for at in range(2 * max(len(before_us), len(after_us)))]
+    for side, times in enumerate((before_us, after_us)):
+        mine = [at for at in places if (at % 4 in (1, 2)) == bool(side)]
+        for at, us in zip(mine, times, strict=False):
+            moment = f"2026-01-01T{at:02d}:00:00Z", f"2026-01-01T{at:02d}:00:01Z"
+            sides[side].append(one(world=at, us=us, **({"started": moment[0], "ended": moment[1]} | changes)))
+    return sides
+
+
 def simulated(made: Record) -> Record:
     """The same, as the simulator would have it."""
     assert made.fabric is not None

@@ -14,7 +14,7 @@ from reports.__main__ import main
 from reports.audit import command, worker
 from reports.record import bundle
 from tests.reports.audit.complete_set import answer, kept, records
-from tests.reports.audit.invented_records import check, one, worlds
+from tests.reports.audit.invented_records import check, in_turns, one
 
 ROOT = Path(__file__).parents[3]
 STEADY = (10.0, 10.01, 10.02, 9.99)
@@ -25,9 +25,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with sets of records; the worker is one that finds nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "ask", lambda *_, **_more: (answer(), ""))
-    bundle.write(worlds(STEADY), tmp_path / "before.jsonl.xz")
-    bundle.write(worlds(STEADY, first=4), tmp_path / "same.jsonl.xz")
-    bundle.write(worlds(tuple(1.1 * us for us in STEADY), first=4), tmp_path / "slow.jsonl.xz")
+    before, same = in_turns(STEADY, STEADY)
+    bundle.write(before, tmp_path / "before.jsonl.xz")
+    bundle.write(same, tmp_path / "same.jsonl.xz")
+    bundle.write(in_turns(STEADY, tuple(1.1 * us for us in STEADY))[1], tmp_path / "slow.jsonl.xz")
     bundle.write([one(world=5, check=check("other"))], tmp_path / "other.jsonl.xz")
     bundle.write([one("nccl")], tmp_path / "elsewhere.jsonl.xz")
     (tmp_path / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
@@ -62,6 +63,14 @@ def test_a_place_whose_name_is_not_utf_8_is_audited(place: Path, form: str, caps
 def test_the_band_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--band", "20%"]) == 0
     assert "SAME" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_gate_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    places = ["audit", "before.jsonl.xz", "slow.jsonl.xz"]
+    for gate, code, says in (("slower", 1, "failed"), ("different", 0, "passed")):
+        assert main([*places, "--gate", gate]) == code
+        verdict = capsys.readouterr().out.splitlines()[-1]
+        assert verdict == f"FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; gate {gate}: {says}"
 
 
 def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,6 +110,8 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit"], "missing argument 'RECORDS...' (see python -m reports audit --help)"),
         (["audit", "gone"], "gone: can't be read"),
         (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
+        (["audit", "records", "--gate", "slower"], "--gate slower: one place has nothing to compare, give two"),
+        (["audit", "records", "--gate", "faster"], "'faster' is not one of 'slower', 'different', 'any'"),
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
         (["audit", "records", "--inputs-up-to", "9" * 5000], "is not a size (--inputs-up-to)"),
         (["audit", "records", "--inputs-up-to", "much"], "'much' is not a size (--inputs-up-to)"),

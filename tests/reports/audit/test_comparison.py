@@ -10,10 +10,11 @@ import pytest
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from reports.audit.data import Data
 from reports.audit.differences import OLDER
+from reports.audit.gate import Gate
 from reports.audit.statistics import Speed
 from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.table import sheet
-from tests.reports.audit.invented_records import broken, check, kernel, one, simulated, worlds, wrong
+from tests.reports.audit.invented_records import broken, check, in_turns, kernel, one, simulated, worlds, wrong
 from tests.reports.synthetic import KIB, MIB, refused, with_case
 
 STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
@@ -106,7 +107,6 @@ def edge(bits: str = "right", method: str = "bitwise_fold") -> Record:
         (broken(Status.FAILED), broken(Status.FAILED), "on both sides: FAILED (an invented reason)"),
         (one(check=None, reason=CHECK_WAS_OFF), one(), "before: PASSED (check was off)"),
         (one(), one(check=None, reason=CHECK_WAS_OFF), "after: PASSED (check was off)"),
-        (one(), one(check=check(given="other")), "other inputs: rank 0: "),
     ],
 )
 def test_what_is_not_comparable_has_its_reason(before: Record, after: Record, remark: str) -> None:
@@ -177,11 +177,121 @@ def test_a_world_before_that_was_no_good_is_named() -> None:
     [(STEADY, Speed.SAME, 0), (SLOW, Speed.SLOWER, 1), (tuple(0.9 * us for us in STEADY), Speed.FASTER, 1)],
 )
 def test_speed(after: tuple[float, ...], speed: Speed, code: int) -> None:
-    found = compare(worlds(STEADY), worlds(after, first=5))
+    found = compare(*in_turns(STEADY, after))
     (case,) = found.cases
     assert (case.speed.speed, case.speed.worlds) == (speed, (5, 5))
     assert found.exit_code == code
     assert f"speed: 1 {speed}" in found.verdict
+
+
+def test_blocks_apart_in_time_are_at_most_outside() -> None:
+    for after, speed, code in ((STEADY, Speed.INSIDE, VERIFIED), (SLOW, Speed.OUTSIDE, FINDING)):
+        found = compare(worlds(STEADY), worlds(after, first=5))
+        (case,) = found.cases
+        assert (case.speed.speed, case.speed.p, case.speed.low) == (speed, None, None)
+        assert case.speed.advice.startswith("apart in time: ")
+        assert found.exit_code == code
+        assert "speed: apart in time" in sheet.text(found.sheets, found.captions)
+
+
+def test_a_launchs_own_order_counts_not_that_of_the_records() -> None:
+    before, after = in_turns(STEADY, SLOW)
+    (forward,), (backward,) = (compare(*sides).cases for sides in ((before, after), (before[::-1], after[::-1])))
+    assert forward.speed == backward.speed
+    assert forward.speed.speed is Speed.SLOWER
+
+
+def test_the_verdict_begins_with_what_was_not_compared() -> None:
+    others = refused("one_shot", 2 * MIB), one(size_bytes=MIB)
+    found = compare([one(), others[0]], [one(world=1), others[0], others[1]], not_run=[("gone", "an invented reason")])
+    assert found.not_compared == 3
+    assert found.verdict.startswith("VERIFIED: 3 of 4 cases not compared; data: 1 BIT-EQUAL, 1 NOT COMPARABLE; ")
+    assert "not compared" not in compare([one()], [one(world=1)]).verdict
+
+
+def test_other_inputs_from_the_same_seed_are_a_finding() -> None:
+    found = compare([one()], [one(world=1, check=check(given="other"))])
+    assert found.cases[0].data.data is Data.DIFFERENT
+    assert found.cases[0].data.remark.startswith("other inputs from the same seed: rank 0: ")
+    assert found.exit_code == FINDING
+
+
+FASTER = tuple(0.9 * us for us in STEADY)
+
+
+@pytest.mark.parametrize(
+    ("after_us", "bits", "codes"),
+    [
+        (STEADY, "right", {"any": 0, "slower": 0, "different": 0}),
+        (SLOW, "right", {"any": 1, "slower": 1, "different": 0}),
+        (FASTER, "right", {"any": 1, "slower": 0, "different": 0}),
+        (STEADY, "other", {"any": 1, "slower": 0, "different": 1}),
+        (SLOW, "other", {"any": 1, "slower": 1, "different": 1}),
+        (FASTER, "other", {"any": 1, "slower": 0, "different": 1}),
+    ],
+)
+def test_a_gate_decides_the_exit_code_alone(after_us: tuple[float, ...], bits: str, codes: dict[str, int]) -> None:
+    before, after = in_turns(STEADY, after_us)
+    after = [dataclasses.replace(record, check=check(bits)) for record in after]
+    for gate, code in codes.items():
+        found = compare(before, after, gate=Gate(gate))
+        assert (gate, found.exit_code) == (gate, code)
+        assert found.outcome == codes["any"], "the verdict names what is found, whatever the gate"
+        says = {0: "passed", 1: "failed"}[code]
+        assert found.verdict.endswith(f"; gate {gate}: {says}") == (gate != "any")
+
+
+def test_a_gate_without_anything_to_decide_it_does_not_pass() -> None:
+    untimed = compare([one()], [one(world=1)], gate=Gate.SLOWER)
+    assert (untimed.exit_code, untimed.outcome) == (NOT_AUDITABLE, VERIFIED)
+    assert untimed.verdict.endswith("; gate slower: nothing to decide it")
+    blocks = compare(worlds(STEADY), worlds(SLOW, first=5), gate=Gate.SLOWER)
+    assert blocks.exit_code == FINDING, "OUTSIDE on the slow side"
+    missing = compare([one(), one(size_bytes=MIB)], [one(world=1)], gate=Gate.DIFFERENT)
+    assert missing.exit_code == FINDING
+    assert compare([one(), one(size_bytes=MIB)], [one(world=1)], gate=Gate.SLOWER).exit_code == NOT_AUDITABLE
+
+
+def test_the_recorded_code_in_turns_is_what_speed_is_judged_by() -> None:
+    recorded = [
+        one(world=at, us=us, request={"command": f"recorded{at}"}, started="2025-12-01T00:00:00Z")
+        for at, us in enumerate(STEADY)
+    ]
+    again, today = in_turns(SLOW, SLOW)
+    found = compare(recorded, today, in_turns=again)
+    (case,) = found.cases
+    assert (case.speed.speed, case.speed.worlds) == (Speed.SAME, (5, 5))
+    assert case.recorded is not None
+    assert case.recorded.speed is Speed.OUTSIDE, "code is as quick, but the machine is not what it was"
+    assert found.exit_code == FINDING
+    assert "against the recorded times, apart in time: 1 OUTSIDE" in found.verdict
+    document = found.document()["cases"][0]
+    assert document["against_recorded"]["speed"] == "OUTSIDE"
+    assert len(document["against_recorded"]["recorded_us"]) == len(document["before_us"]) == 5
+    assert "the recorded times: OUTSIDE, ratio 1.1" in sheet.text(found.sheets, found.captions)
+    assert compare(recorded, today, in_turns=again, gate=Gate.SLOWER).exit_code == VERIFIED
+    untimed = [dataclasses.replace(record, timing=None) for record in again]
+    (case,) = compare(recorded, today, in_turns=untimed).cases
+    assert (case.speed.speed, case.recorded) == (Speed.OUTSIDE, None)
+    assert case.speed.advice.startswith("apart in time")
+
+
+def test_recorded_code_that_gives_other_bits_today_is_a_finding() -> None:
+    again, today = in_turns(STEADY, STEADY, check=check("other"))
+    recorded = [one(us=10.0, request={"command": "recorded"}, started="2025-12-01T00:00:00Z")]
+    assert compare(recorded, today, in_turns=again).cases[0].data.data is Data.DIFFERENT
+
+
+def test_two_modes_among_worlds_are_named() -> None:
+    quick = tuple(10 + 0.01 * step for step in range(6))
+    two_modes = tuple(us * (1.2 if index % 2 else 1) for index, us in enumerate(quick * 2))
+    found, steady = (compare(*in_turns(times, times)) for times in (two_modes, quick))
+    (case,) = found.cases
+    text = sheet.text(found.sheets, found.captions)
+    assert "bimodal before: 10.02 us (6 of 12 worlds) and 12.04 us (6)" in text
+    assert "bimodal" not in sheet.text(steady.sheets, steady.captions)
+    assert case.speed.lag1 is not None
+    assert f"{case.speed.lag1:+.2f}" in text
 
 
 def test_few_worlds_are_inside_or_outside() -> None:
@@ -193,20 +303,20 @@ def test_few_worlds_are_inside_or_outside() -> None:
 
 def test_inconclusive_is_named_and_no_finding() -> None:
     noisy = (8.0, 12.0, 9.0, 11.5, 10.0)
-    found = compare(worlds(noisy), worlds(tuple(reversed(noisy)), first=5))
+    found = compare(*in_turns(noisy, tuple(reversed(noisy))))
     assert found.verdict == "NOT AUDITABLE: data: 1 BIT-EQUAL; speed: 1 INCONCLUSIVE"
     assert found.exit_code == NOT_AUDITABLE, "no speed was verified"
-    steady = [worlds(STEADY, first=first, size_bytes=2 * KIB) for first in (0, 5)]
-    found = compare([*worlds(noisy), *steady[0]], [*worlds(tuple(reversed(noisy)), first=5), *steady[1]])
+    steady, unsteady = in_turns(STEADY, STEADY, size_bytes=2 * KIB), in_turns(noisy, tuple(reversed(noisy)))
+    found = compare([*unsteady[0], *steady[0]], [*unsteady[1], *steady[1]])
     assert found.verdict == "VERIFIED: data: 2 BIT-EQUAL; speed: 1 SAME, 1 INCONCLUSIVE"
-    without = [[edged(old(record)) for record in worlds(noisy, first=first)] for first in (0, 5)]
+    without = [[edged(old(record)) for record in side] for side in unsteady]
     assert compare(*without).exit_code == NOT_AUDITABLE
 
 
 def test_holm_is_over_all_cases_of_the_comparison() -> None:
     sizes = [KIB << power for power in range(10)]
-    before = [record for size in sizes for record in worlds(STEADY[:4], size_bytes=size)]
-    after = [record for size in sizes for record in worlds(SLOW[:4], size_bytes=size, first=5)]
+    each = [in_turns(STEADY[:4], SLOW[:4], size_bytes=size) for size in sizes]
+    before, after = ([record for pair in each for record in pair[side]] for side in (0, 1))
     assert {case.speed.speed for case in compare(before, after).cases} == {Speed.OUTSIDE}
     assert compare(before[:4], after[:4]).cases[0].speed.speed is Speed.SLOWER
 
@@ -331,16 +441,17 @@ def test_nothing_that_differs_is_said() -> None:
 
 
 def test_the_document_is_json_and_holds_everything() -> None:
-    before = [*worlds(STEADY), one(size_bytes=MIB), simulated(one(size_bytes=2 * MIB))]
-    found = compare(
-        before, [*worlds(SLOW, first=5), one(size_bytes=4 * MIB), simulated(one(size_bytes=2 * MIB, world=5))]
-    )
+    sides = in_turns(STEADY, SLOW)
+    before = [*sides[0], one(size_bytes=MIB), simulated(one(size_bytes=2 * MIB))]
+    found = compare(before, [*sides[1], one(size_bytes=4 * MIB), simulated(one(size_bytes=2 * MIB, world=5))])
     document = json.loads(json.dumps(found.document(), allow_nan=False))
     assert document["exit_code"] == 1
     assert document["verdict"] == found.verdict
     slow, other = document["cases"]
     assert (slow["speed"], slow["worlds"], slow["finding"]) == ("SLOWER", [5, 5], True)
     assert slow["before_us"]["command0"] == 10.0
+    assert slow["order"] == "ABBAABBAAB"
+    assert (document["not_compared"], document["gate"]) == (2, "any")
     assert slow["ratio"] == pytest.approx(1.1, rel=1e-3)
     assert (other["speed"], other["ratio"], other["data"]) == ("NOT COMPARABLE", None, "BIT-EQUAL")
     assert [one["statuses"] for one in document["only_before"] + document["only_after"]] == [["PASSED"], ["PASSED"]]
@@ -348,7 +459,8 @@ def test_the_document_is_json_and_holds_everything() -> None:
 
 
 def test_the_table() -> None:
-    found = compare([*worlds(STEADY), one("nccl", MIB)], [*worlds(SLOW, first=5), one("nccl", MIB, world=5)])
+    sides = in_turns(STEADY, SLOW)
+    found = compare([*sides[0], one("nccl", MIB)], [*sides[1], one("nccl", MIB, world=5)])
     lines = sheet.text(found.sheets, found.captions).splitlines()
     assert lines[0] == "all_reduce bfloat16, accumulator float32, sum, 4 ranks, normal inputs"
     slow = next(line for line in lines if line.strip().startswith("one_shot"))

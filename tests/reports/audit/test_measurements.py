@@ -22,6 +22,7 @@ from tests.reports.audit.complete_set import (
     item,
     kept,
     outcomes,
+    points,
     records,
     with_environment,
     with_request,
@@ -237,3 +238,19 @@ def test_15_above_the_bound() -> None:
     assert f"{first.id}: busbw is " in evidence(audit, 15, Outcome.FINDING)
     none = audited([with_timing(record, limit=None) for record in records()])
     assert "the link's limit of 8 timings" in evidence(none, 15, Outcome.NOT_CAPTURED)
+
+
+def test_11_two_modes_and_lag_1_of_samples_are_named() -> None:
+    """The 3 samples of the invented set are too few for either, so that nothing is said."""
+    assert not any("two modes" in text or "lag-1" in text for _, text in points(audited(), 11))
+    members = records()
+    levels = [10 + 2 * (at // 10 % 2) + 0.01 * (at % 7) for at in range(60)]
+    members[0] = with_timing(members[0], samples_us=(tuple(levels),) * 4)
+    said = evidence(audited(members), 11, Outcome.CAPTURED)
+    assert (
+        f"two modes (dip test): 1 of 8 timings: {members[0].id}: 10.02 us (30 of 60 samples) and 12.03 us (30)" in said
+    )
+    assert "lag-1 correlation of samples: median +0.8" in said
+    steady = with_timing(members[0], samples_us=(tuple(10 + 0.1 * (at * 7 % 10) for at in range(60)),) * 4)
+    said = evidence(audited([steady, *members[1:]]), 11, Outcome.CAPTURED)
+    assert "two modes (dip test): 0 of 8 timings\n" in said

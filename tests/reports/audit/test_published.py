@@ -41,7 +41,7 @@ def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Path(shutil.copytree(finished, tmp_path / "project"))
 
 
-def silent_worker(*_: object) -> tuple[dict[str, object], str]:
+def silent_worker(*_: object, **_more: object) -> tuple[dict[str, object], str]:
     return answer(), ""
 
 
@@ -154,7 +154,7 @@ def test_nothing_published_is_not_auditable(tmp_path: Path, capsys: pytest.Captu
 def test_a_finding_of_the_worker_counts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finds(*_: object) -> tuple[dict[str, object], str]:
+    def finds(*_: object, **_more: object) -> tuple[dict[str, object], str]:
         return answer(cases={"missing": [["command0", 0, "a case"]]}), ""
 
     monkeypatch.setattr(worker, "ask", finds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from statistics import NormalDist
 
@@ -12,11 +13,30 @@ import pytest
 from scipy import stats
 
 from reports.audit import statistics
-from reports.audit.statistics import Judgement, Speed, corrected, judge, parse_band, world_medians
+from reports.audit.statistics import Judgement, Sides, Speed, corrected, parse_band, world_medians
 from tests.reports.synthetic import KIB, record
 
 TRIALS = 400
 SEED = 20261121
+
+Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]
+
+
+def judge(pairs: Pairs, band: float = statistics.BAND) -> list[Judgement]:
+    """The judgement of pairs whose worlds alternate; those that one side has more than the other come in between."""
+    return statistics.judge(
+        [Sides(tuple(one), tuple(other), mixed(len(one), len(other))) for one, other in pairs], band
+    )
+
+
+def mixed(before: int, after: int) -> str:
+    """An order of so many worlds: A B B A as far as they go, else evenly spread."""
+    if before == after:
+        return ("ABBA" * before)[: 2 * before]
+    places = sorted(
+        [((at + 0.5) / before, "A") for at in range(before)] + [((at + 0.5) / after, "B") for at in range(after)]
+    )
+    return "".join(side for _, side in places)
 
 
 @cache
@@ -243,3 +263,118 @@ def test_what_is_no_band_is_refused(text: str) -> None:
 def test_judging_refuses_what_is_no_band() -> None:
     with pytest.raises(ValueError, match="band '2'"):
         judge([], band=2)
+
+
+RULED_OUT = 0.05
+"""A share of false verdicts that the simulations below must rule out, at a level of 5 % by the exact binomial test."""
+
+
+def is_below(count: int, trials: int) -> bool:
+    """Whether so many false verdicts rule out that 5 % or more are false."""
+    return bool(stats.binom.cdf(count, trials, RULED_OUT) < 0.05)
+
+
+def neighbours(source: np.random.Generator, families: int, worlds: int, correlation: float) -> np.ndarray:
+    """Log times of series of worlds that spread by 2 %, each correlated with the next (AR(1))."""
+    found = source.normal(0, 0.02, (families, 1, worlds))
+    for at in range(1, worlds):
+        found[..., at] = correlation * found[..., at - 1] + math.sqrt(1 - correlation**2) * found[..., at]
+    return found
+
+
+def drifting(source: np.random.Generator, families: int, worlds: int, drift: float, spread: float) -> np.ndarray:
+    """Log times of series of worlds that become slower evenly, by drift in all, and spread."""
+    return source.normal(0, spread, (families, 1, worlds)) + np.linspace(0, drift, worlds)
+
+
+def sweep(source: np.random.Generator, shared: np.ndarray) -> np.ndarray:
+    """Log times of ten sizes, with an effect of each launch that all of its sizes share, and 0.3 % of their own."""
+    return shared + source.normal(0, 0.003, (shared.shape[0], 10, shared.shape[2]))
+
+
+def false_verdicts(series: np.ndarray, order: str, today: bool = True) -> int:
+    """Number of families with a verdict FASTER or SLOWER, of worlds without a change, in an order of A and B. today:
+    by judge(); else by the rule before, which did not look at the order: judge() of the same times as if in turns."""
+    sides = [np.exp(series[..., [at for at, one in enumerate(order) if one == side]]) for side in "AB"]
+    said = order if today else mixed(sides[0].shape[2], sides[1].shape[2])
+    found = 0
+    for before, after in zip(*sides, strict=True):
+        cases = [Sides(tuple(one), tuple(other), said) for one, other in zip(before, after, strict=True)]
+        found += any(map(is_change, statistics.judge(cases)))
+    return found
+
+
+@pytest.fixture
+def quick_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals of fewer resamples: a false verdict needs the p-value, too."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 99)
+
+
+SERIES = {
+    "AR(1) 0.6": lambda source, trials, worlds: neighbours(source, trials, worlds, 0.6),
+    "AR(1) 0.9": lambda source, trials, worlds: neighbours(source, trials, worlds, 0.9),
+    "linear 4 %, quiet": lambda source, trials, worlds: drifting(source, trials, worlds, 0.04, 0.002),
+    "linear 4 %": lambda source, trials, worlds: drifting(source, trials, worlds, 0.04, 0.01),
+    "linear 20 %": lambda source, trials, worlds: drifting(source, trials, worlds, 0.2, 0.01),
+}
+
+
+@pytest.mark.parametrize("order", ["ABBA" * 5, "ABAB" * 2, "ABBA" * 5 + "B", "AABBABABBA"])
+@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.usefixtures("quick_bootstrap")
+def test_drift_gives_fewer_than_5_percent_false_verdicts(kind: str, order: str) -> None:
+    series = SERIES[kind](np.random.default_rng(SEED), 200, len(order))
+    assert is_below(false_verdicts(series, order), 200)
+
+
+@pytest.mark.parametrize("order", ["ABBA" * 5, "ABAB" * 2, "ABBA" * 5 + "B", "AABBABABBA"])
+@pytest.mark.parametrize("correlation", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
+def test_p_values_of_neighbours_in_turns_are_below_5_percent_less_than_5_times_in_100(
+    correlation: float, order: str
+) -> None:
+    """Without an interval, so that many series can be looked at: a verdict needs both."""
+    series = neighbours(np.random.default_rng(SEED), 8000, len(order), correlation)[:, 0]
+    sides = [series[:, [at for at, one in enumerate(order) if one == side]] for side in "AB"]
+    assert is_below(int((statistics._p_values(*sides) < 0.05).sum()), 8000)
+
+
+@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.usefixtures("quick_bootstrap")
+def test_blocks_apart_in_time_get_no_verdict_and_the_rule_before_was_wrong(kind: str) -> None:
+    """The guard of the tests around it: the same series, cut into blocks, break the rule that ignored the order."""
+    blocks = "A" * 10 + "B" * 10
+    series = SERIES[kind](np.random.default_rng(SEED), 200, 20)
+    assert false_verdicts(series, blocks) == 0
+    assert not is_below(false_verdicts(series, blocks, today=False), 200)
+
+
+@pytest.mark.parametrize("kind", ["AR(1) 0.6", "AR(1) 0.9", "linear 4 %", "linear 20 %"])
+@pytest.mark.usefixtures("quick_bootstrap")
+def test_drift_gives_fewer_than_5_percent_false_sweeps(kind: str) -> None:
+    """Ten sizes of each launch share its effect."""
+    source = np.random.default_rng(SEED)
+    series = sweep(source, SERIES[kind](source, 80, 20))
+    assert is_below(false_verdicts(series, "ABBA" * 5), 80)
+    blocks = "A" * 10 + "B" * 10
+    assert false_verdicts(series, blocks) == 0
+    assert not is_below(false_verdicts(series, blocks, today=False), 80)
+
+
+@pytest.mark.usefixtures("quick_bootstrap")
+def test_a_step_of_the_machine_gives_fewer_than_5_percent_false_verdicts() -> None:
+    """All worlds from a random one on are 4 % slower, whichever side they are of."""
+    source = np.random.default_rng(SEED)
+    places = np.arange(20)
+    series = source.normal(0, 0.005, (200, 1, 20)) + 0.04 * (places >= source.integers(0, 20, (200, 1, 1)))
+    assert is_below(false_verdicts(series, "ABBA" * 5), 200)
+    assert not is_below(false_verdicts(series, "A" * 10 + "B" * 10, today=False), 200)
+
+
+@pytest.mark.usefixtures("quick_bootstrap")
+def test_ten_worlds_in_turns_find_a_change_of_3_percent_in_spite_of_drift() -> None:
+    """Of worlds that spread by 1 % and drift by 4 %, and of neighbours that resemble one another, spread by 1.5 %."""
+    source = np.random.default_rng(SEED)
+    order = "ABBA" * 5
+    slower = math.log1p(0.03) * np.array([side == "B" for side in order])
+    for series in (drifting(source, 100, 20, 0.04, 0.01), 0.75 * neighbours(source, 100, 20, 0.6)):
+        assert false_verdicts(series + slower, order) >= 95

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from kernels.brought import spec_at
+from kernels.compile import cache_key
 from kernels.sources import digest_of
 from reports.audit.worker import ask
 from reports.record.bundle import read
 from reports.record.seal import broken, seal
 from runner.__main__ import main
+from runner.case.recorded import case_of
 from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
 from tests.kernels.own_kernel import RING, write_ring
@@ -216,8 +218,9 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
 
 def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (again / "my").rename(again / "other")
-    assert main(["replay", "records", "--records", "new"]) == 0
+    assert main(["replay", "records", "--records", "new"]) == 2
     out = capsys.readouterr().out
+    assert "verdict: NOT AUDITABLE (nothing of send_recv/ring was compared): data: 1 BIT-EQUAL" in out
     assert "not comparable: send_recv-ring-" in out
     assert "its kernel is not here: my/ring.py:SPEC: there is no file" in out
     assert "1 BIT-EQUAL" in out
@@ -264,3 +267,37 @@ def test_a_command_is_resumed_with_it(again: Path, capsys: pytest.CaptureFixture
     ring = next(one for one in read([folder]) if one.case.algorithm == "ring")
     assert (ring.verified, ring.request.brought["ring"]["place"]) == (True, "my/ring.py:SPEC")
     assert broken(folder) == []
+
+
+def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process brings both: neither takes the other's helper, its digest, or what it compiled to."""
+    monkeypatch.chdir(tmp_path)
+    for name, blocks in (("one", 2), ("two", 3)):
+        write_ring(tmp_path / name, blocks)
+        asked = ["op=send_recv", "sizes=[64K]", "fabric=simulator", "track=none"]
+        assert main([*asked, f"algorithms=[{name}/ring.py:SPEC]", f"records={name}/records"]) == 0
+    (first,), (second,) = (read([f"{name}/records"]) for name in ("one", "two"))
+    assert first.kernel is not None
+    assert second.kernel is not None
+    assert first.kernel.source_digest != second.kernel.source_digest
+    assert (first.kernel.grid, second.kernel.grid) == (2, 3)
+    for record in (first, second):
+        assert [one["name"] for one in record.request.brought["ring"]["files"]] == ["ring.py", "steps.py"]
+    specs = [spec_at(f"{tmp_path}/{name}/ring.py:SPEC") for name in ("one", "two")]
+    keys = {
+        cache_key(spec, case_of(record.case), "sm_90a") for spec, record in zip(specs, (first, second), strict=True)
+    }
+    assert len(keys) == 2
+
+
+def test_a_bare_import_of_a_file_beside_it_is_told_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = write_ring(tmp_path / "my")
+    file.with_name("bare.py").write_text(file.read_text().replace("from .steps import", "from steps import"))
+    line = error_of([*SMALL, "algorithms=[my/bare.py:SPEC]"], capsys)
+    assert "bare.py:8 raises ModuleNotFoundError: No module named 'steps'; steps lies beside the file" in line
+    assert "write from . import steps" in line

@@ -21,8 +21,9 @@ import runner
 from reports.record.record import load
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
+from runner.case.allowed_code import allowed_code
 from runner.command import resume as resuming
-from runner.command.resume import resume
+from runner.command.resume import recorded_command, resume
 from runner.command.session import Tools
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
@@ -291,6 +292,30 @@ def test_under_a_launcher_the_other_ranks_hear_of_the_end(cut: Callable[..., Pat
     assert resume(folder, tools=script.tools(), leader=leader) == 0  # type: ignore[arg-type]
     assert leader.ended == [0]
     assert document_of(folder).outcome == "complete"
+
+
+def test_all_ranks_of_a_launcher_read_the_same_command_whenever_they_look(
+    cut: Callable[..., Path], script: Script, tmp_path: Path
+) -> None:
+    """Rank 0 changes the folder while the others read it; what was asked for stays."""
+    folder = cut(AT_SIXTH)
+    code = allowed_code([folder])
+    before = recorded_command(folder, code).digest
+    assert resume(folder, tools=script.tools()) == 0
+    assert recorded_command(folder, code).digest == before
+    with pytest.raises(RequestError, match=r"no such folder \(RECORDS\)"):
+        recorded_command(tmp_path / "elsewhere", code)
+
+
+def test_no_rank_of_a_launcher_loads_a_file_that_lies_with_the_records(cut: Callable[..., Path]) -> None:
+    folder = cut(AT_SIXTH)
+    (folder / "ring.py").write_text("raise SystemExit('it ran')\n")
+    document = folder / COMMAND_JSON
+    said = json.loads(document.read_text())
+    said["plan"]["configuration"]["algorithms"] = [f"{folder / 'ring.py'}:SPEC"]
+    document.write_text(json.dumps(said))
+    with pytest.raises(RequestError, match=r"ring\.py:SPEC: .*is not run for a record.*\(RECORDS\)"):
+        recorded_command(folder, allowed_code([folder], changed=True))
 
 
 def test_a_command_that_still_runs_is_not_resumed(cut: Callable[..., Path], script: Script) -> None:

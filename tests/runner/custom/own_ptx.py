@@ -44,6 +44,38 @@ def ramp(rank, world_size):
     return torch.arange(1000, dtype=torch.float32) * rank
 
 
+def in_torch(inputs):
+    return torch.nn.functional.linear(inputs[0]["input"], torch.zeros(3, 7))
+
+
+def leaves(inputs):
+    raise SystemExit(0)
+
+
+def leaves_rank(rank, world_size):
+    raise SystemExit(0)
+
+
+def one_less(inputs):
+    return expected(inputs)[1:]
+
+
+async def asynchronous(inputs):
+    return expected(inputs)
+
+
+def spoils(inputs):
+    total = expected(inputs)[0]["output"]
+    for contents in inputs:
+        contents["input"].fill_(7)
+        contents.clear()
+    return [{"output": total}] * len(inputs)
+
+
+def given(inputs):
+    return [{"output": contents["input"]} for contents in inputs]
+
+
 LIMIT = 7
 """
 

@@ -132,6 +132,21 @@ def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path) 
     assert record.reason.startswith("buffer output: 2 of 8000 elements are wrong; first at rank 1, index 5, launch 0")
 
 
+def test_a_reference_may_spoil_its_inputs_and_give_all_ranks_one_tensor(run: Run, tmp_path: Path) -> None:
+    assert run("records=usual") == 0
+    assert run("records=spoils", reference="add_peers.py:spoils") == 0
+    usual, spoilt = (record_in(tmp_path / name).check for name in ("usual", "spoils"))
+    assert usual is not None
+    assert spoilt is not None
+    assert (spoilt.input_digests, spoilt.output_digests) == (usual.input_digests, usual.output_digests)
+
+
+def test_a_reference_that_gives_its_inputs_is_not_changed_by_the_run(run: Run, tmp_path: Path) -> None:
+    """Each rank's input is what the reference says of its output: so all but one rank's sum are wrong."""
+    assert run(reference="add_peers.py:given") == 1
+    assert record_in(tmp_path / "records").status is Status.WRONG
+
+
 def test_a_tolerance_is_recorded_as_a_bound(run: Run, tmp_path: Path) -> None:
     assert run(reference="add_peers.py:off_by_one", tolerance={"absolute": 1.5}) == 0
     check = record_in(tmp_path / "records").check
@@ -161,7 +176,8 @@ def test_a_write_beyond_a_buffer_is_seen(run: Run, tmp_path: Path) -> None:
     assert run(**values, launch={"grid": 1, "block": 1}, reference="seven.py:seven") == 1
     record = record_in(tmp_path / "records")
     assert record.status is Status.WRONG
-    assert "rank 0: flag's guard after the buffer" in record.reason
+    assert "rank 0: flag's guard after the buffer changed at byte 64 in launch 0" in record.reason
+    assert "element 16 of 0 to 3, up to 52 bytes past the end" in record.reason
 
 
 def test_without_a_check_no_reference_is_needed(run: Run, tmp_path: Path) -> None:
@@ -286,7 +302,26 @@ MISUSE: list[tuple[dict[str, Any], str]] = [
         r"add_peers.py:expected is of type function, and no @cute.jit function of CuTe DSL \(custom.kernel\)",
     ),
     ({"reference": "operator:add"}, r"operator:add is .* not a function that its file defines \(custom.reference\)"),
-    ({"reference": "add_peers.py:raises"}, r"the reference raises KeyError: 'input' \(custom\)"),
+    (
+        {"reference": "add_peers.py:raises"},
+        r"the reference raises KeyError: 'input', add_peers.py:\d+ \(custom.reference\)",
+    ),
+    ({"reference": "add_peers.py:in_torch"}, r"raises RuntimeError: .*, add_peers.py:\d+ \(custom.reference\)"),
+    ({"reference": "add_peers.py:leaves"}, r"the reference raises SystemExit: 0, add_peers.py:\d+ \(custom.reference"),
+    (
+        {"reference": "add_peers.py:one_less"},
+        r"the reference gives 3 results, give a list of .* 4 ranks; it is defined in add_peers.py:\d+ \(custom.refer",
+    ),
+    ({"reference": "add_peers.py:asynchronous"}, r"the reference gives a coroutine, give a list .*\(custom.reference"),
+    (
+        {"buffers": {**BUFFERS, "input": {"shape": [1000], "fill": "add_peers.py:leaves_rank"}}},
+        r"the fill of buffer input for rank 0 raises SystemExit: 0, add_peers.py:\d+ \(custom.buffers\)",
+    ),
+    (
+        {"buffers": {**BUFFERS, "input": {"shape": [999], "fill": "add_peers.py:ramp"}}},
+        r"shape \[1000\], give a tensor of torch.float32, shape \[999\]; it is defined in add_peers.py:\d+ \(custom.b",
+    ),
+    ({"tolerance": {}}, r"no bound in it \(custom.tolerance\), give absolute or relative, or bitwise"),
     (
         {"reference": "add_peers.py:short"},
         r"reference's output of rank 0 is torch.float32, shape \[3\], give a tensor of",
@@ -381,6 +416,41 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert "there is no file" in found["not_comparable"][0][1]
     assert main(["replay", "records", "--records", "none"]) == 2
     assert "its kernel is not here" in capsys.readouterr().err
+
+
+def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
+    """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
+    assert run() == 0
+    records = read(["records"])
+    added = records[0].request.config_dir
+    assert added is not None
+    assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
+    answer, _ = ask(records)
+    assert answer is not None
+    assert answer["configurations"] == {"verified": 1, "different": [], "not_comparable": []}
+    experiment = tmp_path / "conf" / "exp" / "mine.yaml"
+    experiment.write_text(f"{experiment.read_text()}\n# changed\n")
+    for prepare, words in (
+        (lambda: None, "its --config-dir conf is not as it was (recorded sha256:"),
+        (lambda: (tmp_path / "conf").rename(tmp_path / "away"), "its --config-dir conf is not here"),
+    ):
+        prepare()
+        answer, _ = ask(records)
+        assert answer is not None
+        ((_, _, why),) = answer["configurations"]["not_comparable"]
+        assert words in why
+
+
+def test_a_resumed_command_keeps_what_its_records_say_of_the_folder(run: Run, tmp_path: Path) -> None:
+    assert run("-m", "world_size=1,2") == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    next(folder.glob("*n2*.json")).unlink()
+    document = json.loads((folder / "command.json").read_text())
+    (folder / "command.json").write_text(json.dumps({**document, "end": None}))
+    (folder / "manifest.sha256").unlink()
+    assert main(["resume", str(folder)]) == 0
+    first, second = read([folder])
+    assert first.request.config_dir == second.request.config_dir is not None
 
 
 POISONED = "open('ran', 'w')\n"

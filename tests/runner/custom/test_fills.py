@@ -56,7 +56,7 @@ def test_a_function_fills_by_rank_and_world_size() -> None:
 @pytest.mark.parametrize(
     ("fill", "words"),
     [
-        (lambda rank, world_size: 1 // 0, "the fill of buffer input raises ZeroDivisionError for rank 0"),
+        (lambda rank, world_size: 1 // 0, "the fill of buffer input for rank 0 raises ZeroDivisionError"),
         (lambda rank, world_size: [1.0], "is a list, give a tensor of torch.float32, shape [2, 3]"),
         (lambda rank, world_size: torch.zeros(3, 2), "is torch.float32, shape [3, 2], give a tensor"),
     ],

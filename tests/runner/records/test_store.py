@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,20 @@ def test_what_is_set_aside_is_no_record_and_is_not_lost(tmp_path: Path) -> None:
 def test_a_name_that_is_not_utf_8_can_be_written(tmp_path: Path) -> None:
     path = Store(tmp_path).write_text("x.txt", json.dumps({"name": "u\udcffv"}, ensure_ascii=False))
     assert json.loads(path.read_text(encoding="utf-8")) == {"name": "u\udcffv"}
+
+
+@pytest.mark.parametrize(("mask", "folder_mode", "file_mode"), [(0o077, 0o700, 0o600), (0o022, 0o755, 0o644)])
+def test_records_have_the_permissions_that_the_users_mask_leaves(
+    tmp_path: Path, mask: int, folder_mode: int, file_mode: int
+) -> None:
+    before = os.umask(mask)
+    try:
+        store = Store.create(tmp_path / "records", "run")
+        store.write(refused())
+        store.write_ptx(f"sha256:{hashlib.sha256(b'ptx').hexdigest()}", "ptx")
+        store.seal()
+    finally:
+        os.umask(before)
+    places = [tmp_path / "records", *(tmp_path / "records").rglob("*")]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in places}
+    assert modes == {path.name: folder_mode if path.is_dir() else file_mode for path in places}

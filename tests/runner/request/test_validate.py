@@ -474,3 +474,18 @@ def test_a_sweep_without_end_is_refused() -> None:
 def test_the_uris_of_servers_and_databases_are_taken() -> None:
     for uri in ("http://localhost:5000", "postgresql+psycopg2://h/db", "'sqlite:////tmp/a b.db'"):
         assert composed(f"track.uri={uri}")[0].request.track.uri == uri.strip("'")
+
+
+def test_a_cache_that_others_can_write_to_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert composed(f"cache_dir={cache}")[0].request.cache_dir == cache
+    cache.mkdir()
+    cache.chmod(0o775)
+    said = refusal(f"cache_dir={cache}")
+    assert said.startswith(
+        f"{cache} can be written to by other users (mode 0775), and compiled kernels from there would"
+    )
+    assert f"(cache_dir={cache}), name another folder, or take the others' permission away" in said
+    assert "\n" not in said
+    assert refusal(f"records={cache}", f"cache_dir={cache}") == said, "records may be shared"
+    assert composed(f"records={cache}")[0].request.records == cache

@@ -17,11 +17,13 @@ from pathlib import Path
 import pytest
 
 import runner
+from memory.fabric import FabricError
 from runner.__main__ import main
 from runner.request_error import RequestError
-from runner.world import launched
+from runner.world import launched, launcher
 from runner.world.launcher import Outer, find, first_node
 from tests.runner.conftest import record_files
+from tests.runner.rank_programs import listening_addresses
 
 ROOT = Path(runner.__file__).parent.parent
 
@@ -42,6 +44,92 @@ def test_torchrun_is_found() -> None:
     assert find(TORCHRUN) == Outer("torchrun", 5, 8, 1, "gpu01", 29500)
     agent = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"}
     assert find(agent) == Outer("torchrun", 5, 8, 1, "gpu01", 29500, served=True, attempt="2")
+
+
+def test_a_world_of_one_machine_is_known() -> None:
+    def is_local(change: dict[str, str], of: dict[str, str]) -> bool:
+        found = find({**of, **change})
+        assert found is not None
+        return found.is_local
+
+    assert is_local({"LOCAL_WORLD_SIZE": "8"}, TORCHRUN)
+    assert not is_local({"LOCAL_WORLD_SIZE": "4"}, TORCHRUN)
+    assert not is_local({}, TORCHRUN), "a launcher that does not say"
+    assert is_local({"MASTER_ADDR": "localhost"}, TORCHRUN)
+    assert is_local({"MASTER_ADDR": "127.0.0.1"}, SRUN)
+    assert is_local({"SLURM_STEP_NUM_NODES": "1"}, SRUN)
+    assert not is_local({}, SRUN)
+
+
+@pytest.mark.parametrize("launcher", [TORCHRUN, SRUN], ids=["torchrun", "srun"])
+def test_the_key_is_taken_from_the_environment_and_not_shown(launcher: dict[str, str]) -> None:
+    text = "0123456789abcdef" * 2
+    found = find({**launcher, "SYMLAB_KEY": text})
+    other = find({**launcher, "SYMLAB_KEY": text[::-1]})
+    assert found is not None
+    assert other is not None
+    assert found.key != other.key
+    assert len(found.key) == 32
+    assert "key" not in repr(found)
+    with pytest.raises(RequestError, match=r"^SYMLAB_KEY has 31 characters \(SYMLAB_KEY\), give it 32 random ones"):
+        find({**launcher, "SYMLAB_KEY": text[1:]})
+    without = find(launcher)
+    assert without is not None
+    assert without.key == b""
+
+
+def listens_at(outer: Outer) -> set[str]:
+    """Where this process listens at the world's port while rank 0 serves its store."""
+    server = outer.serve()
+    outer.connect().set("served", "")
+    found = {place for place in listening_addresses("self") if place.endswith(f":{outer.port:04X}")}
+    del server
+    return {place.partition(":")[0] for place in found}
+
+
+@pytest.mark.parametrize("address", ["gpu01.invalid", "127.0.0.1", "localhost"])
+def test_rank_0_of_a_world_of_one_machine_serves_on_loopback_alone(address: str, free_port: int) -> None:
+    assert listens_at(Outer("torchrun", 0, 2, 0, address, free_port, is_local=True)) == {"0100007F"}
+
+
+def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(
+    free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert listens_at(Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port)) == {"0100007F"}
+
+    def resolved(found: str) -> None:
+        place = (socket.AF_INET, socket.SOCK_STREAM, 6, "", (found, free_port))
+        monkeypatch.setattr(launcher.socket, "getaddrinfo", lambda *given, **named: [place])
+
+    # A name that /etc/hosts maps to loopback means another address on the other machines: all interfaces, as ever.
+    resolved("127.0.1.1")
+    listener, address = launcher._listener("gpu01", free_port)
+    with listener:
+        assert (listener.getsockname()[0], address) == ("::" if socket.has_dualstack_ipv6() else "0.0.0.0", "127.0.0.1")
+    resolved("192.0.2.1")  # for documentation: no machine has it
+    listener, address = launcher._listener("gpu01", free_port)
+    with listener:
+        assert address == "127.0.0.1"
+    resolved("127.0.0.2")
+    listener, address = launcher._listener("127.0.0.2", free_port)
+    with listener:
+        assert (listener.getsockname()[0], address) == ("127.0.0.2", "127.0.0.2")
+
+
+def test_a_port_that_is_taken_and_a_name_that_is_unknown_are_one_line(free_port: int) -> None:
+    taken = rf"^rank 0 can't listen for the other ranks at 127.0.0.1 port {free_port}: Address already in use"
+    with socket.create_server(("127.0.0.1", free_port)), pytest.raises(FabricError, match=taken):
+        Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port).serve()
+    with pytest.raises(FabricError, match="at gpu01.invalid port"):
+        Outer("torchrun", 0, 2, 0, "gpu01.invalid", free_port).serve()
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @pytest.mark.parametrize("missing", sorted(TORCHRUN))
@@ -120,7 +208,7 @@ SCRIPT = """
     import functools, hashlib, os, sys
     from pathlib import Path
 
-    import runner.command.plan, runner.world.fabrics
+    import runner.command.joined, runner.command.plan, runner.world.fabrics
     from memory.fabric import Executable
     from runner.__main__ import main
     from runner.command.job import Means
@@ -132,6 +220,9 @@ SCRIPT = """
     machine = runner.world.fabrics.HostOffer(2, "", True)
     runner.command.plan.look = lambda: machine
     runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
+    runner.command.joined.MODULES |= {"tests.runner.rank_programs"}
+    names = ("nothing", "ring", "wait_in_a_barrier", "group_sum")
+    runner.command.joined.PROGRAMS |= {f"tests.runner.rank_programs:{name}" for name in names}
 
     def ran(world, contestant, request):
         if request.fabric.name == "simulator":
@@ -154,17 +245,28 @@ SCRIPT = """
 
 
 class Launched:
-    """The same command line as two ranks, as torchrun starts them; rank 0 serves the store."""
+    """The same command line as two ranks, as torchrun starts them; rank 0 serves the store.
 
-    def __init__(self, folder: Path, fault: str, *arguments: str) -> None:
+    more: arguments of rank 1 alone. later: variables of rank 1 alone, environment: of both.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        fault: str,
+        *arguments: str,
+        more: tuple[str, ...] = (),
+        later: dict[str, str] | None = None,
+        **environment: str,
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
+            self.port = probe.getsockname()[1]
         code = textwrap.dedent(SCRIPT)
         self.folder = folder
         self.ranks = [
             subprocess.Popen(
-                [sys.executable, "-c", code, str(folder), fault, *arguments],
+                [sys.executable, "-c", code, str(folder), fault, *arguments, *(more if rank else ())],
                 cwd=folder,
                 env={
                     **os.environ,
@@ -173,7 +275,9 @@ class Launched:
                     "WORLD_SIZE": "2",
                     "LOCAL_RANK": str(rank),
                     "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": port,
+                    "MASTER_PORT": str(self.port),
+                    **environment,
+                    **((later or {}) if rank else {}),
                 },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

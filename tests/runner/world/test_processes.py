@@ -79,8 +79,8 @@ class Started:
         self.before = children(), len(os.listdir("/proc/self/fd"))
         self.world = ProcessWorld(world_size, FileOpener(str(folder)))
         self.processes = self.world.processes
-        assert self.world._store is not None
-        self.port = self.world._store.port
+        assert self.world.port is not None
+        self.port = self.world.port
 
     def fail(self, fault: Fault, deadline_s: float = 20.0) -> WorldFailure:
         with pytest.raises(WorldFailure) as caught:
@@ -225,7 +225,7 @@ PARENT = """
 
     with interruptible():
         world = ProcessWorld(2, rank_programs.FileOpener(sys.argv[1]))
-        print(world._store.port, *world.processes, flush=True)
+        print(world.port, *world.processes, flush=True)
         try:
             world.run(rank_programs.wait_in_a_barrier, sys.argv[1], None)
         except KeyboardInterrupt as interrupt:

@@ -1,4 +1,4 @@
-"""The forms of atom and red that the PTX ISA defines, and which of them the simulator lacks: an independent list.
+"""The forms of atom and red that the PTX ISA defines: an independent list.
 
 test_isa_atomic.py holds it to what ptxas takes, and the simulator's table to it.
 """
@@ -25,15 +25,7 @@ red has them but for RETURNING."""
 RETURNING = ("cas", "exch")
 """Operations whose point is the old value."""
 
-MISSING = frozenset({"cas.b128", "exch.b128"})
-"""A known limit: forms of DEFINED that the simulator does not have."""
-
 
 def forms(opcode: str) -> dict[str, tuple[str, ...]]:
     """Return the types of each operation of atom or red that the simulator has to know."""
-    found = {
-        word: tuple(kind for kind in kinds if f"{word}.{kind}" not in MISSING)
-        for word, kinds in DEFINED.items()
-        if opcode == "atom" or word not in RETURNING
-    }
-    return {word: kinds for word, kinds in found.items() if kinds}
+    return {word: kinds for word, kinds in DEFINED.items() if opcode == "atom" or word not in RETURNING}

@@ -21,6 +21,7 @@ import simulator_vectors_memory as memory
 import simulator_vectors_modes as modes
 import simulator_vectors_move as move
 import simulator_vectors_order as order
+import simulator_vectors_sets as sets
 import simulator_vectors_space as space
 import simulator_vectors_warp as warp
 from simulator_bench import Bench, Vector
@@ -42,6 +43,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "warp": warp.family,
     "bits": bits.family,
     "comparison": bits.family_comparisons,
+    "sets": sets.family,
     "modes": modes.family,
     "convert_modes": modes.family_conversions,
     "control": control.family,
@@ -63,8 +65,8 @@ SHARED |= {
     "mbarriers": mbarriers.SHARED,
 }
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
-TARGETS = {"byte_masks": "sm_100a"}
-"""Families of forms that sm_90a does not have."""
+TARGETS = dict.fromkeys(("byte_masks", "load", "store", "space", "modes"), "sm_100a")
+"""Families with forms that sm_90a does not have."""
 SHARED |= {"cluster": cluster.SHARED}
 CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}
 """Blocks of a cluster, of the families that have any."""

@@ -209,14 +209,14 @@ def dots() -> Iterator[Vector]:
                 yield from vectors_of(key, key, two, 32, (32,) * 3)
 
 
-_JOIN: dict[str, Callable[[int, int], int]] = {
+JOIN: dict[str, Callable[[int, int], int]] = {
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,
 }
 
 
-def _float_answers(word: str, kind: str, a: Array, b: Array, flush: bool) -> list[int]:
+def float_answers(word: str, kind: str, a: Array, b: Array, flush: bool) -> list[int]:
     form = FORMATS[kind]
 
     def cleared(one: int) -> int:
@@ -274,7 +274,7 @@ def comparisons() -> Iterator[Vector]:
         a, b = column(FORMATS[kind], 0), column(FORMATS[kind], 1)
         for word in floats:
             for flush in ("", ".ftz") if kind in ("f16", "f32") else ("",):
-                found = _float_answers(word, kind, a, b, bool(flush))
+                found = float_answers(word, kind, a, b, bool(flush))
                 yield from _combined(word, flush, kind, f"b{FORMATS[kind].bits}", a, b, found)
                 if flush:
                     home = f"b{FORMATS[kind].bits}"
@@ -286,7 +286,7 @@ def comparisons() -> Iterator[Vector]:
 def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, found: list[int]) -> Iterator[Vector]:
     given = flags(6)
     inputs = (("a", home, a), ("b", home, b), ("c", "pred", given))
-    for join, function in _JOIN.items():
+    for join, function in JOIN.items():
         yes = [function(one, int(c)) for one, c in zip(found, given, strict=True)]
         no = [function(1 - one, 1 - int(c)) for one, c in zip(found, given, strict=True)]
         text = f"setp.{word}.{join}{flush}.{kind} d, a, b, c; setp.{word}.{join}{flush}.{kind} _|e, a, b, !c;"

@@ -52,6 +52,11 @@ def special() -> Iterator[Vector]:
             yield Vector(f"mov.{kind}", f"{name[1:]}", f"mov.{kind} d, {name};", (), (("d", "b32", zero),))
         for name in ("%ntid.y", "%ntid.z", "%nctaid.y", "%nctaid.z"):
             yield Vector(f"mov.{kind}", f"{name[1:]}", f"mov.{kind} d, {name};", (), (("d", "b32", one),))
+    for kind in ("b16", "u16", "s16"):
+        text = f"mov.{kind} x, %tid.x; mov.u32 y, %tid.x; cvt.u32.u16 d, x; sub.u32 d, d, y;"
+        text += f"mov.{kind} x, %gridid; mov.u32 y, %gridid; cvt.u32.u16 e, x; sub.u32 e, e, y;"
+        outputs = [("d", "b32", zero), ("e", "b32", zero)]
+        yield Vector(f"mov.{kind}", "lower_half", text, (), tuple(outputs), registers=".reg .b16 x; .reg .b32 y;")
     text = "mov.b32 {x, y}, %ntid.x; cvt.u32.u16 d, x; sub.u32 d, d, %ntid.x; setp.eq.u32 p, %ntid.x, %ntid.x; selp.b32 e, 1, 0, p;"
     outputs = [("d", "b32", zero), ("e", "b32", one)]
     yield Vector("mov.b32", "uniform_operands", text, (), tuple(outputs), registers=".reg .b16 x, y; .reg .pred p;")

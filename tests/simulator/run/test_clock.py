@@ -80,8 +80,13 @@ def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["cvt.u32.u64 %r1, %globaltimer;", "mov.u32 %r1, %globaltimer;", "mov.u64 %d1, %clock;"]
+    ("text", "message"),
+    [
+        ("cvt.u32.u64 %r1, %globaltimer;", "the simulator has no "),
+        ("mov.u32 %r1, %globaltimer;", "%globaltimer has 64 bits where .u32 is needed in mov.u32"),
+        ("mov.u64 %d1, %clock;", "%clock has 32 bits where .u64 is needed in mov.u64"),
+    ],
 )
-def test_other_ways_to_read_a_clock_stop(text: str) -> None:
-    with pytest.raises(DeviceFault, match=r"the simulator has no .*PTX line \d+"):
+def test_other_ways_to_read_a_clock_stop(text: str, message: str) -> None:
+    with pytest.raises(DeviceFault, match=rf"{message}.*PTX line \d+"):
         simple(text)

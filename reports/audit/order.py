@@ -1,0 +1,76 @@
+"""In which order the worlds of two sides ran, and what of the order a verdict on times needs.
+
+Machines drift: they warm up, other jobs come and go, and neighbouring worlds resemble each other. Where all worlds of
+one side ran before all of the other, drift and change look the same, and no test of the times can tell them apart.
+Where the sides alternate (A B B A A B B A ..), slow drift moves both sides alike and only widens their spread, so that
+the test of reports/audit/statistics.py errs on the side of no change.
+
+An order is a text with a letter for each world, in the order in which the worlds began: A for a world before, B for one
+after.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby, pairwise
+
+BEFORE, AFTER = "A", "B"
+
+LONGEST_RUN = 2
+"""Maximum number of consecutive worlds of one side in sides that alternate. Runs of two are the pairs of A B B A."""
+
+MOST_AHEAD = 1.0
+"""Maximum difference of the two sides' mean places in sides that alternate; that of A B A B is 1, of A B B A 0. Linear
+drift then adds at most the drift of one place, which is far below the spread that it gives each side."""
+
+LEAST_IN_A_ROW = 8
+"""Minimum number of worlds or samples for a lag-1 correlation: of fewer it is mostly chance."""
+
+APART = "apart in time: the worlds of the two sides do not alternate (A B B A), so drift can't be told from a change"
+"""What is said where no verdict on times is given because of the order."""
+
+
+def order_of(before: Mapping[str, datetime], after: Mapping[str, datetime]) -> str:
+    """Return the order of two sides' worlds, see the module. Of worlds that began together those before come first."""
+    places = [(at, BEFORE) for at in before.values()] + [(at, AFTER) for at in after.values()]
+    return "".join(side for _, side in sorted(places))
+
+
+def alternates(order: str) -> bool:
+    """Return whether the sides alternate: short runs of one side, and neither side ahead of the other."""
+    places = {side: [index for index, one in enumerate(order) if one == side] for side in (BEFORE, AFTER)}
+    if not all(places.values()):
+        return False
+    longest = max(len(list(run)) for _, run in groupby(order))
+    means = [sum(some) / len(some) for some in places.values()]
+    return longest <= LONGEST_RUN and abs(means[0] - means[1]) <= MOST_AHEAD
+
+
+def worlds_lag1(order: str, before: Sequence[float], after: Sequence[float]) -> float | None:
+    """Return the lag-1 correlation of worlds' log times in their order, each side's mean taken off, so that a change
+    between the sides is none of it. before and after are in order. None for few worlds, or if all times are equal."""
+    sides = {BEFORE: _centred(before), AFTER: _centred(after)}
+    taken = {side: iter(values) for side, values in sides.items()}
+    return lag1([next(taken[side]) for side in order])
+
+
+def samples_lag1(times: Sequence[float]) -> float | None:
+    """Return the lag-1 correlation of consecutive samples' log times. None for few samples, or if all are equal."""
+    return lag1(_centred(times))
+
+
+def lag1(values: Sequence[float]) -> float | None:
+    """Return the lag-1 correlation of values whose mean is 0: the sum of products of neighbours over that of squares.
+    None below LEAST_IN_A_ROW values, or if all are 0 but for rounding."""
+    squares = sum(value * value for value in values)
+    if len(values) < LEAST_IN_A_ROW or squares < 1e-24:
+        return None
+    return sum(one * other for one, other in pairwise(values)) / squares
+
+
+def _centred(times: Sequence[float]) -> list[float]:
+    logs = [math.log(time) for time in times]
+    middle = sum(logs) / len(logs) if logs else 0.0
+    return [log - middle for log in logs]

@@ -1,0 +1,162 @@
+"""The recorded code, run again in turns with today's, so that drift of the machine is no change of the code.
+
+Recorded times and those of a replay lie apart in time, and drift and change then look alike (reports/audit/order.py).
+So where cases are timed and git has the recorded commit, each launch is two worlds: one of the recorded code, in a
+worktree of that commit, and one of today's, in the order A B B A A B B A. What runs is the code that git has, below
+HEAD, a branch or a tag of this repository; a record's own files and differences are never run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reports.record import bundle
+from reports.record.bundle import SUFFIX
+from runner.environment.repository import DIGESTED
+from runner.interrupt import exit_code_of
+from runner.records.command_json import COMMAND_JSON
+
+if TYPE_CHECKING:
+    from reports.record.record import Record
+
+SHORT = 12
+"""Number of a commit's digits to show."""
+
+GIT_PATIENCE_S = 120
+"""Time limit of one command of git: a worktree on a slow disk takes a while."""
+
+CLOSING_S = 30
+"""Time limit for the recorded code to end after an interrupt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How one world of the recorded code ended: the exit code, the folders of its commands, and the last line that it
+    wrote to stderr."""
+
+    exit_code: int
+    folders: tuple[Path, ...]
+    complaint: str
+
+
+def order(launches: int) -> str:
+    """Return the order of the worlds: A for one of the recorded code, B for one of today's, as A B B A A B B A."""
+    return "".join("AB" if number % 2 == 0 else "BA" for number in range(launches))
+
+
+def recorded_commit(records: Sequence[Record], root: Path) -> tuple[str, str]:
+    """Return the commit whose code can be run in turns with today's, or "" and the reason why there is none."""
+    known = {str((record.environment.git or {}).get("commit") or "") for record in records}
+    if len(known) > 1:
+        return "", f"the records are of {len(known)} commits"
+    (commit,) = known
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
+        return "", "the records name no commit"
+    if any((record.environment.git or {}).get("dirty") is not False for record in records):
+        return "", f"the recorded sources were not those of their commit {commit[:SHORT]}"
+    if not _succeeds(root, "cat-file", "-e", f"{commit}^{{commit}}"):
+        return "", f"git here does not have the recorded commit {commit[:SHORT]}"
+    if not _is_ours(root, commit):
+        return "", f"the recorded commit {commit[:SHORT]} is below neither HEAD nor a branch nor a tag"
+    if _succeeds(root, "diff", "--quiet", "--no-ext-diff", commit, "--", *DIGESTED):
+        return "", f"today's code is that of the recorded commit {commit[:SHORT]}"
+    return commit, ""
+
+
+def _is_ours(root: Path, commit: str) -> bool:
+    """Whether a commit is an ancestor of HEAD, or of a local branch or a tag: not only fetched from elsewhere."""
+    if _succeeds(root, "merge-base", "--is-ancestor", commit, "HEAD"):
+        return True
+    done = _git(root, "for-each-ref", "--contains", commit, "--count=1", "refs/heads", "refs/tags")
+    return done is not None and done.returncode == 0 and bool(done.stdout.strip())
+
+
+@contextlib.contextmanager
+def worktree(root: Path, commit: str) -> Iterator[Path]:
+    """Within, a folder with the sources of a commit. Raises OSError where git can't make it. Nothing stays behind."""
+    with tempfile.TemporaryDirectory(prefix="symlab-recorded-") as parent:
+        folder = Path(parent) / "code"
+        done = _git(
+            root, "-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--detach", str(folder), commit
+        )
+        try:
+            if done is None or done.returncode:
+                raise OSError(_last_line(done.stderr if done else "") or "git can't be started")
+            yield folder
+        finally:
+            _git(root, "worktree", "remove", "--force", str(folder))
+
+
+def run_recorded(code: Path, records: Sequence[Record], arguments: Sequence[str], into: Path) -> Turn:
+    """Run records again with the code in a folder, as one new world whose commands' folders are moved to into.
+
+    arguments are further ones of the replay. An interrupt ends the world first; the exit code then says so.
+    """
+    place = Path(tempfile.mkdtemp(prefix=".recorded-", dir=into))
+    try:
+        recorded = place / f"recorded{SUFFIX}"
+        bundle.write(records, recorded)
+        new = place / "records"
+        command = [sys.executable, "-m", "runner", "replay", str(recorded), "--launches", "1", "--records", str(new)]
+        with (place / "stderr").open("w+", encoding="utf-8", errors="replace") as complaints:
+            exit_code = _run([*command, *arguments], code, complaints.fileno())
+            complaints.seek(0)
+            complaint = _last_line(complaints.read())
+        made = sorted(path.parent for path in new.rglob(COMMAND_JSON)) if new.is_dir() else []
+        return Turn(exit_code, tuple(folder.rename(into / folder.name) for folder in made), complaint)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(command: Sequence[str], code: Path, complaints: int) -> int:
+    """Run a command in a folder of code. Returns its exit code, or that of an interrupt, after which it has ended."""
+    paths = [str(code), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    process = subprocess.Popen(
+        command, cwd=code, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints
+    )
+    try:
+        return process.wait()
+    except KeyboardInterrupt as interrupt:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(CLOSING_S)
+        return exit_code_of(interrupt)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _succeeds(root: Path, *arguments: str) -> bool:
+    done = _git(root, *arguments)
+    return done is not None and done.returncode == 0
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Run git; None where it can't be started or takes too long."""
+    try:
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=root,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=GIT_PATIENCE_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]

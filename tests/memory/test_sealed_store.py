@@ -1,0 +1,197 @@
+"""A signed store: ranks with the key meet as ever, and what anything else wrote ends in one line, unread."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.distributed import HashStore, TCPStore
+
+from memory.fabric import FabricError, PeerLost
+from memory.meeting import Meeting, lost
+from memory.sealed_store import SealedStore
+
+KEY = bytes(range(32))
+
+
+class Bomb:
+    """Creates a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+def test_the_bomb_goes_off_where_it_is_unpickled(tmp_path: Path) -> None:
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "bang")))
+    assert (tmp_path / "bang").exists()
+
+
+@pytest.fixture
+def store() -> Any:
+    """torch's types know str alone; bytes do."""
+    return HashStore()
+
+
+def test_values_come_back_and_appended_ones_add_up(store: Any) -> None:
+    sealed = SealedStore(store, KEY)
+    sealed.set("a", "one")
+    sealed.set("b", "zwölf\n")
+    sealed.set("empty", "")
+    sealed.append("log", "1\n")
+    sealed.append("log", "2\n")
+    again = SealedStore(store, KEY)
+    assert again.get("a") == b"one"
+    assert again.multi_get(["a", "b", "empty"]) == [b"one", "zwölf\n".encode(), b""]
+    assert again.get("log") == b"1\n2\n"
+    assert again.check(["a"])
+    assert not again.check(["c"])
+    assert again.delete_key("a")
+    assert not again.check(["a"])
+
+
+def forgeries(store: Any, folder: Path) -> dict[str, bytes]:
+    """What another process could put in place of the value of "a"."""
+    good = store.get("a")
+    other = SealedStore(HashStore(), bytes(32))
+    other.set("a", "one")
+    return {
+        "pickle": pickle.dumps(Bomb(folder / "bang")),
+        "plain": b'["barrier", ""]',
+        "empty": b"",
+        "cut": good[:-1],
+        "longer": good + b"x",
+        "changed": good[:-1] + b"f",
+        "of another name": store.get("b"),
+        "of another key": other._store.get("a"),  # type: ignore[attr-defined]
+        "negative length": good[:64] + b"-000000000000001" + good[80:],
+        "huge length": good[:64] + b"f" * 16 + good[80:],
+        "no text": b"\xff" * 200,
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pickle",
+        "plain",
+        "empty",
+        "cut",
+        "longer",
+        "changed",
+        "of another name",
+        "of another key",
+        "negative length",
+        "huge length",
+        "no text",
+    ],
+)
+def test_what_the_key_did_not_sign_is_refused_in_one_line(store: Any, kind: str, tmp_path: Path) -> None:
+    sealed = SealedStore(store, KEY)
+    sealed.set("a", "one")
+    sealed.set("b", "one")
+    store.set("a", forgeries(store, tmp_path)[kind])
+    with pytest.raises(
+        FabricError, match=r"^the value of 'a' in the world's store was not written by a rank"
+    ) as caught:
+        sealed.get("a")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(FabricError, match="the value of 'a'"):
+        sealed.multi_get(["b", "a"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_that_something_else_added_to_a_log(store: Any) -> None:
+    sealed = SealedStore(store, KEY)
+    sealed.append("log", "1\n")
+    store.append("log", "2\n")
+    with pytest.raises(FabricError, match="the value of 'log'"):
+        sealed.get("log")
+
+
+def test_a_store_without_a_key_is_a_mistake(store: Any) -> None:
+    with pytest.raises(ValueError, match="needs a key"):
+        SealedStore(store, b"")
+
+
+def together(programs: list[Callable[[], Any]]) -> list[Any]:
+    """What programs returned or raised, each on a thread of its own."""
+    outcomes: list[Any] = [None] * len(programs)
+
+    def body(index: int) -> None:
+        try:
+            outcomes[index] = programs[index]()
+        except BaseException as error:
+            outcomes[index] = error
+
+    threads = [threading.Thread(target=body, args=(index,), daemon=True) for index in range(len(programs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return outcomes
+
+
+def client(server: TCPStore) -> Any:
+    return TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
+
+
+def test_ranks_meet_over_a_signed_store() -> None:
+    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    meetings = [Meeting(SealedStore(client(server), KEY), rank, 3) for rank in range(3)]
+    for meeting in meetings:
+        meeting.begin(1)
+    found = together(
+        [lambda one=one: [one.exchange("note", str(turn + one.rank)) for turn in range(20)] for one in meetings]
+    )
+    assert found == [[tuple(str(turn + rank) for rank in range(3)) for turn in range(20)]] * 3
+    lost(SealedStore(client(server), KEY), 1, 2, "gone")
+    (error,) = together([lambda: meetings[0].exchange("note", "")])
+    assert isinstance(error, PeerLost)
+    assert str(error) == "rank 2 failed: gone"
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("forged", ["pickle", "number", "deep", "long", "kinds"])
+def test_a_foreign_message_ends_a_meeting_in_one_line(tmp_path: Path, forged: str, is_sealed: bool) -> None:
+    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    hostile = client(server)
+    value = {
+        "pickle": pickle.dumps(Bomb(tmp_path / "bang")),
+        "number": b"7" * 5000,
+        "deep": b"[" * 100_000,
+        "long": json.dumps(["barrier", "", ""]).encode(),
+        "kinds": json.dumps([["barrier"], 1]).encode(),
+    }[forged]
+    hostile.set("meeting/1/0/1", value)
+    store = SealedStore(client(server), KEY) if is_sealed else client(server)
+    meeting = Meeting(store, 0, 2)
+    meeting.begin(1)
+    with pytest.raises(FabricError, match="in the world's store") as caught:
+        meeting.exchange("barrier", "")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize(
+    "line", ["x", '{"rank": 1}', '{"rank": "1", "text": ""}', '{"rank": 1, "text": "", "more": 1}']
+)
+def test_a_foreign_line_in_the_log_of_failures(line: str, is_sealed: bool) -> None:
+    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    client(server).append("meeting/1/left", f"{line}\n")
+    store = SealedStore(client(server), KEY) if is_sealed else client(server)
+    meeting = Meeting(store, 0, 2)
+    meeting.begin(1)
+    with pytest.raises(FabricError, match="in the world's store") as caught:
+        meeting.exchange("barrier", "")
+    assert not isinstance(caught.value, PeerLost)

@@ -1,0 +1,231 @@
+"""Words of a launcher's world: every program of the runner, every plan and outcome; kernels are each rank's own."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import kernels.compile
+import runner
+from kernels.baselines import find_baseline
+from kernels.catalogue import find
+from kernels.spec import Case
+from memory.fabric import Executable, Launch, Traits
+from reports.record.record import Mismatch
+from runner.case.check import RankCheck
+from runner.case.contestant import Contestant
+from runner.case.library_program import BaselinePlan
+from runner.case.program import Plan, RankOutcome
+from runner.case.reference import Scale
+from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
+from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill
+from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
+from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.timing.custom import CustomMeasurePlan, CustomTimes
+from runner.timing.link import LinkTimes
+from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes
+from runner.world.plain import NotPlain
+
+ROOT = Path(runner.__file__).parent
+REQUEST = ("op=all_reduce", "world_size=2", "sizes=[64]", "fabric=nvshmem", "track=none")
+
+
+def composed(*overrides: str) -> tuple[ComposedJob, ...]:
+    with hydra_over():
+        return compose_jobs([*REQUEST, *overrides], False)
+
+
+@pytest.fixture(scope="module")
+def own() -> JoinedCommand:
+    return command_of(composed())
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case("all_reduce", "one_shot", "float32", "float32", "sum", 64, 2)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Executable]:
+    """What compiling gives in this process: PTX of that text."""
+
+    def executable(ptx: str) -> Executable:
+        return Executable(
+            "all_reduce/one_shot", "kernel", "sm_90a", ptx, hashlib.sha256(ptx.encode()).hexdigest(), b"c"
+        )
+
+    monkeypatch.setattr(kernels.compile, "executable", lambda spec, case, arch, cache_dir: executable("ptx"))
+    return executable
+
+
+def test_every_program_that_the_runner_runs_on_a_world_has_a_name() -> None:
+    """A new one is added to PROGRAMS, or its command fails in launchers' worlds alone."""
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            alias.asname or alias.name: f"{node.module}:{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(ast.Attribute(ast.Name("world"), "run"), [ast.Name(name), _, _]):
+                    found.add(imported.get(name, f"{module}:{name}"))
+    assert found == PROGRAMS
+
+
+def test_every_name_is_of_something() -> None:
+    words = command_of(composed()).vocabulary
+    for name in PROGRAMS:
+        assert words.program_name(words.program(name)) == name
+    for module in MODULES:
+        importlib.import_module(module)
+
+
+def plans(case: Case, executable: Executable) -> list[Any]:
+    spec = find(case.name)
+    baseline = find_baseline("nccl")
+    assert baseline is not None
+    library = dataclasses.replace(case, algorithm="nccl")
+    (job,) = composed()
+    contestants = (Contestant(case, spec, executable), Contestant(library, baseline))
+    return [
+        None,
+        Plan(case, spec, executable, launches=3, patience_s=1.5, between=0),
+        BaselinePlan(library, baseline, check=False),
+        MeasurePlan(contestants, job.request.timing, link=True),
+    ]
+
+
+def test_all_plans_arrive_with_what_is_compiled_here(
+    own: JoinedCommand, case: Case, compiled: Callable[[str], Executable]
+) -> None:
+    theirs = dataclasses.replace(compiled("ptx"), cubin=b"hostile")
+    words = own.vocabulary
+    for plan in plans(case, theirs):
+        text = words.written(plan)
+        assert "ptx" not in text.replace(theirs.digest, "")
+        assert "hostile" not in text
+        found = words.read(text)
+        if isinstance(plan, Plan):
+            assert found == dataclasses.replace(plan, executable=compiled("ptx"))
+        elif isinstance(plan, MeasurePlan):
+            assert [one.executable for one in found.contestants] == [compiled("ptx"), None]
+            assert found == dataclasses.replace(plan, contestants=found.contestants)
+        else:
+            assert found == plan
+
+
+def test_other_code_here_is_refused_by_name(
+    own: JoinedCommand, case: Case, compiled: Callable[[str], Executable]
+) -> None:
+    plan = plans(case, compiled("other ptx"))[1]
+    with pytest.raises(NotPlain, match=r"^all_reduce/one_shot is other code here than on rank 0: start all ranks"):
+        own.vocabulary.read(own.vocabulary.written(plan))
+
+
+def test_other_sources_here_are_refused_by_name(
+    own: JoinedCommand, case: Case, compiled: Callable[[str], Executable], tmp_path: Path
+) -> None:
+    plan = plans(case, compiled("ptx"))[1]
+    more = tmp_path / "more.py"
+    more.touch()
+    changed = dataclasses.replace(plan.spec, files=(*plan.spec.files, str(more)))
+    text = own.vocabulary.written(dataclasses.replace(plan, spec=changed))
+    with pytest.raises(NotPlain, match=r"^all_reduce/one_shot has other sources here than on rank 0, or none"):
+        own.vocabulary.read(text)
+
+
+def test_a_brought_kernel_is_the_one_of_the_own_command_line(case: Case, own: JoinedCommand) -> None:
+    place = "conf/exp/own/ring.py:SPEC"
+    brought = command_of(composed("op=all_gather", "world_size=4", f"algorithms=['{place}']"))
+    ((key, _), spec) = next(one for one in brought._specs.items() if one not in own._specs.items())
+    text = brought.vocabulary.written(spec)
+    assert brought.vocabulary.read(text) is spec
+    with pytest.raises(NotPlain, match=f"^{key} has other sources here than on rank 0, or none"):
+        own.vocabulary.read(text)
+
+
+def outcomes() -> list[Any]:
+    mismatch = Mismatch(1, 0, 5, 1.0, float("inf"), "0x1", "0x2")
+    scale = Scale(4, 1.0, 2.0, 3.0)
+    check = RankCheck(
+        1, "bound", 4, 1, mismatch, float("inf"), 7, 1.5, ("ab",), 2, True, ("guard",), "b", 1.0, 0.5, scale
+    )
+    times = RankTimes(2, 64, 4, (1.5, 2.5), check, (check, check))
+    return [
+        Traits("nvshmem", "sm_90a", 2, 1 << 33, False, "switched off", multiprocessors=132),
+        RankOutcome(1, check),
+        RankOutcome(0, None),
+        RankMeasurement(
+            1, (times,), LinkTimes(256, (1.0,), (2.0,)), {"uuid": "GPU-1"}, {"not_captured": "no"}, 50 << 20
+        ),
+        CustomTimes(1, 2, 4, (1.5,), 8, 8, CustomOutcome(1, (), ("g",)), "", LinkTimes(256, (1.0,), (2.0,)), {}, {}, 0),
+        {"rank": 0, "process": 7, "libraries": {"nccl": "2.28"}, "not_captured": {"x": "why"}},
+    ]
+
+
+@pytest.mark.parametrize("outcome", outcomes(), ids=lambda one: type(one).__name__)
+def test_all_outcomes_come_home(own: JoinedCommand, outcome: object) -> None:
+    found = own.vocabulary.read(own.vocabulary.written(outcome))
+    assert found == outcome
+    assert type(found) is type(outcome)
+
+
+def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = Executable("custom/k", "k", "sm_90a", "ptx", "sha256:1")
+    launch = Launch((2, 1, 1), 64, 128, 2)
+    mine = CompiledCustom(dataclasses.replace(theirs, cubin=b"mine"), launch)
+    spec = CustomSpec(
+        "k",
+        launch,
+        (BufferSpec("a", "float32", (4,), fill=Fill.rank),),
+        (ArgumentSpec("address", "a"), ArgumentSpec("bytes", b"\x01")),
+    )
+    plan = CustomPlan(spec, CompiledCustom(theirs, launch), 3, 2, ("a",), {"a": (torch.arange(4.0), torch.ones(4))})
+    monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([mine]))
+    found = command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
+    assert found.compiled == mine
+    measured = CustomMeasurePlan(plan, ({"a": torch.ones(4)},), composed()[0].request.timing, link=True)
+    words = command_of(composed()).vocabulary
+    assert words.read(own.vocabulary.written(measured)).run.compiled == mine
+    assert found.spec == spec
+    assert all(map(torch.equal, found.given["a"], plan.given["a"]))
+    outcome = CustomOutcome(1, ({"a": torch.arange(4.0)},), ("guard",))
+    home = own.vocabulary.read(own.vocabulary.written(outcome))
+    assert torch.equal(home.outputs[0]["a"], outcome.outputs[0]["a"])
+    others = CompiledCustom(mine.executable, Launch(4, 64))
+    monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([others]))
+    with pytest.raises(NotPlain, match="^custom/k is other code here"):
+        command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
+
+
+def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:
+    with hydra_over():
+        jobs = compose_jobs(["exp=custom_ptx"], False)
+    own = command_of(jobs)
+    (mine,) = own._custom_kernels("sm_90a")
+    wanted = CustomPlan(CustomSpec("x", Launch(1, 1), (BufferSpec("a", "float32", (1,)),), ()), mine)
+    assert own.vocabulary.read(own.vocabulary.written(wanted)).compiled == mine
+
+
+@pytest.mark.parametrize("change", ["sizes=[128]", "seed=7", "algorithms=[one_shot]", "world_size=3"])
+def test_the_digest_tells_commands_apart(own: JoinedCommand, change: str) -> None:
+    assert command_of(composed()).digest == own.digest
+    assert command_of(composed(change)).digest != own.digest
+
+
+def test_all_jobs_count(own: JoinedCommand) -> None:
+    jobs: Sequence[ComposedJob] = composed()
+    assert command_of([*jobs, dataclasses.replace(jobs[0], number=1)]).digest != own.digest

@@ -1,0 +1,288 @@
+"""The recorded code in turns with today's: which commits can be run, what runs, in which order, and what is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from reports.record.bundle import read
+from reports.record.record import Record
+from runner.__main__ import main
+from runner.replay import in_turns, replay
+from runner.replay.in_turns import Turn, order, recorded_commit, run_recorded, worktree
+from tests.reports.synthetic import record
+from tests.runner.conftest import Outcome, Script
+
+ROOT = Path(__file__).parents[3]
+
+COMMIT = "c0ffee" * 6 + "c0ff"
+
+PROGRAM = """
+import json, os, pathlib, sys, time
+arguments = sys.argv[1:]
+pathlib.Path(os.environ["SAID"]).write_text(json.dumps([arguments, os.getcwd(), __file__]))
+if os.environ.get("ENDS"):
+    sys.exit(os.environ["ENDS"])
+time.sleep(float(os.environ.get("SLEEPS", "0")))
+folder = pathlib.Path(arguments[arguments.index("--records") + 1]) / "replay" / "20260101T000000Z-x"
+folder.mkdir(parents=True)
+(folder / "command.json").write_text("{}")
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of two commits that have other code; tags first and second name them."""
+    folder = tmp_path / "repository"
+    (folder / "runner").mkdir(parents=True)
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    (folder / "runner" / "__init__.py").touch()
+    for name in ("first", "second"):
+        (folder / "runner" / "__main__.py").write_text(f"{PROGRAM}\n# {name}\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "-m", name)
+        git(folder, "tag", name)
+    return folder
+
+
+def of_commit(commit: str, dirty: bool | None = False, world: int = 0) -> Record:
+    return record(world=world, environment={"git": {"commit": commit, "dirty": dirty}})
+
+
+def test_the_order_is_a_b_b_a() -> None:
+    assert [order(launches) for launches in range(5)] == ["", "AB", "ABBA", "ABBAAB", "ABBAABBA"]
+
+
+def test_a_commit_of_other_code_that_git_has_can_be_run(repository: Path) -> None:
+    first = git(repository, "rev-parse", "first")
+    assert recorded_commit([of_commit(first), of_commit(first, world=1)], repository) == (first, "")
+
+
+def test_what_can_not_be_run_has_its_reason(repository: Path, tmp_path: Path) -> None:
+    first, second = (git(repository, "rev-parse", name) for name in ("first", "second"))
+    stray = git(repository, "commit-tree", f"{first}^{{tree}}", "-m", "of no branch")
+    for records, reason in (
+        ([of_commit(first), of_commit(second)], "the records are of 2 commits"),
+        ([of_commit("")], "the records name no commit"),
+        ([of_commit("--help")], "the records name no commit"),
+        ([of_commit("main")], "the records name no commit"),
+        ([of_commit(first, dirty=True)], f"the recorded sources were not those of their commit {first[:12]}"),
+        ([of_commit(first, dirty=None)], f"the recorded sources were not those of their commit {first[:12]}"),
+        ([of_commit("0" * 40)], "git here does not have the recorded commit 000000000000"),
+        ([of_commit(stray)], f"the recorded commit {stray[:12]} is below neither HEAD nor a branch nor a tag"),
+        ([of_commit(second)], f"today's code is that of the recorded commit {second[:12]}"),
+    ):
+        assert recorded_commit(records, repository) == ("", reason)
+    git(repository, "tag", "kept", stray)
+    assert recorded_commit([of_commit(stray)], repository) == (stray, "")
+    assert recorded_commit([of_commit(first)], tmp_path)[1].startswith("git here does not have")
+    (repository / "runner" / "__main__.py").write_text("print('changed')")
+    assert recorded_commit([of_commit(second)], repository) == (second, "")
+
+
+def test_a_worktree_has_the_commits_sources_and_is_gone_afterwards(repository: Path) -> None:
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch ran\n")
+    hook.chmod(0o755)
+    with worktree(repository, git(repository, "rev-parse", "first")) as code:
+        assert "# first" in (code / "runner" / "__main__.py").read_text()
+        assert not (code / "ran").exists(), "hooks do not run"
+    assert not code.exists()
+    assert git(repository, "worktree", "list").count("\n") == 0
+    with pytest.raises(OSError, match="0000"), worktree(repository, "0" * 40):
+        pass
+
+
+def test_the_recorded_code_runs_the_records_in_its_own_folder(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
+    into = tmp_path / "into"
+    into.mkdir()
+    turn = run_recorded(repository, [record()], ("--fabric", "auto"), into)
+    assert turn == Turn(0, (into / "20260101T000000Z-x",), "")
+    assert (into / "20260101T000000Z-x" / "command.json").is_file()
+    assert [path.name for path in into.iterdir()] == ["20260101T000000Z-x"], "nothing else stays"
+    arguments, folder, program = json.loads((tmp_path / "said.json").read_text())
+    assert arguments[0] == "replay"
+    assert arguments[2:4] == ["--launches", "1"]
+    assert arguments[-2:] == ["--fabric", "auto"]
+    assert Path(folder) == Path(program).parents[1] == repository
+
+
+def test_a_commit_that_can_not_replay_says_why(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
+    monkeypatch.setenv("ENDS", "symlab: error: no command 'replay'")
+    turn = run_recorded(repository, [record()], (), tmp_path)
+    assert (turn.exit_code, turn.folders) == (1, ())
+    assert turn.complaint == "symlab: error: no command 'replay'"
+
+
+@pytest.mark.usefixtures("ctrl_c_raises")
+def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "said.json"
+    monkeypatch.setenv("SAID", str(said))
+    monkeypatch.setenv("SLEEPS", "60")
+
+    def interrupt() -> None:
+        while not said.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    before_s = time.monotonic()
+    assert run_recorded(repository, [record()], (), tmp_path) == Turn(130, (), "")
+    assert time.monotonic() - before_s < 30
+
+
+class Turns:
+    """Stands for the recorded code: notes when its turn is, and leaves a copy of the records as a new world's."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, fails_at: int = 0, exit_code: int = 0, of: str = COMMIT
+    ) -> None:
+        self.sides = ""
+        self._of = of
+        self._fails_at, self._exit_code = fails_at, exit_code
+        monkeypatch.setattr(replay._Replay, "_is_timed", lambda _: True)
+        monkeypatch.setattr(in_turns, "recorded_commit", lambda *_: (COMMIT, ""))
+        monkeypatch.setattr(in_turns, "worktree", worktree_of_nothing)
+        monkeypatch.setattr(in_turns, "run_recorded", self._run)
+        launch = replay._Replay._launch
+
+        def launched(*arguments: object) -> object:
+            self.sides += "B"
+            return launch(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(replay._Replay, "_launch", launched)
+
+    def _run(self, code: Path, records: Sequence[Record], arguments: Sequence[str], into: Path) -> Turn:
+        self.sides += "A"
+        if self.sides.count("A") == self._fails_at:
+            return Turn(self._exit_code, (), "an invented complaint")
+        folder = into / f"recorded{len(self.sides)}"
+        folder.mkdir()
+        for one in records:
+            request = dataclasses.replace(one.request, command=folder.name)
+            environment = dataclasses.replace(one.environment, git={"commit": self._of, "dirty": False})
+            made = dataclasses.replace(one, request=request, environment=environment)
+            (folder / f"{one.id}.json").write_text(made.to_json())
+        return Turn(0, (folder,), "")
+
+
+class worktree_of_nothing:
+    def __init__(self, root: Path, commit: str) -> None:
+        pass
+
+    def __enter__(self) -> Path:
+        return Path("nowhere")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def replayed(
+    symlab: Callable[..., Outcome], script: Script, capsys: pytest.CaptureFixture[str]
+) -> Callable[[int], tuple[int, str, Path]]:
+    """Replay records of the stub in so many launches: the exit code, what was said, and the folder."""
+
+    def run(launches: int) -> tuple[int, str, Path]:
+        folder = symlab("sizes=[8]").folder
+        arguments = ["replay", str(folder / "records"), "--launches", str(launches), "--records", str(folder / "again")]
+        code = main(arguments, script.tools())
+        said = capsys.readouterr()
+        return code, said.out + said.err, next((folder / "again").iterdir())
+
+    return run
+
+
+def test_a_replay_alternates(replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(monkeypatch)
+    _, said, folder = replayed(3)
+    assert "gave no record" not in said
+    assert turns.sides == "ABBAAB"
+    assert "in turns with the recorded code (commit c0ffeec0ffee), A B B A: 3 worlds of each" in said
+    assert len({one.request.command for one in read([folder])}) == 6
+    assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 6}
+
+
+def test_records_of_another_commit_are_not_the_recorded_codes(
+    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch, of="b" * 40)
+    _, said, folder = replayed(2)
+    assert turns.sides == "ABB"
+    assert "apart in time: the recorded code gave no record of its commit, and is not run any more: exit code 0" in said
+    assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 4}
+
+
+def test_recorded_code_that_gives_nothing_is_not_run_again(
+    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch, fails_at=2, exit_code=2)
+    _, said, folder = replayed(4)
+    assert turns.sides == "ABBABB"
+    assert (
+        "apart in time: the recorded code gave no record of its commit, and is not run any more: an invented complaint"
+        in said
+    )
+    assert (folder / "verdict.json").is_file()
+
+
+def test_an_interrupt_of_the_recorded_code_ends_the_replay(
+    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch, fails_at=1, exit_code=130)
+    code, said, folder = replayed(4)
+    assert (code, turns.sides) == (130, "A")
+    assert "interrupted in launch 1 of 4: no verdict" in said
+    assert not (folder / "verdict.json").exists()
+
+
+def test_why_it_does_not_alternate_is_said(
+    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, said, _ = replayed(1)
+    assert "in turns" not in said, "nothing is timed in the simulator"
+    monkeypatch.setattr(replay._Replay, "_is_timed", lambda _: True)
+    _, said, _ = replayed(1)
+    assert "apart in time: the recorded code is not run in turns with today's: the records name no commit" in said
+
+
+@pytest.mark.slow
+def test_the_code_of_head_replays_its_own_records(tmp_path: Path) -> None:
+    """The real program, in a worktree, in the simulator."""
+    keys = ["algorithms=[two_shot]", "sizes=[64]", "world_size=2", "track=none"]
+    assert main([*keys, f"records={tmp_path / 'recorded'}"]) == 0
+    recorded = read([tmp_path / "recorded"])
+    into = tmp_path / "into"
+    into.mkdir()
+    with worktree(ROOT, git(ROOT, "rev-parse", "HEAD")) as code:
+        turn = run_recorded(code, recorded, ("--fabric", "auto", "--up-to", "1048576"), into)
+    assert (turn.exit_code, len(turn.folders)) == (0, 1), turn.complaint
+    (again,) = read(turn.folders)
+    assert again.id == recorded[0].id
+    assert again.environment.git is not None
+    assert again.environment.git["dirty"] is False
+    assert again.check is not None
+    assert recorded[0].check is not None
+    assert again.check.output_digests == recorded[0].check.output_digests
