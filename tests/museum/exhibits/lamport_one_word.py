@@ -11,7 +11,7 @@ EXHIBIT = Exhibit(
     parameters=("u64 inbox", "u64 peer_inbox", "u64 out", "u32 rank"),
     buffers={"inbox": [EMPTY] * 128, "out": [0] * 128},
     expected=lambda rank: [100 * (1 - rank) + lane + word for lane in range(32) for word in range(4)],
-    ways=("random",),
+    ways=("random", "weak"),
     body="""
     mul.lo.u64 %d1, %lane64, 16;
     add.u64 %d2, %peer_inbox, %d1;

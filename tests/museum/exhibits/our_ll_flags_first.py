@@ -40,5 +40,5 @@ EXHIBIT = OwnKernel(
     spec=find(CASE.name),
     case=CASE,
     change=flags_first,
-    ways=("races", "random"),
+    ways=("random", "weak"),
 )
