@@ -83,6 +83,8 @@ def test_the_two_kernels_differ(shown: Exhibit) -> None:
 @pytest.mark.slow
 def test_the_table_is_as_it_would_be_written() -> None:
     ways = ways_there()
+    if missing := sorted(set(WAYS) - set(ways)):
+        pytest.skip(f"this simulator has no {', '.join(missing)}")
     text = README.read_text(encoding="utf-8")
     assert included(text, list(table([outcome(one, ways) for one in EXHIBITS], ways))) == text
 
