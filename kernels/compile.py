@@ -24,7 +24,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
-_PARTS = {member.name for member in fields(Executable)}
+_PARTS = {member.name for member in fields(Executable)} - {"assumptions"}
+"""What a cache entry has of an executable: assumptions are the spec's."""
 
 ELEMENTS = {
     "float64": "Float64",
@@ -80,14 +81,14 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
     path = cache_dir / f"{spec.op}-{spec.algorithm}-{arch}-{key[:32]}.json"
     found = _load(path, key)
     if found is not None:
-        return found
+        return replace(found, assumptions=spec.assumptions)
     with _compiling:
         found = _load(path, key)  # another thread may have been faster
         if found is None:
             found = _compile(spec, case, arch)
             log.info("compiled %s %s for %s", spec.name, spec.variant(case), arch)
             _store(path, key, found)
-    return found
+    return replace(found, assumptions=spec.assumptions)
 
 
 def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:

@@ -12,9 +12,10 @@ from enum import StrEnum
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
+from kernels.assumptions import ASSUMPTIONS
 from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
 from kernels.refusal import Refusal
-from memory.fabric import Argument, ArgumentKind, Launch, Traits
+from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -228,7 +229,8 @@ class KernelSpec:
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
     refusal(case, arch) is what else the algorithm can't do, or None. why_not gives the reason why a "dtype" or
-    "placement" is unsupported, and says what to take for "sizes" beyond max_size_bytes.
+    "placement" is unsupported, and says what to take for "sizes" beyond max_size_bytes. assumptions names what the
+    kernel relies on beyond PTX (kernels/assumptions.py).
 
     origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
     dataclasses.replace has none.
@@ -259,10 +261,17 @@ class KernelSpec:
     max_size_bytes: int | None = None
     refusal: Callable[[Case, str], Refusal | None] = lambda case, arch: None
     why_not: Mapping[str, str] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError, in one line, for a value that means nothing."""
+        if isinstance(self.assumptions, str):
+            raise ValueError(f"{self.name}: assumptions is a text, give a tuple: ({self.assumptions!r},)")
+        for name in self.assumptions:
+            if name not in ASSUMPTIONS:
+                known_ones = ", ".join(ASSUMPTIONS)
+                raise ValueError(f"{self.name}: assumptions has no {name!r}, give some of {known_ones}")
         for key, values, known in (
             ("dtypes", self.dtypes, tuple(ITEMSIZES)),
             ("accumulators", self.accumulators, (*dict.fromkeys(itertools.chain(*ACCUMULATORS.values())), NONE)),
@@ -360,7 +369,11 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
         return Refusal("fabric.arch", reason, f"it is for {', '.join(spec.archs)}")
     if unmapped := refuses_unmapped(spec.name, traits):
         return unmapped
-    blocks = spec.launch(case).blocks
+    launch = spec.launch(case)
+    blocks = launch.blocks
+    most = traits.block_shared_bytes
+    if most and (unfit := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
+        return Refusal("algorithms", *unfit)
     if 0 < traits.multiprocessors < blocks:
         reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "

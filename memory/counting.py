@@ -106,8 +106,8 @@ class CountingFabric:
         self._check_inside(region, offset_bytes, size_bytes)
         return torch.empty(size_bytes, dtype=torch.uint8, device="meta")
 
-    def inspect(self, region: Region) -> torch.Tensor:
-        return self.read(region, 0, region.size_bytes)
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+        return self.read(region, offset_bytes, region.size_bytes - offset_bytes if size_bytes is None else size_bytes)
 
     def never_written(self, region: Region) -> torch.Tensor | None:
         return None

@@ -96,8 +96,8 @@ class Traits:
     unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
     rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
     or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
-    version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no clock of real hardware: nothing that
-    ran on them publishes a time or a bandwidth.
+    version ("NVSHMEM 3.8.0"), "" where there is none. block_shared_bytes is the maximum shared memory of a block; 0:
+    unknown. Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Traits:
     l2_bytes: int = 0
     multiprocessors: int = 0
     library: str = ""
+    block_shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ class Executable:
     """A compiled kernel: the PTX that both fabrics can run, and the machine code made from it.
 
     name is the catalogue's ("all_reduce/one_shot"), entry the symbol in the PTX. digest is the SHA-256 of the PTX text
-    ("sha256:<hex>") and so names what ran. cubin is for GPUs; the simulator does not look at it.
+    ("sha256:<hex>") and so names what ran. cubin is for GPUs; the simulator does not look at it. assumptions names what
+    the kernel relies on beyond PTX; the race checker reports what one of these alone explains as an advisory.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Executable:
     ptx: str
     digest: str
     cubin: bytes = field(default=b"", repr=False)
+    assumptions: tuple[str, ...] = ()
 
 
 Dimensions = tuple[int, int, int]
@@ -226,11 +229,23 @@ def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes:
 
     static_bytes is what the kernel declares itself, most_bytes what the GPU gives a block at most.
     """
-    if static_bytes + launch.shared_bytes > most_bytes:
-        raise ValueError(
-            f"{name}: shared_bytes is {launch.shared_bytes:,}; beside the kernel's own {static_bytes:,} bytes "
-            f"a block can have {max(most_bytes - static_bytes, 0):,}"
-        )
+    if unfit := refuses_shared_bytes(name, launch.shared_bytes, static_bytes, most_bytes):
+        raise ValueError(f"{unfit[0]} (shared_bytes), {unfit[1]}")
+
+
+def refuses_shared_bytes(name: str, dynamic_bytes: int, static_bytes: int, most_bytes: int) -> tuple[str, str] | None:
+    """Return why a block of the kernel called name can't have its shared memory, and what would be right; None if it
+    can. dynamic_bytes is what a launch asks for; the others: see check_shared_bytes."""
+    if static_bytes + dynamic_bytes <= most_bytes:
+        return None
+    if static_bytes > most_bytes:
+        reason = f"{name} declares {static_bytes:,} bytes of shared memory, and a block can have {most_bytes:,}"
+        return reason, "declare less"
+    reason = (
+        f"{name}: shared_bytes is {dynamic_bytes:,}; beside the kernel's own {static_bytes:,} bytes a block can have "
+        f"{most_bytes - static_bytes:,}"
+    )
+    return reason, f"give at most {most_bytes - static_bytes}"
 
 
 ArgumentKind = Literal["u32", "u64", "f32", "f64", "address", "bytes"]
@@ -409,9 +424,9 @@ class Fabric(Protocol):
         """A host copy (flat uint8) of the rank's own memory after all launched so far. Poison reads as 0xFF bytes."""
         ...
 
-    def inspect(self, region: Region) -> torch.Tensor:
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
         """The rank's own bytes (flat uint8) after all launches so far, to be looked at, never written: on a GPU its
-        memory itself, in the simulator a copy. Poison reads as 0xFF bytes.
+        memory itself, in the simulator a copy. Poison reads as 0xFF bytes. size_bytes None: to the end.
         """
         ...
 

@@ -344,10 +344,10 @@ class NvshmemFabric:
         self.synchronize()
         return source.to("cpu", copy=True)
 
-    def inspect(self, region: Region) -> torch.Tensor:
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
         self._found(region)
         self.synchronize()
-        return self.view(region)
+        return self.view(region)[offset_bytes:][:size_bytes]
 
     def never_written(self, region: Region) -> torch.Tensor | None:
         return None

@@ -4,7 +4,7 @@ The worker of audits, which themselves know neither Hydra nor torch. It reads on
 {"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
 records were read, "code": folders whose files may run beside the usual ones}, with absolute paths. It writes JSON, one
 document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
-"sources": .., "secrets": ..}, see the functions of these names.
+"sources": .., "races": .., "secrets": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from omegaconf import OmegaConf
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
+from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
 from runner.environment.of_command import added_digest
@@ -73,6 +74,7 @@ def main() -> int:
         "cases": cases(jobs, recomposed),
         "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say, folder, code),
         "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
+        "races": races(records, say, code),
         "secrets": secrets(records),
     }
     print(json.dumps(answer), flush=True)
@@ -196,7 +198,7 @@ def _recomposed(
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
-    differs = _differing(by_dotted_path(recorded), by_dotted_path(again))
+    differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
     if not differs:
         recomposed[job] = again
         return "verified", ""
@@ -363,6 +365,16 @@ def inputs(
         found["made"] += len(again)
         found["cases"] += 1
     return found
+
+
+def races(records: Sequence[Record], say: Say, code: AllowedCode | None = None) -> dict[str, Any]:
+    """What the race checker finds when the records that hold findings run again: see runner/replay/races_again.py."""
+    checked = [record for record in records if record.findings is not None]
+    if not checked:
+        return {"again": 0, "different": [], "left_out": [], "not_comparable": []}
+    from runner.replay.races_again import races_again  # torch and the simulator take seconds to import
+
+    return races_again(checked, say, code)
 
 
 def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:

@@ -29,16 +29,12 @@ from memory.fabric import (
 from memory.ranks import attributed
 from simulator.memory.heaps import Allocation
 from simulator.memory.space import Space
+from simulator.observe.events import HostAccess, tell
 from simulator.ptx.ir import Kernel
 from simulator.run.decode import decode
 from simulator.run.nvshmem import check_version
 from simulator.run.residency import Resident
 from simulator.run.variables import variable_of
-
-BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
-"""Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability"); 227 KiB on the others that are simulated."""
-MAX_SHARED_BYTES = 227 << 10
 
 
 class World(Protocol):
@@ -171,15 +167,25 @@ class SimulatorFabric:
             raise ValueError(f"{region.name}: write takes a flat uint8 tensor, not {tuple(data.shape)} of {data.dtype}")
         found = self._inside(region, offset_bytes, data.numel())
         self.synchronize()
+        self._tell("write", found, offset_bytes, data.numel())
         self._world.space.host_write(found, offset_bytes, data.numpy())
 
     def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
         found = self._inside(region, offset_bytes, size_bytes)
         self.synchronize()
+        self._tell("read", found, offset_bytes, size_bytes)
         return torch.from_numpy(self._world.space.host_read(found, offset_bytes, size_bytes))
 
-    def inspect(self, region: Region) -> torch.Tensor:
-        return self.read(region, 0, region.size_bytes)
+    def _tell(self, action: str, found: Allocation, offset_bytes: int, size_bytes: int) -> None:
+        """Tell the listeners of an access by this rank's host."""
+        events = self._world.space.events
+        if events.host_access:
+            with self._world.turn:
+                event = HostAccess(self._rank, action, found.start + offset_bytes, size_bytes)
+                tell(events.host_access, event)
+
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+        return self.read(region, offset_bytes, region.size_bytes - offset_bytes if size_bytes is None else size_bytes)
 
     def never_written(self, region: Region) -> torch.Tensor:
         found = self._allocation(region)
@@ -206,8 +212,7 @@ class SimulatorFabric:
             raise ValueError(
                 f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"
             )
-        most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
-        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
+        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, self.traits.block_shared_bytes)
         with self._world.turn:  # so that one rank asks ptxas, and the others find its answer
             self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]

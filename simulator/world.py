@@ -36,6 +36,8 @@ from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import MultimemModel, Schedule, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
+from simulator.races.checker import Races
+from simulator.races.finding import Finding
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
@@ -49,7 +51,8 @@ class SimulatorOptions:
     """How a simulated world is made.
 
     multimem is of MultimemModel, schedule of Schedule. step_budget: basic-block steps of all groups of lanes in one
-    run. gpu: whose limits hold; None: all blocks of a launch are there at once.
+    run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing
+    orders are looked for (SimulatedWorld.findings).
     """
 
     arch: str = "sm_90a"
@@ -60,6 +63,7 @@ class SimulatorOptions:
     seed: int = 0
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
+    races: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (("multimem", self.multimem, MultimemModel), ("schedule", self.schedule, Schedule)):
@@ -94,8 +98,10 @@ class SimulatedWorld:
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
-        for listener in (self.tally, self.printer):
-            self.space.events.add(listener)
+        self.races = Races(self.space) if options.races else None
+        for listener in (self.tally, self.printer, self.races):
+            if listener is not None:
+                self.space.events.add(listener)
         self.turn = threading.Condition()
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
         self.notes = [""] * world_size
@@ -130,6 +136,11 @@ class SimulatedWorld:
         """What kernels printed so far: "rank 0, block 1, thread 2: text"."""
         return self.printer.lines
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The accesses that nothing orders, found since the ranks came in; () of a world that does not look."""
+        return self.races.findings() if self.races is not None else ()
+
     def fabric(self, rank: int) -> SimulatorFabric:
         """The rank's fabric; the rank counts as running from now on, until leave(rank)."""
         with self.turn:
@@ -145,6 +156,9 @@ class SimulatedWorld:
         self.begun = [0] * self.world_size
         self.residents = {}
         self.tally.reset()
+        if self.races is not None:
+            self.races.forget()
+            self.races.restart()
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
@@ -194,6 +208,11 @@ class SimulatedWorld:
             "trace": f"{self.scheduler.trace:08x}",
             **summary,
         }
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The accesses that nothing orders, found since the ranks came in; () of a world that does not look."""
+        return ()
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())
@@ -307,6 +326,8 @@ class SimulatedWorld:
             for rank in ranks:
                 self.begun[rank] += 1
             events = self.space.events
+            if self.races is not None:
+                self.races.expect(one.executable.ptx, getattr(one.executable, "assumptions", ()))
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(first)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.spec import Case, KernelSpec
-from reports.record.record import Check, Record, Status
+from reports.record.record import Check, Record, RecordedFinding, Status
 from runner.case.contestant import Contestant
 from runner.command.job import Job, check_of, outcomes_of, run_job, usual_means
 from runner.environment.capture import capture
@@ -40,7 +40,8 @@ class Run:
     status is PASSED, WRONG, REFUSED, FAILED, DEADLOCK or TIMEOUT; reason says in one line why it is not PASSED. check
     is what was found of the outputs; None if it did not get so far or was off. record has all of this with kernel,
     fabric, counters, environment and timing; None for inputs of your own, which no record can name. outputs are the
-    ranks' last outputs, 1-D host tensors (None for a rank that gets none), if they were asked for.
+    ranks' last outputs, 1-D host tensors (None for a rank that gets none), if they were asked for. findings are those
+    of the race checker, the gravest first; None: the case was not checked for races.
     """
 
     case: Case
@@ -49,6 +50,7 @@ class Run:
     check: Check | None
     record: Record | None
     outputs: tuple[torch.Tensor | None, ...] | None = None
+    findings: tuple[RecordedFinding, ...] | None = None
 
     def __repr__(self) -> str:
         """One line: a notebook shows it."""
@@ -70,6 +72,7 @@ def run(
     outputs: bool = False,
     launches: int = 2,
     check: bool = True,
+    races: bool = False,
     timing: str = "none",
     deadline_s: float = 120.0,
     cache_dir: Path | str | None = None,
@@ -78,9 +81,9 @@ def run(
 
     kernel: what case() was given, if that was not a name of the catalogue. world: an open world of as many ranks as the
     case has; None: a new one in the simulator. inputs: one tensor a rank, as make_inputs returns them; None: those of
-    make_inputs. outputs: bring the outputs home. launches: number of checked launches. check: whether to check. timing:
-    "graph" or "eager" (on GPUs), or "none". deadline_s: seconds that the case may take. cache_dir: as compile() takes
-    it.
+    make_inputs. outputs: bring the outputs home. launches: number of checked launches. check: whether to check. races:
+    look for accesses that nothing orders, in the simulator; with a race the case is WRONG. timing: "graph" or "eager"
+    (on GPUs), or "none". deadline_s: seconds that the case may take. cache_dir: as compile() takes it.
 
     What happens while it runs is a status, not an exception: see the result's `status`, `reason` and `check`. Raises
     ValueError for what is known before: values that are not possible, memory that does not suffice, unfit inputs, a
@@ -94,10 +97,12 @@ def run(
     """
     spec = runner_of(case, kernel)
     case, given = with_inputs(case, inputs)
-    where = world if world is not None else new_world(case.world_size)
-    _check_world(where, case, timing)
+    where = world if world is not None else new_world(case.world_size, races=races)
+    _check_world(where, case, timing, races)
+    races = where.request.races
     folder = str(cache_dir or Schema().cache_dir)
-    how: dict[str, Any] = {"launches": launches, "check": check, "deadline_s": deadline_s, "cache_dir": folder}
+    how: dict[str, Any] = {"launches": launches, "deadline_s": deadline_s, "cache_dir": folder}
+    how["check"] = {"results": check, "races": races}
     asked = run_request(case, spec, where.request, where.section, **how, timing={"mode": timing})
     tensors = _Tensors(given, outputs)
     surroundings = Surroundings(capture, _NoFolder())
@@ -111,10 +116,12 @@ def run(
     record = keeper.record
     assert record is not None
     kept = record if given is None else None
-    return Run(case, record.status, record.reason, record.check, kept, tensors.outputs)
+    return Run(case, record.status, record.reason, record.check, kept, tensors.outputs, record.findings)
 
 
-def _check_world(world: World, case: Case, timing: str) -> None:
+def _check_world(world: World, case: Case, timing: str, races: bool) -> None:
+    if races and not world.request.races:
+        raise RequestError("this world was opened without a race checker (races), open one with races=True")
     if world.ranks != case.world_size:
         raise ValueError(f"the case is for {case.world_size} ranks, this world has {world.ranks} (world)")
     if world.request.simulated and timing in ("graph", "eager"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Schedule
@@ -56,6 +57,18 @@ class Simulation:
         }
 
     @property
+    def findings(self) -> tuple[RecordedFinding, ...] | None:
+        """What the race checker found under any seed, each pair of instructions once, the gravest first; None if it was
+        not asked for (races=True)."""
+        found: dict[tuple[object, ...], RecordedFinding] = {}
+        for run in self.runs:
+            for one in run.findings or ():
+                found.setdefault(one.pair, one)
+        if self.runs[0].findings is None:
+            return None
+        return tuple(sorted(found.values(), key=lambda one: SEVERITIES.index(one.severity)))
+
+    @property
     def counts(self) -> dict[str, Any]:
         """What the simulator counted under the first seed: instructions, accesses and bytes by kind and link."""
         return self.runs[0].counts
@@ -82,6 +95,7 @@ def simulate(
     multicast: bool = True,
     heap_bytes: int | str | None = None,
     step_budget: int | None = None,
+    races: bool = False,
     deadline_s: float | None = None,
 ) -> Simulation:
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
@@ -93,9 +107,9 @@ def simulate(
     function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
     cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
     seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run.
+    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. races: look for races.
 
-    Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
+    Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
@@ -112,12 +126,11 @@ def simulate(
     ([0, 1, 2], 20)
     """
     how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
-    how |= {"step_budget": step_budget, "gpu": gpu}
+    how |= {"step_budget": step_budget, "gpu": gpu, "races": races}
     numbers = _seeds(schedule, seeds)
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
-    arch = arch if gpu is None else opened.request.arch
+    arch, most = arch if gpu is None else opened.request.arch, opened.request.heap_bytes
     shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    most = opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))

@@ -16,7 +16,9 @@ from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
+from reports.record.findings import RecordedFinding
 from reports.table.text import counted
+from runner.case.recorded import recorded_findings
 from runner.request.gpu_types import arch_of, described, gpu_of
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
@@ -24,11 +26,12 @@ from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from runner.world.world import WorldFailure
+from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
-from symlab.requests import checked, naming_arguments
+from symlab.launching import Brought, Kernel, Shape, brought_launch, check_block, is_function, run_on_rank
+from symlab.requests import checked, naming_arguments, with_arguments
 
 if TYPE_CHECKING:
     import torch
@@ -46,18 +49,24 @@ KernelArgument = SymmetricTensor | View | Argument | tuple[str, int | float | by
 _ARGUMENTS = {
     "world_size": "ranks",
     "fabric.name": "fabric",
+    "check.races": "races",
     **{
         f"fabric.{name}": name
         for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "seed", "step_budget", "gpu")
     },
 }
 """The arguments of world(), by the command's keys that stand for them."""
+_OF_FABRIC = {key: name for key, name in _ARGUMENTS.items() if key.startswith("fabric.")}
+"""Those that a failure may name. Another key, such as world_size, may be a name of the kernel's own there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
     """What a launch on all ranks gave: outputs[name][rank] is what a buffer holds afterwards, as a host tensor; counts
     is what the simulator counted ({} on GPUs); seed is that of the schedule, None if it has none.
+
+    findings are those of the race checker, the gravest first; None: the world was opened without races=True, and the
+    launch was not checked.
 
     unwritten[name][rank] is the number of elements of a buffer that were never written, neither by its content nor by
     the kernel: their bytes are 0xFF in outputs, -1 of integers and NaN of floats. {} on GPUs, which can't tell.
@@ -67,6 +76,7 @@ class Launched:
     counts: dict[str, Any]
     seed: int | None = None
     unwritten: dict[str, list[int]] = field(default_factory=dict)
+    findings: tuple[RecordedFinding, ...] | None = None
 
 
 class World:
@@ -77,10 +87,12 @@ class World:
     another one. Open and use a world in the same thread.
     """
 
-    def __init__(self, ranks: int, section: dict[str, Any]) -> None:
+    def __init__(self, ranks: int, section: dict[str, Any], races: bool = False) -> None:
         if type(ranks) is not int:
             raise RequestError(f"{ranks!r} is not a whole number (ranks), give a whole number")
-        request = checked({"world_size": ranks, "fabric": section})
+        if type(races) is not bool:
+            raise RequestError(f"{races!r} is not true or false (races), give True or False")
+        request = checked({"world_size": ranks, "fabric": section, "check": {"races": races}})
         if request.fabric.name != FabricName.simulator and (outer := find(os.environ)) is not None:
             raise RequestError(
                 f"a world of the Python API starts its own ranks (fabric), start it without {outer.launcher}"
@@ -133,7 +145,7 @@ class World:
                 f"{getattr(function, '__qualname__', function)} is defined in a notebook or script, and ranks on GPUs "
                 "import what they run (fabric=nvshmem), move it to a module and import it from there"
             )
-        with self.lent() as world:
+        with self.lent() as world, _naming_arguments():
             return world.run(_on_rank, (function, argument), deadline_s)
 
     def launch(
@@ -191,16 +203,19 @@ class World:
     def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
         """Carry out a launch that is described already; seed is noted in the result."""
         _check_deadline(deadline_s)
+        if self.request.simulated:
+            check_block(work, block_shared_bytes(self.request.arch, self.request.gpu))
         with self.lent() as world:
             try:
-                found = world.run(run_on_rank, work, deadline_s)
+                with _naming_arguments():
+                    found = world.run(run_on_rank, work, deadline_s)
             except WorldFailure as failure:
                 if isinstance(failure.__cause__, ValueError):  # what a fabric refuses, such as too large a buffer
                     raise ValueError(failure.message) from failure
                 raise
             outputs = {one.name: [rank.outputs[one.name] for rank in found] for one in work.buffers}
             unwritten = {name: [rank.unwritten[name] for rank in found] for name in found[0].unwritten}
-            return Launched(outputs, world.counters(), seed, unwritten)
+            return Launched(outputs, world.counters(), seed, unwritten, self._findings(world))
 
     def _arch(self) -> str:
         """The architecture of its GPUs, which only the ranks know."""
@@ -211,6 +226,18 @@ class World:
         """Return what the simulator counted during the last run: instructions, accesses and bytes by kind and link; {}
         on GPUs. Raises ValueError for a world that is not open."""
         return self._open().counters()
+
+    def findings(self) -> tuple[RecordedFinding, ...] | None:
+        """Return what the race checker found during the last run, the gravest first; None for a world that was opened
+        without races=True. Each has severity, missing, first and second (the accesses), count, assumption, fails (of a
+        race and a missing proxy fence) and sentence(). Raises ValueError for a world that is not open."""
+        return self._findings(self._open())
+
+    def _findings(self, world: RunnerWorld) -> tuple[RecordedFinding, ...] | None:
+        found = world.findings()
+        if found is None and self.request.races:
+            raise ValueError("this world has no race checker (races), leave it out")
+        return None if found is None else recorded_findings(found)
 
     @contextmanager
     def lent(self) -> Iterator[RunnerWorld]:
@@ -247,6 +274,7 @@ def world(
     seed: int = 0,
     step_budget: int | None = None,
     gpu: str | Mapping[str, Any] | None = None,
+    races: bool = False,
 ) -> World:
     """Return a world of ranks with symmetric memory, to be used in a with block.
 
@@ -259,7 +287,8 @@ def world(
     precision that the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
     seed). step_budget: maximum number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name
     ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all
-    blocks of a launch are there at once.
+    blocks of a launch are there at once. races: look for accesses that nothing orders; World.findings and a launch's
+    `findings` have them.
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -290,7 +319,18 @@ def world(
         "gpu": limits,
     }
     with naming_arguments(_ARGUMENTS):
-        return World(ranks, section)
+        return World(ranks, section, races)
+
+
+@contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Within, a WorldFailure names arguments of the API in place of the command's keys."""
+    try:
+        yield
+    except WorldFailure as failure:
+        failure.message = with_arguments(failure.message, _OF_FABRIC)
+        failure.args = (failure.message,)
+        raise
 
 
 def _arch_of(limits: Mapping[str, Any] | None) -> str:

@@ -28,6 +28,7 @@ from memory.fabric import (
     Region,
     Traits,
 )
+from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.browser import browser as browser
 
@@ -145,6 +146,8 @@ class DictionaryWorld:
     def counters(self) -> dict[str, Any]:
         return {}
 
+    findings: tuple[Finding, ...] = ()
+
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(region for region, _ in self.heaps[rank].values())
 
@@ -229,8 +232,8 @@ class DictionaryFabric:
         self.synchronize()
         return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
 
-    def inspect(self, region: Region) -> torch.Tensor:
-        return self.read(region, 0, region.size_bytes)
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+        return self.read(region, 0, region.size_bytes)[offset_bytes:][:size_bytes]
 
     def never_written(self, region: Region) -> torch.Tensor | None:
         return None

@@ -21,6 +21,7 @@ from runner.track.names import command_metrics, metrics_of
 from symlab.command import loaded
 from tests import flow
 from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of
+from tests.reports.raced import checked
 from tests.reports.synthetic import record
 
 MAX_README_LINES = 250
@@ -153,7 +154,7 @@ def test_every_key_has_its_line() -> None:
 
 def test_every_metric_is_in_the_list() -> None:
     check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)  # type: ignore[type-var]
-    made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0))
+    made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0)) | set(metrics_of(checked()))
     listed: set[str] = set()
     for line in text_of("runner/track/README.md").splitlines():
         names = re.findall(r"`([^`]+)`", line.split("|")[1]) if line.startswith("| `") else []

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernels.assumptions import sentence_of
 from kernels.catalogue import collective
 from kernels.matrix.matrix import COLUMNS, LEGEND, Row, cells, exceptions
 from kernels.matrix.proofs import Proof
@@ -32,7 +33,7 @@ def text(rows: Sequence[Row], proven: Sequence[Proof], width: int | None = None)
                 parts += [*(part for cell in cells for part in _wrapped(cell, width)), ""]
             else:
                 parts.append("  " + "  ".join(line[name].ljust(widths[name]) for name in COLUMNS).rstrip())
-    said = [part for one in (*notes, *LEGEND, *_sources(proven)) for part in _wrapped(one, width)]
+    said = [part for one in (*notes, *LEGEND, *_assumed(rows), *_sources(proven)) for part in _wrapped(one, width)]
     return "\n".join([*parts, *([] if is_stacked else [""]), *said]) + "\n"
 
 
@@ -47,7 +48,7 @@ def markdown(rows: Sequence[Row], proven: Sequence[Proof]) -> str:
     for op, lines in tables.items():
         for number, line in enumerate(lines):
             parts.append(f"| {'' if number else op} | {' | '.join(line[name] for name in COLUMNS)} |")
-    remarks = [f"- {line}" for line in (*notes, *LEGEND, *_sources(proven))]
+    remarks = [f"- {line}" for line in (*notes, *LEGEND, *_assumed(rows), *_sources(proven))]
     return _escaped("\n".join([*parts, "", *remarks])) + "\n"
 
 
@@ -67,6 +68,16 @@ def _tables(rows: Sequence[Row]) -> tuple[dict[str, list[Mapping[str, str]]], li
     for row in rows:
         tables.setdefault(row.spec.op, []).append(cells(row, note))
     return tables, [f"[{number}] {words}" for words, number in numbers.items()]
+
+
+def _assumed(rows: Sequence[Row]) -> list[str]:
+    """What kernels rely on beyond PTX: a line for each assumption, with their names."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for name in row.spec.assumptions:
+            found.setdefault(name, []).append(row.spec.name)
+    lines = [f"assumed of hardware beyond PTX: {sentence_of(name)}: {', '.join(who)}" for name, who in found.items()]
+    return lines or ["assumed of hardware beyond PTX: nothing, by any of these kernels"]
 
 
 def _sources(proven: Sequence[Proof]) -> list[str]:
@@ -97,6 +108,7 @@ def _object(row: Row) -> dict[str, Any]:
         "needs_multicast": spec.needs_multicast,
         "needs_alignment": row.is_aligned,
         "max_size_bytes": spec.max_size_bytes,
+        "assumptions": list(spec.assumptions),
         "world_sizes": list(row.world_sizes),
         "proven": [
             {

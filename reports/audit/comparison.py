@@ -1,7 +1,8 @@
 """The comparison of two sets of records: did data or speed change, and what differs in their environments.
 
 The result names every case of either set: compared, or with the reason why it can't be. Findings are different or
-wrong data, times that are FASTER, SLOWER or OUTSIDE the band, and cases that passed before and are missing after.
+wrong data, other findings of the race checker, times that are FASTER, SLOWER or OUTSIDE the band, and cases that
+passed before and are missing after.
 INCONCLUSIVE and a case that was wrong before are no findings; the verdict counts them, and the cases of which nothing
 was compared. Exit codes: 1 with a finding; 0 without one, if of data and of speed, each where it could be compared,
 something was verified; else 2: nothing could be compared, or all speeds were INCONCLUSIVE. A Gate lets one kind of
@@ -24,6 +25,8 @@ from reports.audit.items import listed
 from reports.audit.modes import modes_of
 from reports.audit.order import APART
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
+from reports.audit.races import Finding as FoundRaces
+from reports.audit.races import Races, races_of
 from reports.audit.statistics import (
     BAND,
     Judgement,
@@ -48,11 +51,11 @@ CHANGES = (Speed.FASTER, Speed.SLOWER, Speed.OUTSIDE)
 
 
 _COLUMNS = (
-    *("algorithm", "size", "data", "speed", "before (us)", "after (us)", "ratio", "95 % interval"),
+    *("algorithm", "size", "data", "races", "speed", "before (us)", "after (us)", "ratio", "95 % interval"),
     *("p", "p (Holm)", "lag 1", "worlds", "notes"),
 )
 _NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)", "lag 1"})
-_TIMED = frozenset(_COLUMNS[4:-1])
+_TIMED = frozenset(_COLUMNS[5:-1])
 """Columns shown only if some times could be compared."""
 _TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
 """Columns shown only if some case had a verdict on speed."""
@@ -71,12 +74,18 @@ class Compared:
     data: Finding
     speed: Judgement
     times: Pair
+    races: FoundRaces
     recorded: Judgement | None = None
 
     @property
     def is_finding(self) -> bool:
         is_recorded_changed = self.recorded is not None and self.recorded.speed in CHANGES
-        return self.data.data is Data.DIFFERENT or self.speed.speed in CHANGES or is_recorded_changed
+        return self.is_different or self.speed.speed in CHANGES or is_recorded_changed
+
+    @property
+    def is_different(self) -> bool:
+        """Whether its data differs, or what the race checker found."""
+        return self.data.data is Data.DIFFERENT or self.races.races is Races.DIFFERENT
 
     @property
     def is_slower(self) -> bool:
@@ -150,7 +159,7 @@ class Comparison:
                 bad = any(case.is_slower for case in self.cases)
                 good = any(self._same_speed()) or any(case.speed.speed in CHANGES for case in self.cases)
             case Gate.DIFFERENT:
-                bad = bool(self.missing) or any(case.data.data is Data.DIFFERENT for case in self.cases)
+                bad = bool(self.missing) or any(case.is_different for case in self.cases)
                 good = any(self._same_data())
             case _:
                 return self.outcome
@@ -176,6 +185,8 @@ class Comparison:
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
         if recorded := [case.recorded.speed for case in self.cases if case.recorded is not None]:
             parts += [f"against the recorded times, apart in time: {_counted(recorded)}"]
+        if any(case.races.races is not Races.NOT_CHECKED for case in self.cases):
+            parts += [f"races: {_counted(case.races.races for case in self.cases)}"]
         parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
         parts += [f"missing after: {counted(len(self.missing), 'case')} that passed before"] if self.missing else []
         others = len(self.only_before) - len(self.missing)
@@ -243,6 +254,7 @@ def compare(
             data_of(pair.before, pair.after),
             not_comparable(reason) if reason else next(judged),
             times,
+            races_of(pair.before, pair.after),
             _against_recorded(pair, again, band) if times is not pair else None,
         )
         for pair, times, reason in zip(both, timed, reasons, strict=True)
@@ -274,10 +286,10 @@ def _against_recorded(pair: Pair, again: Set[str], band: float) -> Judgement | N
     return without_test(sides_of(recorded.before, recorded.after), band, APART)
 
 
-def _counted(values: Iterable[Data | Speed]) -> str:
+def _counted(values: Iterable[Data | Speed | Races]) -> str:
     """ "12 BIT-EQUAL, 3 NOT COMPARABLE", in the order of their definition."""
     counts = Counter(values)
-    order = {name: index for index, name in enumerate((*Data, *Speed))}
+    order = {name: index for index, name in enumerate((*Races, *Data, *Speed))}
     return ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=order.__getitem__))
 
 
@@ -291,6 +303,8 @@ def _case_document(case: Compared) -> dict[str, Any]:
         "remark": case.data.remark,
         "speed": str(speed.pop("speed")),
         **speed,
+        "races": str(case.races.races),
+        "races_remark": case.races.remark,
         "order": sides_of(case.times.before, case.times.after).order,
         "before_us": world_medians(case.times.before),
         "after_us": world_medians(case.times.after),
@@ -317,6 +331,8 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     judged = any(case.speed.ratio is not None for case in comparison.cases)
     tested = any(case.speed.p is not None for case in comparison.cases)
     absent = (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
+    checked = any(case.races.races is not Races.NOT_CHECKED for case in comparison.cases)
+    absent |= frozenset() if checked else frozenset({"races"})
     absent |= frozenset() if any(case.speed.lag1 is not None for case in comparison.cases) else _IN_A_ROW
     columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
@@ -364,6 +380,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
         "algorithm": _name(case.pair),
         "size": size_text(case.pair.first.case.size_bytes),
         "data": str(case.data.data),
+        "races": str(case.races.races),
         "speed": str(speed.speed),
         "before (us)": f"{statistics.median(before):.4g}" if show_times else "-",
         "after (us)": f"{statistics.median(after):.4g}" if show_times else "-",
@@ -379,6 +396,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
 
 def _notes(case: Compared) -> list[str]:
     notes = [f"data: {case.data.remark}"] if case.data.remark else []
+    notes += [f"races: {case.races.remark}"] if case.races.remark else []
     notes += [f"speed: {case.speed.advice}"] if case.speed.advice else []
     if case.recorded is not None and case.recorded.ratio is not None:
         notes += [f"the recorded times: {case.recorded.speed}, ratio {case.recorded.ratio:.4f}, apart in time"]
@@ -398,7 +416,8 @@ def _numbers(cases: Iterable[Compared]) -> dict[str, int]:
 def _styles(case: Compared) -> dict[str, str]:
     data = {Data.DIFFERENT: _BAD, Data.NOT_COMPARABLE: _OPEN}.get(case.data.data, _GOOD)
     speed = {Speed.SAME: _GOOD, Speed.INSIDE: _GOOD, Speed.INCONCLUSIVE: _OPEN, Speed.NOT_COMPARABLE: _OPEN}
-    return {"data": data, "speed": speed.get(case.speed.speed, _BAD)}
+    races = {Races.SAME: _GOOD, Races.DIFFERENT: _BAD}.get(case.races.races, _OPEN)
+    return {"data": data, "races": races, "speed": speed.get(case.speed.speed, _BAD)}
 
 
 def _lone(name: str, pairs: Sequence[Pair], missing: Sequence[Pair]) -> Sheet:

@@ -14,6 +14,7 @@ from typing import Any
 
 from reports.record.leaves import leaves
 from reports.record.record import KernelInfo, Record
+from reports.record.request import as_today
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted
 
@@ -101,7 +102,8 @@ def _values(records: Iterable[Record]) -> dict[str, set[str]]:
 
 def _parts(record: Record) -> Iterator[tuple[str, Any]]:
     yield "environment", record.environment.document()
-    yield "configuration", record.request.configuration
+    configuration = record.request.configuration
+    yield "configuration", None if configuration is None else as_today(configuration)
     if record.fabric is not None:
         one = record.fabric
         yield (

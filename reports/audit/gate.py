@@ -11,6 +11,6 @@ class Gate(StrEnum):
     SLOWER = "slower"
     """A time that is SLOWER, or OUTSIDE the band on its slow side."""
     DIFFERENT = "different"
-    """Data that is DIFFERENT, and a case that is missing."""
+    """Data that is DIFFERENT, other findings of the race checker, and a case that is missing."""
     ANY = "any"
     """Every finding."""

@@ -19,6 +19,7 @@ from reports.audit.modes import modes_of
 from reports.audit.order import samples_lag1
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
+from reports.record.findings import summary_of
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
@@ -111,7 +112,7 @@ def data(material: Material) -> Item:
     unchecked = [one.id for one in material.records if one.status is Status.PASSED and not one.verified]
     points = []
     if checked:
-        wrong = [f"{one.id}: {'; '.join(one.check.faults) if one.check else ''}" for one in checked if not one.verified]
+        wrong = [f"{one.id}: {'; '.join(one.check.faults)}" for one in checked if one.check and one.check.faults]
         elements = sum(record.check.elements for record in checked if record.check)
         good = f"{counted(len(checked), 'record')}, {counted(elements, 'element')} compared; 0 wrong"
         points.append(verified_or(wrong, good, len(checked), "records are wrong"))
@@ -125,7 +126,41 @@ def data(material: Material) -> Item:
         elements = sum(one.timing.checked_before + one.timing.checked_after for one in material.timed if one.timing)
         says = f"{counted(len(material.timed), 'timing')}, each checked: {elements:,} elements right before and after"
         points.append(Point(Outcome.VERIFIED, says))
-    return Item(9, "data right", tuple(points) or (Point(Outcome.NOT_CAPTURED, "no case has a check"),))
+    points += [] if points else [Point(Outcome.NOT_CAPTURED, "no case has a check")]
+    return Item(9, "data right", (*points, *_races(material)))
+
+
+def _races(material: Material) -> Iterator[Point]:
+    """Yield what is known of races: nothing of cases on GPUs, which can't be checked for them."""
+    simulated = [one for one in material.records if one.fabric is not None and one.fabric.simulated]
+    ran = [one for one in simulated if one.status is not Status.REFUSED]
+    checked = [record for record in ran if record.findings is not None]
+    if not checked:
+        if ran:
+            yield Point(Outcome.DOES_NOT_APPLY, "races: no case was checked for them (check.races)")
+        return
+    if unchecked := [record.id for record in ran if record.findings is None]:
+        says = f"{counted(len(unchecked), 'case')} beside checked ones not checked for races: {listed(unchecked)}"
+        yield Point(Outcome.NOT_CAPTURED, says)
+    bad = [f"{record.id}: {record.race.sentence()}" for record in checked if record.race is not None]
+    found = summary_of(one for record in checked for one in record.findings or ())
+    good = f"{counted(len(checked), 'case')} checked for races; found: {found}"
+    if bad:
+        yield Point(Outcome.FINDING, f"{len(bad)} of {counted(len(checked), 'case')} with races: {listed(bad)}")
+    else:
+        yield Point(Outcome.CAPTURED, good)
+    again = (material.again or {}).get("races")
+    if again is None:
+        why = material.problem or "the worker says nothing of them"
+        yield Point(Outcome.NOT_COMPARABLE, f"races: the cases did not run again: {why}")
+        return
+    if again["again"]:
+        different = [f"{case}: {what}" for case, what in again["different"]]
+        good = f"{counted(again['again'], 'case')} run again with the race checker: the same findings"
+        yield verified_or(different, good, again["again"], "cases have other races when they run again")
+    if others := [f"{case}: {why}" for case, why in (*again["left_out"], *again["not_comparable"])]:
+        says = f"races: {counted(len(others), 'case')} did not run again: {listed(others)}"
+        yield Point(Outcome.NOT_COMPARABLE, says)
 
 
 def _digests(checked: list[Record]) -> Point:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reports import second_process
-from reports.html import commands, environment, kernels, measurements, outcomes
+from reports.html import commands, environment, kernels, measurements, outcomes, races
 from reports.html.blocks import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
@@ -99,6 +99,7 @@ def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list
         outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
         outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
+        races.part(records),
         outcomes.refusals_part(records),
         environment.environment_part(records),
     ]

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from reports.html import races
 from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
 from reports.html.pictures import DASHES, Album
 from reports.numerics import accuracy, study
@@ -66,7 +67,8 @@ def machine(records: Sequence[Record]) -> str:
 
 
 def facts(records: Sequence[Record]) -> Facts:
-    """Return machine, kind (measured or simulated), time, number of commands, and commits."""
+    """Return machine, kind (measured or simulated), time, what was found of races in simulated cases, number of
+    commands, and commits."""
     simulated = sum(map(is_simulated, records))
     measured = sum(record.timing is not None for record in records)
     said = [f"measured on hardware: {counted(measured, 'case')} with times"] if measured else []
@@ -83,6 +85,7 @@ def facts(records: Sequence[Record]) -> Facts:
             ("machine", machine(records)),
             ("kind", "; ".join(said) or "neither measured nor simulated"),
             ("when (UTC)", f"{first[:19].replace('T', ' ')} to {last[:19].replace('T', ' ')}"),
+            *([("races", races.fact(records))] if simulated else []),
             ("commands", f"{len(commands):,}"),
             ("symlab", ", ".join(commits) or "commit not captured"),
         )

@@ -11,7 +11,9 @@ them:
 - PASSED has a check without a fault. The one exception is declared, not implied: `check: false` in the request gives
   PASSED with no check and the reason CHECK_WAS_OFF. Such a record is not `verified`, is never shown as such, and has
   no timing.
-- WRONG has a check that found a fault.
+- WRONG has a check that found a fault, or a finding of the race checker that fails (a race, a missing proxy fence).
+- Findings exist only of a simulated run. Without them (None) a case was not checked for races, which says nothing of
+  them; an empty list says that the checker found nothing.
 - The id is the one that the case gives by the rule of the record's schema (see reports.record.case).
 
 JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
@@ -33,25 +35,32 @@ from typing import Any
 from reports.record.case import RecordedCase as RecordedCase
 from reports.record.case import wrong_id
 from reports.record.codec import LATER, decoded, encoded, parsed, plain
+from reports.record.findings import RecordedAccess as RecordedAccess
+from reports.record.findings import RecordedFinding as RecordedFinding
+from reports.record.findings import first_failing
 from reports.record.request import RecordedEnvironment as RecordedEnvironment
 from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.timing import LinkLimit as LinkLimit
 from reports.record.timing import Timing as Timing
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
 what is newer than itself, and reads what is older:
 
 - 1 had another Timing, of which no record was ever made, and no library.
 - 2 has all but the digests of inputs and outputs in its check.
 - 3 has all but a refusal, and its case may have keys that are unknown here.
-- 4 is this one.
+- 4 has all but findings: it was not checked for races.
+- 5 is this one.
 
 A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
 same to the byte."""
 
 _REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
 """The first schema with Record.refusal, and the first whose case has no unknown keys."""
+
+_FINDINGS_SINCE = 5
+"""The first schema with Record.findings."""
 
 _OPEN_PARTS = (("case", RecordedCase), ("request", RecordedRequest), ("environment", RecordedEnvironment))
 
@@ -72,7 +81,7 @@ class Status(StrEnum):
     PASSED = "PASSED"
     """It ran, and the check found nothing (or was off, see CHECK_WAS_OFF)."""
     WRONG = "WRONG"
-    """It ran, and the check found a fault."""
+    """It ran, and the check found a fault, or the race checker a race or a missing proxy fence."""
     REFUSED = "REFUSED"
     """It was not run, because the algorithm or the fabric can't do it."""
     FAILED = "FAILED"
@@ -204,7 +213,8 @@ class KernelInfo:
 
     source_digest is over the kernel's source files, compiler the version of what compiled it. multimem lists the
     multimem instructions in the PTX. grid and block are the launch. code_digest is of the PTX without line information
-    (kernels/code.py), so that it outlives moved files and comments; None in records of before schema 4.
+    (kernels/code.py), so that it outlives moved files and comments; None in records of before schema 4. assumptions are
+    what the kernel relies on beyond PTX, each "name: sentence"; None if it declares nothing.
     """
 
     name: str
@@ -218,6 +228,7 @@ class KernelInfo:
     block: int
     multimem: tuple[str, ...] = ()
     code_digest: str | None = field(default=None, metadata=LATER)
+    assumptions: tuple[str, ...] | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +270,12 @@ class Record:
 
     id is the case's id. reason is for people; refusal, of a REFUSED case, has the same as values, where its writer gave
     them. library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel
-    describes. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
-    over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
-    and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
-    they are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
+    describes. findings are those of the race checker, with the gravest first, also of a case that failed; None if the
+    case was not checked for races. counters holds the simulator's sums of executed instructions, and of accesses and
+    bytes by kind and link, over all launches of the case's program and all ranks. Its "of" says how many launches these
+    are, on how many ranks, and how many of them were checked (the first, the last, and those at equal distances
+    between; older records lack it: they are sums over the same launches); its "launches" has them by launch and phase
+    (simulator/observe/counters.py).
     started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 
@@ -278,6 +291,7 @@ class Record:
     kernel: KernelInfo | None = None
     library: str = ""
     check: Check | None = None
+    findings: tuple[RecordedFinding, ...] | None = field(default=None, metadata=LATER)
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
@@ -297,6 +311,11 @@ class Record:
     def verified(self) -> bool:
         """The result was looked at and found right: PASSED alone does not say so."""
         return self.status is Status.PASSED and self.check is not None
+
+    @property
+    def race(self) -> RecordedFinding | None:
+        """The first finding that makes the case WRONG; None if there is none, and if it was not checked for races."""
+        return first_failing(self.findings or ())
 
     def _broken_rule(self) -> str:
         """What is wrong with the parts that every record has; "" when nothing is."""
@@ -343,6 +362,8 @@ class Record:
             return (
                 f"a refusal belongs to REFUSED from schema {_REFUSALS_SINCE} on, not to {self.status} of {self.schema}"
             )
+        if problem := self._broken_findings():
+            return problem
         if self.status is Status.PASSED:
             if self.fabric is None or self.fabric.world_size != self.case.world_size:
                 return "PASSED needs the fabric it ran on, of the case's world size"
@@ -350,15 +371,27 @@ class Record:
                 return f"PASSED needs a check, or the reason '{CHECK_WAS_OFF}'"
             if self.check is not None and self.check.faults:
                 return f"PASSED, but the check says: {self.check.faults[0]}"
+            if (finding := self.race) is not None:
+                return f"PASSED, but the race checker says: {finding.sentence()}"
         elif self.status is Status.WRONG:
-            if self.check is None or not self.check.faults:
-                return "WRONG needs a check that found a fault"
+            if (self.check is None or not self.check.faults) and self.race is None:
+                return "WRONG needs a check that found a fault, or a finding that fails"
         else:
             if self.check is not None:
                 return f"{self.status} can't have a check, which says that it ran to its end"
             if not self.reason.strip():
                 return f"{self.status} needs a reason"
         return ""
+
+    def _broken_findings(self) -> str:
+        """What contradicts the findings; "" when nothing does."""
+        if self.findings is None:
+            return ""
+        if self.schema < _FINDINGS_SINCE:
+            return f"findings belong to records from schema {_FINDINGS_SINCE} on, not to one of {self.schema}"
+        if self.fabric is None or not self.fabric.simulated:
+            return "findings need the simulated fabric that found them"
+        return f"{self.status} can't have findings: it did not run" if self.status is Status.REFUSED else ""
 
     def document(self) -> dict[str, Any]:
         """Return the record as a JSON object, with the keys of its schema."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -37,6 +38,14 @@ class RecordedRequest(Open):
     config_dir: dict[str, Any] | None = None
     brought: dict[str, Any] | None = None
     resumed: int | None = field(default=None, metadata={AT_LEAST: 1})
+
+
+def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration in today's form: in records of before schema 5, check is true or false."""
+    found = dict(configuration)
+    if not isinstance(found.get("check", {}), Mapping):
+        found["check"] = {"results": found["check"], "races": False}
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

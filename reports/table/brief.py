@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.record.record import Record, Status
+from reports.table import races
 from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet
 from reports.table.table import Render, rendering, sections
@@ -19,7 +20,7 @@ MAX_LINES = 60
 """Maximum number of lines of a table that a command prints at its end."""
 
 _COLUMNS = (
-    *("sizes", "cases", "passed", "refused", "wrong", "failed", "max ulp", "max abs error"),
+    *("sizes", "cases", "passed", "refused", "wrong", "failed", "findings", "max ulp", "max abs error"),
     *("best time (us)", "best busbw (GB/s)"),
 )
 _ALWAYS = frozenset({"sizes", "cases", "passed"})
@@ -120,6 +121,7 @@ def _values(part: _Part) -> dict[str, str]:
         "refused": f"{statuses.count(Status.REFUSED):,}",
         "wrong": f"{statuses.count(Status.WRONG):,}",
         "failed": f"{sum(status not in settled for status in statuses):,}",
+        "findings": races.number(records),
         "max ulp": f"{max(check.max_ulp_error for check in checks):,}" if checks else "-",
         "max abs error": number(max(check.max_absolute_error for check in checks)) if checks else "-",
         "best time (us)": time_text(min(timing.median_us for timing, _ in timed)) if timed else "-",
@@ -136,6 +138,8 @@ def _captions(sheets: Sequence[Sheet]) -> list[str]:
     lines = ["max ulp, max abs error: the largest error of all cases"] if "max ulp" in columns else []
     if "failed" in columns:
         lines.append("failed: FAILED, DEADLOCK or TIMEOUT")
+    if "findings" in columns:
+        lines.append("findings: what the race checker found in all cases; -: not checked")
     if "best time (us)" in columns:
         lines.append("best time, best busbw: of the sizes together; each may be of another size")
     return lines

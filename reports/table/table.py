@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.record.record import Record, Status
-from reports.table import refusals, sheet, timed_table
+from reports.table import races, refusals, sheet, timed_table
 from reports.table.compare import Section, heading, is_shown, split
 from reports.table.compare import varying as varying
 from reports.table.refusals import notes as notes
@@ -79,9 +79,15 @@ def json_text(records: Sequence[Record]) -> str:
 
 
 def values(records: Sequence[Record]) -> list[dict[str, object]]:
-    """Raw values: a dict for each case, worlds of one case together, refused ones as well."""
+    """Raw values: a dict for each case, worlds of one case together, refused ones as well. Only if some case was
+    checked for races, each has "races" and the number of findings of each severity."""
     found, others = split(records)
-    return timed_table.flat(others, found)
+    made = timed_table.flat(others, found)
+    if not races.were_checked(records):
+        return made
+    # A timed case was never checked for races, and a line without times is of one record.
+    listed = [*[None] * (len(made) - len(others)), *others]
+    return [one | races.values(record) for one, record in zip(made, listed, strict=True)]
 
 
 def _rendered(records: Sequence[Record], render: Render, is_wide: bool = False, elsewhere: str = "") -> str:
@@ -140,6 +146,7 @@ def captions(records: Sequence[Record], elsewhere: str = "") -> list[str]:
     lines = note_lines(records, elsewhere)
     if any(instruction_count(record) is not None for record in records):
         lines.append("PTX instr: instructions times threads, summed over all ranks and all launches, in millions (M)")
+    lines += races.captions(records)
     fabrics = {record.fabric.name: record.fabric for record in records if record.fabric is not None}
     for fabric in fabrics.values():
         if fabric.simulated:
@@ -161,10 +168,12 @@ def instruction_count(record: Record) -> int | None:
 
 
 def _columns(records: Sequence[Record]) -> list[str]:
-    """The columns that say something: the placement only where it differs."""
+    """The columns that say something: the placement only where it differs, races only where some case was checked."""
     columns = ["algorithm", "size", "status", "wrong", "max abs error", "max ulp", "check", "PTX instr (M)"]
     if len({record.case.placement for record in records}) > 1:
         columns.insert(1, "place")
+    if races.were_checked(records):
+        columns.insert(columns.index("check") + 1, "races")
     return columns
 
 
@@ -183,6 +192,7 @@ def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
         "max abs error": number(check.max_absolute_error) if check else "-",
         "max ulp": str(check.max_ulp_error) if check else "-",
         "check": check.method if check else "-",
+        "races": races.cell(record),
         "PTX instr (M)": f"{count / 1e6:.3f}" if count else "-",
     }
 
@@ -193,7 +203,7 @@ def sheets_of(records: Sequence[Record]) -> list[Sheet]:
     numbers = notes(records)
     found = []
     for section in sections(records):
-        lines = [Line(_cells(record, numbers), {"status": _style(record)}, _raw(record)) for record in section.records]
+        lines = [Line(_cells(record, numbers), _styles(record), _raw(record)) for record in section.records]
         found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC, _SPARE))
     return found
 
@@ -207,6 +217,10 @@ def _raw(record: Record) -> dict[str, float]:
         values |= {"wrong": check.wrong, "max ulp": check.max_ulp_error}
         values |= {"max abs error": error if math.isfinite(error) else None}
     return {column: value for column, value in values.items() if value is not None}
+
+
+def _styles(record: Record) -> dict[str, str]:
+    return {"status": _style(record), "races": races.style(record)}
 
 
 def _style(record: Record) -> str:

@@ -45,7 +45,7 @@ def story_of(record: Record) -> str:
     """Everything to know of a case that did not pass, on one line: the reason; of a wrong one also how it was checked,
     and the bound with the largest share of it that an element used."""
     check = record.check
-    if record.status is not Status.WRONG or check is None:
+    if record.status is not Status.WRONG or check is None or not check.faults:
         return reason_of(record)
     said = f"{reason_of(record)}; method {check.method}"
     if check.bound_value is None:

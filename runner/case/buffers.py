@@ -86,7 +86,7 @@ class Buffer:
 
     def inspect(self, fabric: Fabric) -> torch.Tensor:
         """Its bytes (flat uint8) after all launches so far, to be looked at: see Fabric.inspect."""
-        return fabric.inspect(self.tensor.region)[self.offset_bytes :][: self.size_bytes]
+        return fabric.inspect(self.tensor.region, self.offset_bytes, self.size_bytes)
 
     def never_written(self, fabric: Fabric) -> torch.Tensor | None:
         """Which of its bytes hold poison still, None if the fabric can't tell: see Fabric.never_written."""
@@ -118,16 +118,18 @@ def changed_guards(fabric: Fabric, buffer: Buffer, where: str, launch: int, item
     """A line for each guard of a buffer that a launch wrote to. where: the buffer, in words. itemsize: bytes of one of
     its elements: then the line says which element that would be, and how far outside it lies."""
     untouched = None if launch else fabric.never_written(buffer.tensor.region)
-    content = fabric.inspect(buffer.tensor.region)
+    region = buffer.tensor.region
     faults: list[str] = []
     start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes
     for place, part, first_byte in (("before", slice(start), -start), ("after", slice(end, None), buffer.size_bytes)):
         what = f"{where}'s guard {place} the buffer"
+        low, high, _ = part.indices(region.size_bytes)
+        content = fabric.inspect(region, low, high - low)  # the guard alone: a peer may be writing to the buffer
         if untouched is None:
-            found = changes(what, content[part], _guard_pattern(launch), first_byte, launch)
-            changed = content[part] != _guard_pattern(launch)
+            found = changes(what, content, _guard_pattern(launch), first_byte, launch)
+            changed = content != _guard_pattern(launch)
         else:
-            found = _stores(what, content[part], untouched[part], first_byte, launch)
+            found = _stores(what, content, untouched[part], first_byte, launch)
             changed = ~untouched[part]
         faults += [
             line + (_outside(changed, first_byte, buffer.size_bytes, itemsize) if itemsize else "") for line in found

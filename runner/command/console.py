@@ -183,7 +183,7 @@ class Console:
         text += f" {record.status}"
         if record.timing is not None:
             text += f" {record.timing.median_us:.2f} us"
-        if record.status == WRONG and record.check is not None:
+        if record.status == WRONG and record.check is not None and record.check.wrong:
             text += f": {record.check.wrong:,} of {counted(record.check.elements, 'element')}; {record.id}"
         elif record.status not in (PASSED, REFUSED) and record.reason:
             # Why cases were refused is said once for all of them, below the table.

@@ -18,6 +18,7 @@ from typing import Any
 
 from kernels.spec import Case
 from reports.record.bundle import NOT_RECORDS
+from reports.record.request import as_today
 from runner.request.validate import ResolvedRequest
 
 MAX_RECORDS = 20_000
@@ -25,7 +26,8 @@ MAX_RECORDS = 20_000
 
 Kind = tuple[object, ...]
 """What the time of a case depends on: op, algorithm, dtype, accumulator, reduction, ranks, bytes, placement, inputs;
-number of launches, whether they are checked; the fabric with its order and its multimem, or GPUs with how they time."""
+number of launches, whether they are checked, and for races; the fabric with its order and its multimem, or GPUs with
+how they time."""
 
 _OF_THE_CASE = (
     "op",
@@ -61,7 +63,7 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
     timing = {name: getattr(request.timing, name) for name in _OF_THE_TIMING}
     return _kind(
         {name: getattr(case, name) for name in _OF_THE_CASE},
-        {"launches": request.launches, "check": request.check, "timing": timing},
+        {"launches": request.launches, "check": {"results": request.check, "races": fabric.races}, "timing": timing},
         {"simulated": fabric.simulated, "arch": fabric.arch, "multimem": fabric.multimem, "schedule": fabric.schedule},
     )
 
@@ -111,7 +113,7 @@ def _of_a_command(paths: Iterable[Path]) -> list[tuple[Kind, float]]:
 
 
 def _kind_of_record(document: Mapping[str, Any]) -> Kind:
-    fabric, configuration = document["fabric"], document["request"]["configuration"]
+    fabric, configuration = document["fabric"], as_today(document["request"]["configuration"])
     settings = {"simulated": fabric["simulated"], "arch": fabric["arch"], **fabric.get("settings", {})}
     return _kind(document["case"], configuration, settings)
 
@@ -123,4 +125,6 @@ def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Map
         timing = configuration["timing"]
         world = ("nvshmem", *(str(timing.get(name)) for name in _OF_THE_TIMING))
     values = [case[name] if isinstance(case[name], int) else str(case[name]) for name in _OF_THE_CASE]
-    return (*values, int(configuration["launches"]), bool(configuration["check"]), *world)
+    check = configuration["check"]
+    checked = (bool(check["results"]), bool(check["races"]))
+    return (*values, int(configuration["launches"]), *checked, *world)

@@ -20,12 +20,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kernels.assumptions import sentence_of
 from kernels.baselines import Baseline, library_of, refuses_baseline
 from kernels.catalogue import collective
 from kernels.compile_error import CompilationError
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
+from reports.record.findings import verdict_of
 from reports.record.record import (
     CHECK_WAS_OFF,
     Check,
@@ -34,6 +36,7 @@ from reports.record.record import (
     LinkLimit,
     Record,
     RecordedEnvironment,
+    RecordedFinding,
     RecordedRefusal,
     RecordedRequest,
     Status,
@@ -41,7 +44,7 @@ from reports.record.record import (
 )
 from reports.table.text import counted
 from runner.case.contestant import Contestant, spec_for
-from runner.case.recorded import recorded_case
+from runner.case.recorded import recorded_case, recorded_findings
 from runner.interrupt import shielded
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
@@ -246,6 +249,7 @@ class _Attempt:
         self.custom: CompiledCustom | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
+        self._findings: tuple[RecordedFinding, ...] | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -300,7 +304,7 @@ class _Attempt:
         try:
             check = means.ran(world, self.contestant, request)
         finally:
-            self._counters = world.counters()
+            self._observe(world)
         self._judge(check)
 
     def _run_custom(self, custom: CustomJob, world: World) -> None:
@@ -316,27 +320,36 @@ class _Attempt:
         try:
             outcomes = outcomes_of_custom(world, custom, self.custom, request)
         finally:
-            self._counters = world.counters()
+            self._observe(world)
         judged = judged_by(custom, outcomes) if request.check else None
         self._judge(judged.check if judged else None)
         if judged and judged.buffer:
             self.reason = f"buffer {judged.buffer}: {self.reason}"
+
+    def _observe(self, world: World) -> None:
+        """Take what the world counted and found during the run, also of one that failed."""
+        self._counters = world.counters()
+        if self.job.request.fabric.races:
+            found = world.findings()
+            self._findings = None if found is None else recorded_findings(found)
 
     def _refuse(self, refusal: Refusal) -> None:
         self.fail(Status.REFUSED, str(refusal))
         self.refusal = RecordedRefusal(refusal.key, refusal.reason, refusal.hint)
 
     def _judge(self, check: Check | None) -> None:
-        """Let the check decide how it ended; None: it was off."""
+        """Let the check (None: it was off) and the race checker decide how it ended."""
         if "of" in self._counters:  # which launches they are sums of
             self._counters["of"]["checked"] = self.job.request.launches if self.job.request.check else 0
+        if self.job.request.fabric.races and self._findings is None:
+            self.fail(Status.FAILED, "check.races asked for a race checker, and this world has none")
+            return
         self._check = check
-        if check is None:
-            self.status, self.reason = Status.PASSED, CHECK_WAS_OFF
-        elif check.faults:
-            self.status, self.reason = Status.WRONG, "; ".join(check.faults)
+        faults = [*(check.faults if check is not None else ()), *verdict_of(self._findings or ())]
+        if faults:
+            self.status, self.reason = Status.WRONG, "; ".join(faults)
         else:
-            self.status, self.reason = Status.PASSED, ""
+            self.status, self.reason = Status.PASSED, CHECK_WAS_OFF if check is None else ""
 
     def record(self) -> Record:
         ended = datetime.now(UTC)
@@ -352,6 +365,7 @@ class _Attempt:
             fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
             kernel=self._kernel_info(),
             check=self._check,
+            findings=self._findings,
             counters=self._counters,
             timing=self.timing,
             library=self.library,
@@ -516,6 +530,7 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
         block=launch.threads,
         multimem=_multimem(executable.ptx),
         code_digest=code_digest(executable.ptx),
+        assumptions=tuple(map(sentence_of, spec.assumptions)) or None,
     )
 
 

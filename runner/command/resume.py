@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from reports.record.code_changes import code_changes
 from reports.record.record import Record, RecordedEnvironment, Status, load
+from reports.record.request import as_today
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
@@ -355,7 +356,7 @@ def _begun_from(left: _Left) -> str:
 def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str, configurations: _Configurations) -> ComposedJob:
     """A job from its plan. Records, MLflow and compiled kernels are where they were."""
     assert job.plan is not None
-    values = copy.deepcopy(dict(job.plan.configuration))
+    values = as_today(copy.deepcopy(dict(job.plan.configuration)))
     try:
         values["fabric"]["name"] = job.plan.fabric
         values["records"] = str(folder.parent)

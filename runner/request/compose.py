@@ -30,7 +30,7 @@ from runner.request.composer import composed as composed
 from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
-from runner.request.overrides import parsed, text_of
+from runner.request.overrides import SHORT, parsed, text_of
 from runner.request.schema import Schema, TrackName
 from runner.request.validate import CONF, Request, check_database_folder, validate
 from runner.request_error import RequestError
@@ -107,7 +107,7 @@ def _choices(override: Override) -> list[str]:
             f"'{override.input_line}' has no end of values (-m), list them: key=1,2,4 or 'key=range(1,5)'"
         )
     key = override.get_key_element()
-    if override.key_or_group == "sizes":
+    if override.key_or_group in SHORT:
         return [text_of(one) for one in parsed(f"{key}={value}" for value in override.sweep_string_iterator())]
     return [f"{key}={value}" for value in override.sweep_string_iterator()]
 

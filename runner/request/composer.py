@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain, explain_choice
 from runner.request.gpu_types import with_limits
-from runner.request.overrides import config_folders
+from runner.request.overrides import config_folders, written_out
 from runner.request_error import RequestError, first_line
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
@@ -80,7 +80,7 @@ class Composer:
     def composition(self, lines: Sequence[str]) -> Composition:
         """Return the configuration of one job, the same that Hydra composes, with the limits of the GPU that it names.
         RequestError like composed."""
-        found = self._composition(lines)
+        found = self._composition([written_out(line) for line in lines])
         with_limits(found.config, any(_key(line) == "fabric.arch" for line in lines), config_folders())
         return found
 
@@ -143,6 +143,7 @@ class Composer:
 
 def _adding(line: str) -> str:
     """custom.key=value means ++custom.key=value: the schema does not know the keys of that section, its reader does."""
+    line = written_out(line)
     return f"++{line}" if line.startswith("custom.") else line
 
 

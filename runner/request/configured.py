@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from reports.record.request import as_today
 from runner.request.explain import explain
 from runner.request.gpu_types import with_limits
 from runner.request.schema import Schema
@@ -15,11 +16,12 @@ from runner.request_error import RequestError
 
 
 def merged(values: Mapping[str, Any]) -> DictConfig:
-    """Return a whole configuration: values, and the schema's for what is not among them.
+    """Return a whole configuration: values, and the schema's for what is not among them. check: true is short for
+    check: {results: true}, as in older records.
 
     Raises OmegaConfBaseException for an unknown key and for a value of another type.
     """
-    found = OmegaConf.merge(OmegaConf.structured(Schema), dict(values))
+    found = OmegaConf.merge(OmegaConf.structured(Schema), as_today(values))
     assert isinstance(found, DictConfig)
     return found
 

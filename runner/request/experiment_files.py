@@ -24,7 +24,7 @@ PACKAGE = "# @package _global_"
 
 
 class ConfigurationFiles(FileConfigSource):
-    """Hydra's source of YAML files, with sizes in all the forms that the command line has, and errors in one line."""
+    """Hydra's source of YAML files, with sizes and check in all forms of the command line, and errors in one line."""
 
     def load_config(self, config_path: str) -> ConfigResult:
         """A file's configuration. RequestError for what can't be read as one."""
@@ -49,7 +49,8 @@ class ConfigurationFiles(FileConfigSource):
             raise RequestError(f"{name} lacks '{PACKAGE}' on its first line (exp), add it")
         if "hydra" in result.config and not isinstance(result.config._get_node("hydra"), DictConfig):
             raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
-        _write_out_sizes(result.config)
+        _write_out(result.config, "sizes", "list")
+        _write_out(result.config, "check", "results")
         if name.startswith("exp/"):
             self._write_out_places(result.config, name)
         return result
@@ -104,12 +105,13 @@ def read_with_care(config_dir: Path | None = None) -> None:
     ]
 
 
-def _write_out_sizes(config: DictConfig) -> None:
-    """sizes: [1K, 4K] and sizes: 4K are short for sizes: {list: ...}, as on the command line."""
-    node = config._get_node("sizes") if "sizes" in config else None
-    value = None if node is None or OmegaConf.is_interpolation(config, "sizes") else config["sizes"]
-    if isinstance(value, (ListConfig, str, int)) and not isinstance(value, bool):
-        config["sizes"] = {"list": value}
+def _write_out(config: DictConfig, section: str, key: str) -> None:
+    """sizes: [1K, 4K] and sizes: 4K are short for sizes: {list: ...}, check: false for check: {results: false}, as on
+    the command line."""
+    node = config._get_node(section) if section in config else None
+    value = None if node is None or OmegaConf.is_interpolation(config, section) else config[section]
+    if isinstance(value, (ListConfig, str, int)) and isinstance(value, bool) == (section == "check"):
+        config[section] = {key: value}
 
 
 def _from(near: Path, folder: Path, value: object) -> object:

@@ -75,11 +75,24 @@ def _check_choice(group: str, value: object) -> None:
         )
 
 
+SHORT = {"sizes": "sizes.list", "check": "check.results"}
+"""Sections whose name, with a value that is no dictionary, is short for one of their keys."""
+
+
 def text_of(override: Override) -> str:
-    """The override as it was written; sizes=[1K,4K] and sizes=4K are short for sizes.list=..."""
-    line = str(override.input_line)
-    if override.key_or_group == "sizes" and not isinstance(override.value(), dict) and not override.is_delete():
-        return "sizes.list" + line[line.index("=") :]
+    """The override as it was written; sizes=[1K,4K] and sizes=4K are short for sizes.list=.., check=false for
+    check.results=false."""
+    line, key = str(override.input_line), override.key_or_group
+    if key in SHORT and not isinstance(override.value(), dict) and not override.is_delete():
+        return SHORT[key] + line[line.index("=") :]
+    return line
+
+
+def written_out(line: str) -> str:
+    """A line that is short for another one as that: check=false was not short for anything in older records."""
+    name, equals, value = line.partition("=")
+    if equals and name.lstrip("+") == "check" and not value.lstrip().startswith("{"):
+        return f"{SHORT['check']}={value}"
     return line
 
 

@@ -85,6 +85,14 @@ class SizesSchema:
 
 
 @dataclass
+class CheckSchema:
+    """What is checked: every result against the reference, and in the simulator the order of accesses (races)."""
+
+    results: bool = True
+    races: bool = False
+
+
+@dataclass
 class FabricSchema:
     """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator."""
 
@@ -141,7 +149,7 @@ class Schema:
     offset: int = 0
     inputs: Inputs = Inputs.normal
     seed: int = 0
-    check: bool = True
+    check: CheckSchema = field(default_factory=CheckSchema)
     launches: int = 2
     deadline_s: float = 120.0
     records: str = "records"
@@ -157,6 +165,7 @@ class Schema:
 SECTIONS: dict[str, type] = {
     "": Schema,
     "sizes": SizesSchema,
+    "check": CheckSchema,
     "timing": TimingSchema,
     "fabric": FabricSchema,
     "track": TrackSchema,

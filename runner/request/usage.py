@@ -51,7 +51,8 @@ _MEANINGS: dict[str, str] = {
     "inputs": "exact: every sum is exact, so all bits must agree; edge: NaN, infinities, zeros, subnormals, the "
     "largest values, integers that wrap around",
     "seed": "of the inputs",
-    "check": "compare every output with the reference",
+    "check.results": "compare every output with the reference; check=false is short for check.results=false",
+    "check.races": "the simulator's: look for accesses that nothing orders; a case with a race is WRONG",
     "launches": "number of checked launches of a case",
     "deadline_s": "maximum seconds for a case",
     "records": "the folder for records",

@@ -180,7 +180,7 @@ def validate(config: DictConfig) -> Request:
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
         inputs=Inputs(values["inputs"]),
         seed=_at_least(values["seed"], 0, "seed"),
-        check=values["check"],
+        check=values["check"]["results"],
         launches=_launches(values["launches"]),
         deadline_s=_deadline(values["deadline_s"]),
         records=writable_folder(_word(values, "records"), "records"),
@@ -189,7 +189,7 @@ def validate(config: DictConfig) -> Request:
         custom=_custom(values),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
-        fabric=_fabric(values["fabric"]),
+        fabric=_fabric(values["fabric"], values["check"]["races"]),
         track=_track(values["track"]),
     )
 
@@ -330,7 +330,7 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     return value
 
 
-def _fabric(values: dict[str, Any]) -> FabricRequest:
+def _fabric(values: dict[str, Any], races: bool) -> FabricRequest:
     given = values["heap_bytes"]
     budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
@@ -340,6 +340,10 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         if FabricName(values["name"]) == FabricName.nvshmem:
             raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
         check_arch(gpu, values["arch"])
+    if races and FabricName(values["name"]) == FabricName.nvshmem:
+        raise RequestError(
+            "GPUs do not show the order of their accesses (check.races), leave it out, or use fabric=simulator"
+        )
     fabric = FabricRequest(
         name=FabricName(values["name"]),
         arch=values["arch"],
@@ -350,6 +354,7 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
         gpu=gpu,
+        races=races,
     )
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric

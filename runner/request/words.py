@@ -26,7 +26,11 @@ FOLDERS = ("records", "cache_dir")
 """Keys whose value is a folder."""
 
 _LISTS = ("algorithms", "baselines")
+_SHORT = ("sizes", "check")
+"""Sections whose name takes a value, too: that of one of their keys."""
+
 _OTHER_VALUES = {
+    "check": ("true", "false"),
     "sizes": ("[",),
     "sizes.list": ("[", "null"),
     "sizes.min": ("auto",),
@@ -76,7 +80,7 @@ def _keys(beginning: str) -> Iterator[tuple[str, str]]:
         elif member.name not in SECTIONS:
             yield f"{member.name}=", ""
         else:
-            if member.name in (*GROUPS, "sizes"):
+            if member.name in (*GROUPS, *_SHORT):
                 yield f"{member.name}=", ""
             yield f"{member.name}.", f"keys of {member.name}"
     if not inside:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, Series
+from reports.record.findings import counts_of
 from reports.record.leaves import leaves
 from reports.record.record import Check, Record, Status, Timing
 from reports.table.compare import is_baseline
@@ -93,11 +94,13 @@ def metrics_of(record: Record) -> dict[str, float]:
     """The numbers of a record, as curves over bytes. What is not finite stays in the record: MLflow would change it.
 
     MLflow's charts make a section of what stands before the slash, and put these in alphabetical order: bandwidth,
-    errors, latency, and last what the simulator counted.
+    errors, latency, findings of the race checker, and last what the simulator counted.
     """
     found: dict[str, float] = {}
     if record.check is not None:
         found |= _errors(record.check, record.case.dtype)
+    if record.findings is not None:
+        found |= {f"races/{severity}": count for severity, count in counts_of(record.findings).items()}
     if record.timing is not None:
         found |= _timing_metrics(record.timing, record.case.size_bytes)
     counters = {key: value for key, value in record.counters.items() if key not in ("of", "launches")}
@@ -237,6 +240,7 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     tags = {
         "status": status_tag(records, cases_not_run),
         "passed": f"{passed}/{len(records) + cases_not_run}",
+        "races": _races(records),
         COLOUR_TAG: _paler(colour) if is_baseline(records[0]) else colour,
         **_what_was_measured(records),
         **origin_tags(records),
@@ -249,6 +253,13 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
         if digests := sorted({getattr(kernel, name) for kernel in kernels} - {"", None}):
             tags[name] = " ".join(digests)
     return tags
+
+
+def _races(records: Sequence[Record]) -> str:
+    """Whether the cases that ran were checked for races."""
+    ran = [record for record in records if record.status is not Status.REFUSED]
+    checked = sum(record.findings is not None for record in ran)
+    return "not checked" if not checked else "checked" if checked == len(ran) else f"checked in {checked} of {len(ran)}"
 
 
 def _paler(colour: str) -> str:

@@ -39,7 +39,7 @@ class FabricName(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
-    limits the simulated GPUs have; None: no limits."""
+    limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races)."""
 
     name: FabricName
     arch: str
@@ -50,6 +50,7 @@ class FabricRequest:
     seed: int
     step_budget: int | None
     gpu: Gpu | None = None
+    races: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -129,6 +130,8 @@ def resolve(
         return fabric, "asked for"
     if fabric.gpu is not None:
         return replace(fabric, name=FabricName.simulator), "fabric.gpu asked for"
+    if fabric.races:
+        return replace(fabric, name=FabricName.simulator), "check.races asked for"
     found = machine()
     missing, remedy = _missing(found)
     if fabric.name == FabricName.auto and missing:
@@ -252,6 +255,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
         schedule=fabric.schedule,
         seed=fabric.seed,
         gpu=fabric.gpu,
+        races=fabric.races,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)

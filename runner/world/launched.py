@@ -202,6 +202,9 @@ class JoinedWorld:
     def counters(self) -> dict[str, Any]:
         return {}
 
+    def findings(self) -> None:
+        return None
+
     def close(self) -> None:
         """Nothing yet: the processes are the launcher's, and the next job needs them. Leader.end() gives all back."""
 

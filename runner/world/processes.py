@@ -153,6 +153,9 @@ class ProcessWorld:
     def counters(self) -> dict[str, Any]:
         return {}
 
+    def findings(self) -> None:
+        return None
+
     def run(
         self, program: Callable[[Fabric, Argument], Result], argument: Argument, deadline_s: float | None
     ) -> list[Result]:

@@ -28,6 +28,7 @@ from runner.world.world import (
     innermost_frame,
     leak_of,
 )
+from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 __tracebackhide__ = True
@@ -41,6 +42,8 @@ class SimulatedMachine(Protocol):
     def leave(self, rank: int, error: BaseException | None) -> None: ...
     def set_deadline(self, monotonic_s: float | None) -> None: ...
     def counters(self) -> dict[str, Any]: ...
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
     def live_regions(self, rank: int) -> tuple[Region, ...]: ...
     def abort(self, error: BaseException) -> None: ...
     def close(self) -> None: ...
@@ -75,7 +78,9 @@ class ThreadWorld:
         self, world_size: int, options: SimulatorOptions | None = None, machine: SimulatedMachine | None = None
     ) -> None:
         self._world_size = world_size
-        self._machine = machine or SimulatedWorld(world_size, options or SimulatorOptions())
+        options = options or SimulatorOptions()
+        self._machine = machine or SimulatedWorld(world_size, options)
+        self._is_checked = options.races
         self._healthy = True
 
     @property
@@ -88,6 +93,9 @@ class ThreadWorld:
 
     def counters(self) -> dict[str, Any]:
         return self._machine.counters()
+
+    def findings(self) -> tuple[Finding, ...] | None:
+        return self._machine.findings if self._is_checked else None
 
     def close(self) -> None:
         self._healthy = False

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from kernels.compile_error import CompilationError
 from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Place, Region, rank_of
+from simulator.races.finding import Finding
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
@@ -104,6 +105,10 @@ class World(Protocol):
 
     def counters(self) -> dict[str, Any]:
         """What the fabric counted during the last run; {} where nothing counts."""
+        ...
+
+    def findings(self) -> tuple[Finding, ...] | None:
+        """What the race checker found during the last run; None where nothing was checked."""
         ...
 
     def close(self) -> None:

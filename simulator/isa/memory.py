@@ -18,7 +18,7 @@ from simulator.isa.spaces import (
     store_rows,
 )
 from simulator.memory.space import LaneFault
-from simulator.observe.events import Fence, tell
+from simulator.observe.events import Fence, Stored, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
 ORDER = "weak relaxed acquire release acq_rel volatile mmio cta cluster gpu sys"
@@ -292,6 +292,8 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
         start = shared_index(frame, places, size * len(sources))
         report_shared(frame, places, size * len(sources), instruction, "store")
         batch = frame.batch
+        if batch.space.events.stored:
+            tell(batch.space.events.stored, Stored(start, rows_of(frame, sources, kind)))
         if batch.mbarriers.objects:
             batch.mbarriers.check_write(start, size * len(sources))
         for position, slot in enumerate(sources):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation
 from simulator.memory.space import LOCAL, PARAMETER, SHARED, TAG, WINDOW_SHIFT, LaneFault
-from simulator.observe.events import Access, tell
+from simulator.observe.events import Access, Stored, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol
 
 WINDOWS = {"shared": SHARED, "local": LOCAL, "param": PARAMETER}
@@ -361,7 +361,10 @@ def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, inst
         heaps = frame.batch.space
         heaps.scatter(heaps.resolve(frame.view, addresses, width, instruction, "store"), np.ascontiguousarray(rows))
     elif space:
-        reach(frame, space, addresses, width, instruction, "store").put(np.ascontiguousarray(rows))
+        reached = reach(frame, space, addresses, width, instruction, "store")
+        if frame.batch.space.events.stored and space.startswith("shared"):
+            tell(frame.batch.space.events.stored, Stored(reached.index, rows))
+        reached.put(np.ascontiguousarray(rows))
     else:
 
         def run(some: LaneFrame, space: str, mine: Lanes, lanes: Any) -> None:

@@ -59,6 +59,7 @@ class Heaps:
     def __init__(self, world_size: int, heap_bytes: int) -> None:
         self.world_size = world_size
         self.heap_bytes = heap_bytes
+        self.granule_bytes = GRANULE_BYTES
         # A gap behind a full heap too: what runs past its end must not land in the next rank's.
         self.capacity = 1 << (heap_bytes + GAP_BYTES - 1).bit_length()
         # Behind the heaps lie the variables of modules: .global ones, then .const ones. See space.py for the windows.

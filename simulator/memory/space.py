@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from memory.fabric import DeviceFault
 from simulator.memory.heaps import GRANULE_BYTES, LAST_WINDOW, Allocation, Heaps
-from simulator.observe.events import MULTICAST_TARGET, Access, Events, tell
+from simulator.observe.events import MULTICAST_TARGET, Access, Events, Stored, tell
 from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
 
@@ -126,7 +126,7 @@ class Space(Heaps):
             self._only_own(view.rank, index, addresses, width_bytes, action)
         if self.events.access:
             target: int | Indices = span.allocation.rank if span.allocation else self.owners(index)
-            self._report(view, addresses, width_bytes, instruction, action, target)
+            self._report(view, addresses, span, instruction, action, target)
         if action != "store":
             self._poison(span, addresses)
         else:
@@ -175,7 +175,7 @@ class Space(Heaps):
                 self._only_own(-1, here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
             spans.append(here)
         if self.events.access:
-            self._report(view, addresses, width_bytes, instruction, action, MULTICAST_TARGET)
+            self._report(view, addresses, one, instruction, action, MULTICAST_TARGET)
         for span in spans if action != "broadcast" else ():
             self._poison(span, addresses)
         if action != "reduce":
@@ -286,14 +286,15 @@ class Space(Heaps):
         self,
         view: View,
         addresses: Addresses,
-        width_bytes: int,
+        span: Span,
         instruction: Instruction,
         action: str,
         target: int | Indices,
     ) -> None:
         space = "multicast" if isinstance(target, int) and target == MULTICAST_TARGET else "global"
         who = (view.launched, view.lanes, self.events.step)
-        event = Access(*who, instruction, action, space, width_bytes, view.rank, target, addresses)
+        where = (view.rank, target, addresses, None, span.index, span.shape == "affine")
+        event = Access(*who, instruction, action, space, span.width_bytes, *where)
         tell(self.events.access, event)
 
     def _aligned(self, span: Span, addresses: Addresses) -> None:
@@ -441,6 +442,8 @@ class Space(Heaps):
             if span.allocation is None or span.allocation.unwritten:
                 self.written[span.low : end] = 1
             return
+        if self.events.stored:
+            tell(self.events.stored, Stored(span.index, rows))
         wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
         position = span.index >> (size.bit_length() - 1)
         self.memory.view(wide)[position] = rows.view(wide).reshape(-1)

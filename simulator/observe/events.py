@@ -75,7 +75,8 @@ class Access(LaneEvent):
     heap, through the own or a peer's window), "multicast" or "shared". width_bytes: of each lane's access, all elements
     of a vector. viewer: the rank that accesses, target: the rank whose memory it is (MULTICAST_TARGET: all replicas);
     one number for all lanes, or one a lane. addresses: as viewer sees them; of shared memory bytes within the block's.
-    target_blocks: of shared memory, the block whose memory it is, one a lane; None: the lane's own block.
+    target_blocks: of shared memory, the block whose memory it is, one a lane; None: the lane's own block. index: of
+    global memory, bytes of Space.memory, of multicast those of rank 0's replica; is_affine: they follow each other.
     """
 
     instruction: Instruction
@@ -86,6 +87,8 @@ class Access(LaneEvent):
     target: int | Ids
     addresses: Addresses
     target_blocks: Ids | None = None
+    index: Ids | None = None
+    is_affine: bool = False
 
     @property
     def kind(self) -> str:
@@ -146,10 +149,12 @@ class BarrierArrived(LaneEvent):
     """Lanes came to a barrier. unit: who meets there, "warp", "block" or "cluster".
 
     At the barrier of a cluster lanes arrive (barrier.cluster.arrive, the instruction) and go on; they wait later.
+    numbers: of barriers of a block that are not all barrier 0 of all threads, each lane's barrier.
     """
 
     instruction: Instruction
     unit: str
+    numbers: Ids | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -336,6 +341,25 @@ class HostEvent:
     launch: int
 
 
+@dataclass(slots=True, eq=False)
+class HostAccess:
+    """A rank's host is about to write (action "write") or read ("read") size_bytes of its memory, at an index of
+    Space.memory, through its fabric. What it does through an array that it was lent is not reported."""
+
+    rank: int
+    action: str
+    index: int
+    size_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """The values of the store whose Access came before. places: where, one a lane; rows: what, a row a lane."""
+
+    places: Ids
+    rows: npt.NDArray[Any]
+
+
 def order_of(instruction: Instruction, otherwise: str) -> str:
     """Return the memory order among an instruction's qualifiers."""
     return next((word for word in instruction.qualifiers if word in _ORDERS), otherwise)
@@ -382,6 +406,10 @@ class Listener:
 
     def host(self, event: HostEvent) -> None: ...
 
+    def host_access(self, event: HostAccess) -> None: ...
+
+    def stored(self, event: Stored) -> None: ...
+
 
 Told = list[Callable[[Any], None]]
 KINDS = tuple(name for name in vars(Listener) if not name.startswith("_"))
@@ -411,6 +439,8 @@ class Events:
     launch_began: Told
     launch_ended: Told
     host: Told
+    host_access: Told
+    stored: Told
 
     def __init__(self) -> None:
         self.step = 0

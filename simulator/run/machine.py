@@ -387,8 +387,8 @@ class Batch:
         end = way_out.instruction
         assert end is not None
         lanes = ids_of(group)
-        self._tell_arrived(group, end, "block")
         numbers = self._values(way_out.slot, lanes)
+        self._tell_arrived(group, end, "block", numbers)
         counts = self._values(way_out.count_slot, lanes) if way_out.count_slot >= 0 else np.zeros(len(lanes), np.int64)
         try:
             released = self.numbered.arrive(way_out, group, numbers, counts, way_out.waits)
@@ -429,10 +429,10 @@ class Batch:
             self.arrive(way_out.taken, group)
         self._go_on("cluster", released)
 
-    def _tell_arrived(self, group: Group, instruction: Instruction, unit: str) -> None:
+    def _tell_arrived(self, group: Group, instruction: Instruction, unit: str, numbers: Ids | None = None) -> None:
         events = self.space.events
         if events.barrier_arrived:
-            tell(events.barrier_arrived, BarrierArrived(self.launched, group, events.step, instruction, unit))
+            tell(events.barrier_arrived, BarrierArrived(self.launched, group, events.step, instruction, unit, numbers))
 
     def _tell_completed(self, group: Group, unit: str) -> None:
         events = self.space.events

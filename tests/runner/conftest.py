@@ -30,6 +30,7 @@ from runner.request.validate import Request, ResolvedRequest
 from runner.track.background import Connection, follow
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.world import WorldFailure
+from simulator.races.finding import Finding
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
 
@@ -51,6 +52,7 @@ class StubWorld:
         self.world_size = world_size
         self.healthy = True
         self.closed = False
+        self.found: tuple[Finding, ...] | None = ()
 
     def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
         fabric = self.fabric
@@ -69,12 +71,19 @@ class StubWorld:
     def close(self) -> None:
         self.closed = True
 
+    def findings(self) -> tuple[Finding, ...] | None:
+        return self.found if self.fabric.races else None
+
 
 @dataclass
 class Script:
-    """What happens to cases: by a part of their id, an exception or a check; else they pass. And what has happened."""
+    """What happens to cases: by a part of their id, an exception or a check; else they pass. And what has happened.
+
+    findings: what the race checker finds, by a part of the case's id; None for a world that has no checker.
+    """
 
     outcomes: dict[str, BaseException | Check | None] = field(default_factory=dict)
+    findings: dict[str, tuple[Finding, ...] | None] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     worlds: list[StubWorld] = field(default_factory=list)
     captures: int = 0
@@ -107,6 +116,7 @@ class Script:
     def _run_case(self, world: Any, contestant: Contestant, request: ResolvedRequest) -> Check | None:
         case = contestant.case
         self.ran.append(case.id)
+        world.found = next((found for part, found in self.findings.items() if part in case.id), ())
         for part, outcome in self.outcomes.items():
             if part not in case.id:
                 continue

@@ -52,10 +52,10 @@ class RecordingFabric:
         self.log.append("synchronize")
         self.fabric.synchronize()
 
-    def inspect(self, region: Any) -> torch.Tensor:
+    def inspect(self, region: Any, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
         """The memory itself, as on a GPU: whoever still looks at it when it is freed is told so."""
         self.fabric.synchronize()
-        view: torch.Tensor = self.fabric.view(region)
+        view: torch.Tensor = self.fabric.view(region)[offset_bytes:][:size_bytes]
         return view
 
     def never_written(self, region: Any) -> torch.Tensor | None:

@@ -97,8 +97,8 @@ class FileFabric:
     def view(self, region: Region) -> torch.Tensor:
         return self.at(region.address, region.size_bytes)
 
-    def inspect(self, region: Region) -> torch.Tensor:
-        return self.view(region)
+    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+        return self.view(region)[offset_bytes:][:size_bytes]
 
     def never_written(self, region: Region) -> torch.Tensor | None:
         return None

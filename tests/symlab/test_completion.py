@@ -198,7 +198,7 @@ def test_in_a_real_shell(name: str, tmp_path: Path) -> None:
             "symlab ru\t+exp=allreduce_b\t-m": ["run", "+exp=allreduce_bf16", "-m"],
             "symlab run fabric.sch\tra\t": ["run", "fabric.schedule=random"],
             **OF_ONE_SHELL[name],
-            "symlab run --multi\tchec\tfa\t": ["run", "--multirun", "check=false"],
+            "symlab run --multi\tcheck.re\tfa\t": ["run", "--multirun", "check.results=false"],
             "symlab ta\treco\trec\t": ["table", "recorded/records.json"],
             "symlab table --fo\tmark\tx": ["table", "--format", "markdown", "x"],
         }.items():

@@ -134,7 +134,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 4
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 5
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -181,7 +181,7 @@ def test_floats_survive(value: float) -> None:
         ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
         ({"id": "all_reduce-one_shot-bfloat16"}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
         ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
-        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 4"),
+        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 5"),
         ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),
         ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
         ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
@@ -189,7 +189,7 @@ def test_floats_survive(value: float) -> None:
         ({"duration_s": math.nan}, "duration_s"),
         ({"duration_s": -1.0}, "duration_s"),
         ({"schema": 0}, "schema 0 can't be written"),
-        ({"schema": 5}, "schema 5 can't be written"),
+        ({"schema": 6}, "schema 6 can't be written"),
         ({"schema": 1, "library": "NCCL 2.28.9", "kernel": None}, "schema 1 has no timing and no library"),
         ({"id": ""}, "needs the id"),
         ({"counters": {"rate": math.inf}}, "counters.rate"),
@@ -256,7 +256,7 @@ def test_a_case_may_have_root_and_offset_and_need_not() -> None:
 
 def test_newer_schema_is_refused_naming_both() -> None:
     document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 4"):
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 5"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -472,6 +472,7 @@ def old(schema: int, **changes: Any) -> Record:
         ("schema2.json", old(2, fabric=GPUS, timing=TIMING)),
         ("schema2_library.json", old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
         ("schema3.json", old(3, fabric=GPUS, timing=TIMING, check=DIGESTED)),
+        ("schema4.json", record(schema=4, fabric=GPUS, timing=TIMING, check=DIGESTED)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:

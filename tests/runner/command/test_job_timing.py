@@ -56,6 +56,9 @@ class GpuWorld:
     def counters(self) -> dict[str, Any]:
         return {}
 
+    def findings(self) -> None:
+        return None
+
 
 @dataclasses.dataclass
 class Shelf:

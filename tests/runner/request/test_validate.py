@@ -370,7 +370,7 @@ def test_what_is_asked_of_ranks_and_buffers() -> None:
         (["world_size="], ["(world_size)", "whole number"]),
         (["world_size=null"], ["(world_size)", "whole number"]),
         (["world_size=2,4"], ["several values", "add -m"]),
-        (["check=maybe"], ["maybe", "(check)", "true or false"]),
+        (["check=maybe"], ["maybe", "(check.results)", "true or false"]),
         (["deadline_s=soon"], ["soon", "(deadline_s)", "a number"]),
         (["op=[1]"], ["(op)", "a word"]),
         (["op=${nowhere}"], ["nowhere", "(op)"]),

@@ -63,7 +63,7 @@ def test_every_key_of_words_offers_them(section: str) -> None:
         ("sizes=[1", (), []),
         ("timing.calls=", (), ["timing.calls=null"]),
         ("+e", (), ["+exp="]),
-        ("++che", (), ["++check="]),
+        ("++che", (), ["++check=", "++check."]),
         ("++check=f", (), ["++check=false"]),
         ("~", (), []),
         ("nonsense=", (), []),

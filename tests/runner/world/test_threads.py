@@ -14,6 +14,9 @@ from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, 
 from runner.world import threads as threads_module
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
+from simulator.races.finding import Finding
+from simulator.world import SimulatorOptions
+from tests.runner.found import finding
 
 
 class Machine:
@@ -66,6 +69,8 @@ class Machine:
 
     def counters(self) -> dict[str, Any]:
         return {"left": len(self.left)}
+
+    findings: tuple[Finding, ...] = ()
 
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return self.regions.get(rank, ())
@@ -283,3 +288,13 @@ def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
     assert not world.healthy
     assert isinstance(machine.aborted, FabricError)
     assert sorted(rank for rank, _ in machine.left) == [0, 1, 2, 3]
+
+
+def test_findings_are_the_machines_and_none_where_nothing_is_checked() -> None:
+    machine = Machine(2)
+    machine.findings = (finding(),)
+    with_checker = ThreadWorld(2, SimulatorOptions(races=True), machine)
+    assert with_checker.findings() == (finding(),)
+    assert ThreadWorld(2, SimulatorOptions(), machine).findings() is None
+    machine.findings = ()
+    assert with_checker.findings() == ()

@@ -1,0 +1,123 @@
+"""What the race checker found in a case, as records hold it: two accesses, and what is missing between them.
+
+The fields mean what those of simulator.races.finding mean, whose sentences these give, too; a test compares both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+SEVERITIES = ("race", "proxy", "formal", "advisory")
+"""From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses
+its L1; a declared assumption alone explains it."""
+
+FAILING = frozenset({"race", "proxy"})
+"""The severities with which a case is WRONG."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAccess:
+    """One side of a finding: the access of the first lane concerned.
+
+    line is the PTX line (0 or less: the host), source "file.py:12" or "", text the instruction. tensor is "" if
+    unknown; element is its byte, for the simulator knows no dtype. proxy is "generic", "alias" or "async".
+    """
+
+    rank: int
+    block: int
+    thread: int
+    line: int
+    source: str
+    text: str
+    tensor: str
+    element: int
+    proxy: str
+    launch: int = 0
+
+    def where(self) -> str:
+        """Return who accessed what, in one phrase."""
+        place = f"byte {self.element} of {self.tensor or 'memory'}"
+        if self.line <= 0:
+            return f"`{self.text}` of {place} by the host of rank {self.rank}"
+        line = self.source or f"PTX line {self.line}"
+        return f"`{self.text}` ({line}) of {place} by rank {self.rank}, block {self.block}, thread {self.thread}"
+
+    @property
+    def instruction(self) -> tuple[int, str, str, str]:
+        """What is the same in every run of the same code: the instruction, the tensor and the proxy."""
+        return (self.line, self.text, self.tensor, self.proxy)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFinding:
+    """Two accesses to the same bytes that nothing orders, in the order of the run; count pairs are folded into one.
+
+    missing is what would order them, assumption the named assumption about hardware that alone explains an advisory.
+    """
+
+    severity: str
+    missing: str
+    first: RecordedAccess
+    second: RecordedAccess
+    count: int = 1
+    assumption: str = ""
+
+    def __post_init__(self) -> None:
+        if self.severity not in SEVERITIES:
+            raise ValueError(f"findings: severity '{self.severity}' is none of {', '.join(SEVERITIES)}")
+        if self.count < 1:
+            raise ValueError(f"findings: a finding of {self.count} pairs; it has at least one")
+        if (self.severity == "advisory") != bool(self.assumption):
+            raise ValueError("findings: an advisory names the assumption that explains it, and no other finding does")
+
+    @property
+    def fails(self) -> bool:
+        """Whether a case with this finding is WRONG."""
+        return self.severity in FAILING
+
+    @property
+    def pair(self) -> tuple[object, ...]:
+        """What tells a finding from others in every run of the same code, whichever access came first: severity, what
+        is missing, both instructions, and whether one rank made both accesses."""
+        sides = sorted((self.first.instruction, self.second.instruction))
+        return (self.severity, self.missing, *sides, self.first.rank == self.second.rank)
+
+    def sentence(self) -> str:
+        """Return the finding as one sentence."""
+        pairs = f" ({self.count} pairs)" if self.count > 1 else ""
+        granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
+        between = f"between {self.first.where()} and {self.second.where()}"
+        return f"{self.severity}: {self.missing} is missing{granted} {between}{pairs}"
+
+
+def first_failing(findings: Iterable[RecordedFinding]) -> RecordedFinding | None:
+    """Return the first finding that makes a case WRONG, races before proxies; None if there is none."""
+    failing = [one for one in findings if one.fails]
+    return min(failing, key=lambda one: SEVERITIES.index(one.severity), default=None)
+
+
+def counts_of(findings: Iterable[RecordedFinding]) -> dict[str, int]:
+    """Return the number of findings of each severity, all of them, from the gravest on."""
+    counts = Counter(one.severity for one in findings)
+    return {severity: counts[severity] for severity in SEVERITIES}
+
+
+def summary_of(findings: Iterable[RecordedFinding]) -> str:
+    """Return the number of findings by severity in few words: "2 race, 1 formal", or "none"."""
+    return ", ".join(f"{count} {severity}" for severity, count in counts_of(findings).items() if count) or "none"
+
+
+def verdict_of(findings: Sequence[RecordedFinding]) -> list[str]:
+    """Return what speaks against a case as one sentence, the first finding that fails; none if none does."""
+    first = first_failing(findings)
+    if first is None:
+        return []
+    more = sum(one.fails for one in findings) - 1
+    return [f"{first.sentence()}{f', and {more} more such findings' if more > 1 else ', and 1 more' if more else ''}"]
+
+
+def races_text(findings: Sequence[RecordedFinding] | None) -> str:
+    """Return what a table says of a case: its findings by severity, "none", or "not checked"."""
+    return "not checked" if findings is None else summary_of(findings)

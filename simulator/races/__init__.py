@@ -1,0 +1,1 @@
+"""Races: what one run of a kernel shows of accesses that nothing orders."""

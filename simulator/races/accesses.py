@@ -1,0 +1,349 @@
+"""The check of each access against the shadow of what it accesses, and its entry there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simulator.races.clocks import (
+    ALIAS,
+    ASYNC,
+    BLOCK_CODE,
+    BLOCK_SHIFT,
+    CODE_MASK,
+    GENERIC,
+    LOW_MASK,
+    STAMP_SHIFT,
+    WARP_CODE,
+    Numbers,
+    pairs_of,
+)
+from simulator.races.order import CLUSTER, SYS, Order
+from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
+from simulator.races.running import WARP, Actor, Mask, Single
+from simulator.races.shadow import READ, WRITE, Epochs, Kept, Shadow
+
+_MOST_OTHERS = 32
+"""Lists of further reads are made short when they are longer."""
+_PARTS = {
+    (GENERIC_PROXY, ALIAS_PROXY): ALIAS,
+    (ALIAS_PROXY, GENERIC_PROXY): ALIAS,
+    (ASYNC_PROXY, ALIAS_PROXY): ALIAS,
+    (GENERIC_PROXY, ASYNC_PROXY): ASYNC,
+    (ALIAS_PROXY, ASYNC_PROXY): ASYNC,
+}
+"""What has to know an earlier access of the first proxy before one of the second; otherwise GENERIC."""
+
+
+class Accesses:
+    """The accesses of a world: infos by number, and by stamp the number of the info."""
+
+    def __init__(self, order: Order, findings: Findings) -> None:
+        self.order, self.findings = order, findings
+        self.infos: list[Info] = []
+        self.info_of: Numbers = np.zeros(1024, np.int64)
+        self.proxies: Numbers = np.zeros(64, np.int64)
+        self.stamp = 0
+        self._floors: tuple[Actor, int, int] | None = None  # the actors of the access that is checked, and their floor
+
+    def note(self, info: Info) -> None:
+        """Add an info, whose number is the next one."""
+        assert info.number == len(self.infos)
+        self.infos.append(info)
+        if info.number >= len(self.proxies):
+            self.proxies = np.concatenate([self.proxies, np.zeros_like(self.proxies)])
+        self.proxies[info.number] = info.proxy
+
+    def tick(self, info: Info | None = None) -> int:
+        """Begin an event; return its stamp."""
+        self.stamp += 1
+        if self.stamp >= len(self.info_of):
+            self.info_of = np.concatenate([self.info_of, np.zeros_like(self.info_of)])
+        if info is not None:
+            self.info_of[self.stamp] = info.number
+        return self.stamp
+
+    def touch(
+        self, shadow: Shadow, who: Actor, offsets: Numbers, width: int, is_affine: bool, info: Info, actors: Numbers
+    ) -> tuple[Any, Epochs, int]:
+        """Check accesses of width bytes at offsets, one an actor, and enter them.
+
+        Returns their units, their epochs and how many units each access has.
+        """
+        self._floors = None
+        places = shadow.places(offsets, width, is_affine)
+        each = width // shadow.unit
+        mine = self.stamp << STAMP_SHIFT | actors
+        if each > 1:
+            mine = np.repeat(mine, each)
+        shadow.proxies |= 1 << info.proxy
+        if info.is_strong:
+            shadow.scopes = min(shadow.scopes, info.scope)
+        for kept, epochs in list(shadow.kept.items()):
+            if kept.kind == READ and not info.is_write:
+                continue
+            if not (
+                kept.is_strong and info.is_strong and shadow.scopes == SYS and not shadow.proxies >> ASYNC_PROXY & 1
+            ):
+                self._check(shadow, kept, epochs[places], who, each, places, info)
+        if info.is_write:
+            self._check_others(shadow, who, each, places, info)
+            self._write(shadow, who, each, places, mine, info, is_affine)
+        else:
+            self._read(shadow, who, each, places, mine, info, is_affine)
+        return places, mine, each
+
+    # Checks
+
+    def _check(self, shadow: Shadow, kept: Kept, old: Epochs, who: Actor, each: int, places: Any, info: Info) -> None:
+        latest = int(old.max())
+        if not latest:
+            return
+        every = self._floor(who, len(old) // each, info)
+        if latest >> STAMP_SHIFT <= every:
+            return
+        some = np.flatnonzero(old >> STAMP_SHIFT > every)
+        self._compare(shadow, kept, old[some], who, some // each, _units(places, some), info)
+
+    def _floor(self, who: Actor, count: int, info: Info) -> int:
+        """A stamp up to which all these actors know everything."""
+        if self._floors is not None and self._floors[0] is who and self._floors[1] >= count:
+            return self._floors[2]
+        rows = who.rows(np.arange(1 if isinstance(who, Single) else count))
+        floor = self.order.clocks.floor
+        if info.proxy == GENERIC_PROXY or info.proxy == HOST or floor.shape[1] == 1:
+            found = int(floor[rows, GENERIC].min())
+        else:
+            found = int(floor[rows].min())
+        self._floors = (who, count, found)
+        return found
+
+    def _compare(
+        self, shadow: Shadow, kept: Kept, old: Epochs, who: Actor, positions: Numbers, units: Numbers, info: Info
+    ) -> None:
+        """Find which old epochs are not known to who accesses now, each by the actor at its position."""
+        if kept.is_strong and info.is_strong:  # strong accesses that see each other's scope do not race
+            numbers = self.info_of[old >> STAMP_SHIFT]
+            racing = ~self._morally_strong(numbers, old & LOW_MASK, who.actors(positions), info)
+            old, positions, units = old[racing], positions[racing], units[racing]
+        if not len(old):
+            return
+        parts = self._parts(old, who, positions, info) if shadow.proxies & ~(1 << GENERIC_PROXY | 1 << HOST) else None
+        if parts is None:
+            bad = self.order.unknown(who, positions, old, GENERIC)
+            self._report(shadow, kept, old, who, positions, units, info, bad, GENERIC, False)
+            return
+        for part in (GENERIC, ALIAS, ASYNC):
+            at = np.flatnonzero(parts == part)
+            if not len(at):
+                continue
+            bad = self.order.unknown(who, positions[at], old[at], part)
+            some = at[bad]
+            if not len(some):
+                continue
+            is_race = self.order.unknown(who, positions[some], old[some], GENERIC)
+            for is_proxy_only in (False, True):
+                chosen = some[~is_race] if is_proxy_only else some[is_race]
+                every = np.ones(len(chosen), np.bool_)
+                what = (old[chosen], who, positions[chosen], units[chosen], info, every, part, is_proxy_only)
+                self._report(shadow, kept, *what)
+
+    def _parts(self, old: Epochs, who: Actor, positions: Numbers, info: Info) -> Numbers:
+        proxies = self.proxies[self.info_of[old >> STAMP_SHIFT]]
+        table = np.array([_PARTS.get((one, info.proxy), GENERIC) for one in range(4)])
+        parts: Numbers = table[proxies]
+        if info.proxy == ASYNC_PROXY:
+            own_block = who.actors(positions) >> BLOCK_SHIFT == (old & LOW_MASK) >> BLOCK_SHIFT
+            parts = np.where((proxies == ASYNC_PROXY) & ~own_block, ASYNC, parts)
+        return parts
+
+    def _report(
+        self,
+        shadow: Shadow,
+        kept: Kept,
+        old: Epochs,
+        who: Actor,
+        positions: Numbers,
+        units: Numbers,
+        info: Info,
+        bad: Mask,
+        part: int,
+        is_proxy_only: bool,
+    ) -> None:
+        """Pass what is not ordered to the findings."""
+        if not bad.any():
+            return
+        old, positions, units = old[bad], positions[bad], units[bad]
+        numbers = self.info_of[old >> STAMP_SHIFT]
+        actors = who.actors(positions)
+        ranks = (old & LOW_MASK) >> 29 == actors >> 29
+        first, back = pairs_of(numbers, ranks)
+        counts = np.bincount(back)
+        for at, count in zip(first.tolist(), counts.tolist(), strict=True):
+            earlier = self.infos[int(numbers[at])]
+            byte = int(units[at]) * shadow.unit
+            pair = Pair(
+                int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only, kept.kind == READ
+            )
+            self.findings.add(pair, count)
+
+    def _morally_strong(self, numbers: Numbers, old: Numbers, actors: Numbers, info: Info) -> Mask:
+        """Return for each pair of strong accesses whether each one's scope includes the other's thread."""
+        found = np.zeros(len(numbers), np.bool_)
+        for number in np.unique(numbers).tolist():
+            at = numbers == number
+            other = self.infos[number]
+            scope = min(other.scope, info.scope)
+            if (other.is_atomic and info.is_atomic and ASYNC_PROXY in (other.proxy, info.proxy)) or scope == SYS:
+                found[at] = True
+            elif scope > CLUSTER:
+                found[at] = old[at] >> 29 == actors[at] >> 29
+            elif scope == CLUSTER and info.launched is not None:
+                clusters = info.launched.launched.clusters
+                blocks = [one[at] >> BLOCK_SHIFT & (1 << 18) - 1 for one in (old, actors)]
+                same = clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])
+                found[at] = same & (old[at] >> 29 == actors[at] >> 29)
+            else:
+                found[at] = old[at] >> BLOCK_SHIFT == actors[at] >> BLOCK_SHIFT
+        return found
+
+    def _check_others(self, shadow: Shadow, who: Actor, each: int, places: Any, info: Info) -> None:
+        """The reads beside: those that touch these units."""
+        if not shadow.others:
+            return
+        if isinstance(places, slice):
+            low, high = places.start, places.stop
+        else:
+            low, high = int(places.min()), int(places.max()) + 1
+        for kept, units, epochs in shadow.others:
+            near = np.flatnonzero((units >= low) & (units < high))
+            if not len(near):
+                continue
+            if isinstance(places, slice):
+                positions, hit = (units[near] - low) // each, near
+            else:
+                order = np.argsort(places, kind="stable")
+                found = np.searchsorted(places[order], units[near])
+                same = places[order][np.minimum(found, len(places) - 1)] == units[near]
+                positions, hit = order[found[same]] // each, near[same]
+            if len(hit):
+                self._compare(shadow, kept, epochs[hit], who, positions, units[hit], info)
+
+    # Entries
+
+    def _write(
+        self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
+    ) -> None:
+        kept = Kept(WRITE, info.is_strong)
+        epochs = shadow.epochs(kept)
+        epochs[places] = mine
+        if is_affine or info.is_atomic:
+            return
+        last = epochs[places]
+        lost = np.flatnonzero(last != mine)
+        if not len(lost):
+            return
+        # lanes of one warp are compared by value, see Races.stored
+        old, new = last[lost] & LOW_MASK, mine[lost] & LOW_MASK
+        apart = (old >> BLOCK_SHIFT != new >> BLOCK_SHIFT) | ((old & CODE_MASK) // WARP != (new & CODE_MASK) // WARP)
+        lost = lost[apart]
+        if len(lost) and not info.is_strong:
+            self._compare(shadow, kept, last[lost], who, lost // each, _units(places, lost), info)
+
+    def _read(
+        self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
+    ) -> None:
+        ranks = (mine & LOW_MASK) >> 29
+        first = int(ranks[0])
+        if (ranks == first).all():
+            self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
+            return
+        places = _units(places, np.arange(len(mine)))
+        for rank in np.unique(ranks).tolist():
+            at = np.flatnonzero(ranks == rank)
+            self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+
+    def _read_of(
+        self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
+        is_affine: bool,
+    ) -> None:  # fmt: skip
+        """Enter the reads of one rank."""
+        if not is_affine and len(mine) > 1:
+            at, places, mine = _grouped(at, _units(places, np.arange(len(mine))), mine)
+        kept = Kept(READ, info.is_strong, rank)
+        epochs = shadow.epochs(kept)
+        old = epochs[places]
+        latest = int(old.max())
+        if latest and latest >> STAMP_SHIFT > self._floor(who, (int(at[-1]) // each) + 1, info):
+            some = np.flatnonzero(old)
+            bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
+            if bad.any():
+                mine = mine.copy()
+                self._keep_both(shadow, kept, some[bad], old, places, mine)
+        epochs[places] = mine
+        if is_affine:
+            return
+        last = epochs[places]
+        lost = np.flatnonzero(last != mine)
+        if len(lost):
+            both = last.copy()
+            self._keep_both(shadow, kept, lost, mine, places, both)
+            epochs[_units(places, lost)] = both[lost]
+
+    def _keep_both(self, shadow: Shadow, kept: Kept, some: Numbers, old: Epochs, places: Any, mine: Epochs) -> None:
+        """Make entries of `mine` stand for both readers where they can; else keep the old ones beside."""
+        before, now = old[some] & LOW_MASK, mine[some] & LOW_MASK
+        same_block = before >> BLOCK_SHIFT == now >> BLOCK_SHIFT
+        warps = [_warps(one & CODE_MASK) for one in (before, now)]
+        same_warp = same_block & (warps[0] == warps[1]) & (warps[0] >= 0)
+        same = before == now
+        block = now & ~CODE_MASK
+        joined = np.where(same_warp, block | WARP_CODE + warps[1], block | BLOCK_CODE)
+        mine[some] = mine[some] & ~LOW_MASK | np.where(same, now, np.where(same_block, joined, now))
+        apart = some[~same_block]
+        if len(apart):
+            shadow.others.append((kept, _units(places, apart), old[apart]))
+            if len(shadow.others) > _MOST_OTHERS:
+                self._shorten(shadow)
+
+    def _shorten(self, shadow: Shadow) -> None:
+        """Of the reads of one unit by one actor keep the last."""
+        lists: dict[Kept, list[tuple[Numbers, Epochs]]] = {}
+        for kept, units, epochs in shadow.others:
+            lists.setdefault(kept, []).append((units, epochs))
+        shadow.others = []
+        for kept, parts in lists.items():
+            units, epochs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+            order = np.argsort(-epochs, kind="stable")
+            units, epochs = units[order], epochs[order]
+            first, _ = pairs_of(units, epochs & LOW_MASK)
+            shadow.others.append((kept, units[first], epochs[first]))
+
+
+def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:
+    """Make neighbours of one block that read the same unit one reader: a warp's or a block's."""
+    blocks = mine >> BLOCK_SHIFT
+    starts = np.flatnonzero(np.concatenate([[True], (units[1:] != units[:-1]) | (blocks[1:] != blocks[:-1])]))
+    if len(starts) == len(units):
+        return at, units, mine
+    ends = np.concatenate([starts[1:], [len(units)]]) - 1
+    first, last = mine[starts], mine[ends]
+    warps = (first & CODE_MASK) // WARP
+    joined = np.where((last & CODE_MASK) // WARP == warps, WARP_CODE + warps, BLOCK_CODE)
+    entries = np.where(starts == ends, first, first & ~CODE_MASK | joined)
+    return at[starts], units[starts], entries
+
+
+def _warps(codes: Numbers) -> Numbers:
+    """The warp of each code, -1 of a block's and others."""
+    found: Numbers = np.where(codes < WARP_CODE, codes // WARP, np.where(codes < BLOCK_CODE, codes - WARP_CODE, -1))
+    return found
+
+
+def _units(places: Any, positions: Numbers) -> Numbers:
+    """The numbers of units at positions of places."""
+    if isinstance(places, slice):
+        return places.start + positions
+    found: Numbers = places[positions]
+    return found

@@ -1,0 +1,769 @@
+"""The race checker: listens to a world's kernels and hosts, and finds accesses that nothing orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simulator.memory.space import MULTICAST, Space
+from simulator.observe.events import (
+    MULTICAST_TARGET,
+    Access,
+    BarrierArrived,
+    BarrierCompleted,
+    CopiesAwaited,
+    CopiesCommitted,
+    CopyMoment,
+    Fence,
+    HostAccess,
+    HostEvent,
+    LaneCopyMoment,
+    LaunchBegan,
+    LaunchEnded,
+    Listener,
+    MbarrierOperation,
+    Stored,
+)
+from simulator.observe.lanes import Launched, ids_of
+from simulator.ptx.ir import Instruction
+from simulator.races.accesses import Accesses
+from simulator.races.clocks import (
+    ALIAS,
+    ASYNC,
+    CODE_MASK,
+    COPY_CODE,
+    GENERIC,
+    HOST_CODE,
+    LOW_MASK,
+    MBARRIER_KEY,
+    RANK_SHIFT,
+    STAMP_SHIFT,
+    WARP_KEY,
+    Extras,
+    Numbers,
+)
+from simulator.races.finding import Finding
+from simulator.races.order import GPU, SCOPES, SYS, Order
+from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
+from simulator.races.running import NEVER, PREVIOUS, SCOPE, STAMP, Cluster, Held, Lanes, Released, Running, Single
+from simulator.races.shadow import READ, WRITE, Kept, Shadow
+
+_PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
+"""What is in the PTX of kernels that use other proxies than the generic one."""
+_ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
+_RELEASES = frozenset({"release", "acq_rel", "sc"})
+
+
+@dataclass(slots=True, eq=False)
+class UnderWay:
+    """A copy that nobody waited for. lanes: who issued it; held: what they knew then; group: of each lane; epochs: by
+    what they are about, shadow, units and epochs that it entered, one lane's behind another's."""
+
+    run: Running
+    lanes: Numbers
+    held: Held
+    groups: Numbers
+    number: int
+    info: dict[str, Info]
+    entered: list[tuple[Kept, Shadow, Any, Numbers, int]] = field(default_factory=list)
+    is_done: bool = False
+    is_read: bool = False
+    stamps: list[int] = field(default_factory=list)
+
+
+class Races(Listener):
+    """Finds races in the one run that it listens to. findings() gives them."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.order = Order(space.world_size)
+        self.found = Findings()
+        self.accesses = Accesses(self.order, self.found)
+        self.running: dict[Launched, Running] = {}
+        self.infos: dict[tuple[int, int, str], Info] = {}
+        self.kept_alive: list[object] = []
+        self.shadows: dict[int, Shadow] = {}
+        self.pending_launches = [0] * space.world_size
+        self.copies: dict[tuple[int, int], UnderWay] = {}
+        self.lane_copies: dict[tuple[int, int], UnderWay] = {}
+        self.written: list[int] = []
+        self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
+        self.last_store: tuple[Running, Numbers, Info, str] | None = None
+        self.has_proxies = False
+        self.restart()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what was found so far, in the order of the run."""
+        return tuple(self.found.found.values())
+
+    def forget(self) -> None:
+        """Drop the findings."""
+        self.found.found.clear()
+
+    def expect(self, ptx: str, assumptions: Iterable[str]) -> None:
+        """Prepare for a kernel, before its launch begins. assumptions: names of report.ASSUMPTIONS that it declares."""
+        self.found.assumptions |= frozenset(assumptions)
+        self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
+
+    def restart(self) -> None:
+        """All that happened so far happens before all that follows: the ranks of a new program come in."""
+        stamp = self.accesses.tick()
+        for row in self.order.hosts:
+            self.order.clocks.rows[row] = stamp
+            self.order.clocks.extras.pop(row, None)
+        self.order.clocks.seal(np.array(self.order.hosts))
+        self.order.enqueued = [[] for _ in self.order.hosts]
+        self.pending_launches = [0] * len(self.order.hosts)
+
+    # Infos and shadows
+
+    def _info(self, run: Running, instruction: Instruction, event: Access | None, how: str = "") -> Info:
+        """What is to be known of an instruction; how: "read" or "write" of copies."""
+        key = (id(run), id(instruction), how or (event.action if event is not None else ""))
+        found = self.infos.get(key)
+        if found is None:
+            self.kept_alive.append((run, instruction))
+            found = self._made_info(run, instruction, event, how)
+            self.accesses.note(found)
+            self.infos[key] = found
+        return found
+
+    def _made_info(self, run: Running, instruction: Instruction, event: Access | None, how: str) -> Info:
+        number, text = len(self.accesses.infos), instruction.text
+        if event is None:
+            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in ("st", "red")
+            proxy = ASYNC_PROXY if is_bulk else GENERIC_PROXY
+            is_reduction = how == "write" and ("reduce" in instruction.qualifiers or instruction.opcode == "red")
+            write = how == "write"
+            return Info(number, run, instruction, write, is_reduction, is_reduction, False, False, GPU, proxy, 16, text)
+        order = event.order
+        is_atomic = event.kind in ("atomic", "red", "multimem_red")
+        proxy = ALIAS_PROXY if event.space == "multicast" else GENERIC_PROXY
+        return Info(
+            number, run, instruction, event.action not in ("load", "reduce"), is_atomic, order != "weak",
+            order in _RELEASES, order in _ACQUIRES and event.kind not in ("red", "multimem_red"),
+            SCOPES[event.scope] if event.scope else SYS, proxy, event.width_bytes, text,
+            event.action == "reduce" or order != "weak",
+        )  # fmt: skip
+
+    def _shadow(self, number: int) -> Shadow:
+        allocation = self.space.allocations[number]
+        assert allocation is not None
+        if number not in self.shadows:
+            size = allocation.end - allocation.start
+            self.shadows[number] = Shadow(allocation.name, allocation.start, size)
+        return self.shadows[number]
+
+    def _shared(self, run: Running) -> Shadow:
+        if run.shared is None:
+            run.shared = Shadow("shared memory", 0, run.blocks * self._row_bytes)
+        return run.shared
+
+    _row_bytes = 1 << 18
+    """Bytes that the shadow has for a block's shared memory: more than any GPU has."""
+
+    # Accesses
+
+    def access(self, event: Access) -> None:
+        run = self.running[event.launched]
+        info = self._info(run, event.instruction, event)
+        stamp = self.accesses.tick(info)
+        lanes, index = ids_of(event.lanes), event.index
+        assert index is not None
+        if info.is_write:
+            self.last_store = (run, lanes, info, "")
+        replicas = range(self.space.world_size) if event.space == "multicast" else (0,)
+        entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
+        for replica in replicas:
+            where = index + replica * self.space.capacity if replica else index
+            self._access_at(run, lanes, where, event, info, entries)
+        run.note_access(event.lanes, stamp)
+
+    def _access_at(
+        self, run: Running, lanes: Numbers, index: Numbers, event: Access, info: Info, entries: Numbers | None
+    ) -> None:
+        granules = self.space.granules
+        shift = self.space.granule_bytes
+        first = int(granules[int(index[0]) // shift])
+        last = int(granules[int(index[-1]) // shift])
+        numbers = None
+        if first != last or not event.is_affine:
+            numbers = granules.take(index // shift)
+            if (numbers == first).all():
+                numbers = None
+        if numbers is None:
+            self._touch(self._shadow(first), run, lanes, index, event.is_affine, info, entries)
+            return
+        for number in np.unique(numbers).tolist():
+            at = np.flatnonzero(numbers == number)
+            some = None if entries is None else entries[at]
+            self._touch(self._shadow(number), run, lanes[at], index[at], False, info, some)
+
+    def _touch(
+        self, shadow: Shadow, run: Running, lanes: Numbers, index: Numbers, is_affine: bool, info: Info,
+        entries: Numbers | None,
+    ) -> None:  # fmt: skip
+        offsets = index - shadow.start
+        actors = run.actors[lanes]
+        who = Lanes(run, lanes)
+        observed = None
+        if info.is_strong and (not info.is_write or info.is_atomic):
+            observed = self._observe(shadow, run, lanes, offsets, info)
+        places, _, each = self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors)
+        if entries is not None:
+            self._link(shadow, run, lanes, places, each, info, entries, observed)
+        elif info.is_write and shadow.links is not None:
+            shadow.links[places] = 0
+        if observed is not None:
+            self._acquire(run, lanes, places, each, shadow, info, observed)
+
+    def _observe(
+        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info
+    ) -> tuple[Numbers, Numbers]:
+        """The links and the epochs of the strong writes that lanes read, of their first unit."""
+        shadow.refine(info.width)
+        units = offsets // shadow.unit
+        kept = shadow.kept.get(Kept(WRITE, True))
+        epochs = kept[units] if kept is not None else np.zeros(len(lanes), np.int64)
+        links = shadow.links[units].astype(np.int64) if shadow.links is not None else np.zeros(len(lanes), np.int64)
+        if epochs.any():
+            actors = run.actors[lanes]
+            released = self.order.links.table[links]
+            how = (released[:, SCOPE], released[:, STAMP], self.accesses.stamp)
+            seen = Watched(info, actors, epochs, links, *how, run, lanes)
+            self.found.watched[(info.number, int(lanes[0]))] = seen
+        return links, epochs
+
+    def _released(self, run: Running, lanes: Numbers, info: Info) -> Numbers | None:
+        """What a strong write of lanes releases, a row of Links each (ROW -1: nothing), by itself or a fence before."""
+        if info.releases:
+            return run.entries(lanes, info.scope, self.accesses.stamp)
+        found: Numbers | None = None
+        for scope in sorted(run.released):
+            mine = run.released[scope].entries[lanes]
+            mine = mine.copy()
+            mine[:, 1] = np.minimum(mine[:, 1], info.scope)
+            some = mine[:, 0] >= 0
+            found = mine if found is None else np.where(some[:, None], mine, found)
+        if found is None and info.is_atomic:
+            found = np.full((len(lanes), 12), 0, np.int64)
+            found[:, 0] = -1
+        return found
+
+    def _link(
+        self, shadow: Shadow, run: Running, lanes: Numbers, places: Any, each: int, info: Info, entries: Numbers,
+        observed: tuple[Numbers, Numbers] | None,
+    ) -> None:  # fmt: skip
+        """Note what a strong write releases at its units. A read-modify-write keeps what the write before it did."""
+        has_own = entries[:, 0] >= 0
+        before = np.zeros(len(lanes), np.int64)
+        if observed is not None:
+            before = np.where(self._follows(run, lanes, info, observed[1]), observed[0], 0)
+        if not has_own.any() and not before.any():
+            if shadow.links is not None:
+                shadow.links[places] = 0
+            return
+        links = np.zeros(len(lanes), np.int64)
+        links[has_own] = self.order.links.add(entries[has_own])
+        array = shadow.link_array()
+        if isinstance(places, slice):
+            places = np.arange(places.start, places.stop)
+        if observed is None:
+            array[places] = np.repeat(links, each)
+            return
+        self._chain(array, places.reshape(-1, each), links, before)
+
+    def _chain(self, array: Any, places: Numbers, links: Numbers, before: Numbers) -> None:
+        """Lanes of one read-modify-write at one place follow each other in lane order."""
+        table = self.order.links.table
+        units = places[:, 0]
+        order = np.argsort(units, kind="stable")
+        current = 0
+        previous = -1
+        for at in order.tolist():
+            if units[at] != previous:
+                current, previous = int(before[at]), int(units[at])
+            if links[at]:
+                table[links[at], PREVIOUS] = current
+                current = int(links[at])
+            array[places[at]] = current
+
+    def _follows(self, run: Running, lanes: Numbers, info: Info, epochs: Numbers) -> Any:
+        """Whether a read-modify-write is morally strong with the write that it reads."""
+        actors = epochs & LOW_MASK
+        numbers = self.accesses.info_of[epochs >> STAMP_SHIFT]
+        scopes = np.array(
+            [self.accesses.infos[one].scope if len(self.accesses.infos) > one else SYS for one in numbers.tolist()]
+        )
+        return self.order.covers(run, lanes, info.scope, actors, scopes) & (epochs > 0)
+
+    def _acquire(
+        self, run: Running, lanes: Numbers, places: Any, each: int, shadow: Shadow, info: Info,
+        observed: tuple[Numbers, Numbers],
+    ) -> None:  # fmt: skip
+        links, epochs = observed
+        if not links.any():
+            return
+        links = np.where(self._follows(run, lanes, info, epochs), links, 0)
+        if not links.any():
+            return
+        if info.acquires:
+            self.order.acquire(run, lanes, links, info.scope)
+            return
+        some = links > 0
+        if run.pending and len(run.pending[-1][0]) == int(some.sum()):
+            last = run.pending[-1]
+            if np.array_equal(last[0], lanes[some]) and np.array_equal(last[1], links[some]):
+                return
+        run.pending.append((lanes[some], links[some], info.scope))
+
+    def shared_access(self, event: Access) -> None:
+        run = self.running[event.launched]
+        info = self._info(run, event.instruction, event)
+        stamp = self.accesses.tick(info)
+        lanes = ids_of(event.lanes)
+        blocks = run.blocks_of(lanes)
+        if event.target_blocks is not None:
+            blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+        offsets = blocks * self._row_bytes + event.addresses.astype(np.int64)
+        if info.is_write:
+            self.last_store = (run, lanes, info, "shared memory")
+        entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
+        is_affine = len(offsets) > 1 and bool((np.diff(offsets) == info.width).all())
+        self._touch(self._shared(run), run, lanes, offsets, is_affine, info, entries)
+        run.note_access(event.lanes, stamp)
+
+    def stored(self, event: Stored) -> None:
+        """Lanes of one warp that stored different values to one address in one instruction."""
+        if self.last_store is None or len(self.last_store[1]) != len(event.places):
+            return
+        run, lanes, info, name = self.last_store
+        if info.is_atomic or info.is_strong:
+            return
+        order = np.argsort(event.places, kind="stable")
+        same = event.places[order][1:] == event.places[order][:-1]
+        if not same.any():
+            return
+        rows = np.ascontiguousarray(event.rows).view(np.uint8).reshape(len(lanes), -1)[order]
+        warps = run.warps_of(lanes[order])
+        differ = same & (rows[1:] != rows[:-1]).any(axis=1) & (warps[1:] == warps[:-1])
+        at = np.flatnonzero(differ)
+        if len(at):
+            one, two = int(lanes[order][at[0]]), int(lanes[order][at[0] + 1])
+            byte = int(event.places[order][at[0]])
+            if not name:
+                shadow = self._shadow(int(self.space.granules[byte // self.space.granule_bytes]))
+                name, byte = shadow.name, byte - shadow.start
+            stamp = self.accesses.stamp << STAMP_SHIFT
+            pair = Pair(
+                stamp | int(run.actors[one]), info, int(run.actors[two]), info, name, byte, GENERIC, False, False
+            )
+            self.found.add(pair, len(at))
+
+    # Order
+
+    def fence(self, event: Fence) -> None:
+        run = self.running[event.launched]
+        stamp, lanes = self.accesses.tick(), ids_of(event.lanes)
+        if event.kind == "proxy":
+            part = ALIAS if event.proxy == "alias" else ASYNC
+            self.order.fence_proxy(run, lanes, part, stamp)
+            return
+        if event.kind != "thread":
+            return
+        order, scope = event.order, SCOPES[event.scope]
+        if order in _ACQUIRES:
+            self._acquire_pending(run, lanes, scope)
+            run.acquired[lanes], run.acquired_scope[lanes] = stamp, scope
+        if order in _RELEASES:
+            if scope not in run.released:
+                run.released[scope] = Released.none(run.launched.lanes)
+            run.released[scope].entries[lanes] = run.entries(lanes, scope, stamp)
+
+    def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
+        """What lanes read without an acquire before their fence, they acquire now."""
+        if not run.pending:
+            return
+        mask = np.zeros(run.launched.lanes, np.bool_)
+        mask[lanes] = True
+        left = []
+        for some, links, of_read in run.pending:
+            at = mask[some]
+            if at.any():
+                self.order.acquire(run, some[at], links[at], min(scope, of_read))
+            if scope < SYS:
+                left.append((some, links, of_read))
+            elif not at.all():
+                left.append((some[~at], links[~at], of_read))
+        run.pending = left
+
+    def barrier_arrived(self, event: BarrierArrived) -> None:
+        run = self.running[event.launched]
+        lanes, words = ids_of(event.lanes), event.instruction.qualifiers
+        if event.unit == "cluster":
+            self._arrive_at_cluster(run, lanes, "relaxed" not in words)
+        if event.numbers is None:
+            return
+        stamp = self.accesses.tick()
+        if "arrive" in words:
+            keys = run.blocks_of(lanes) * 16 + event.numbers
+            for key in np.unique(keys).tolist():
+                row = self.order.gather(run, lanes[keys == key], stamp)
+                run.arrived.setdefault(divmod(key, 16), []).append(row)
+            return
+        if run.numbers is None:
+            run.numbers = np.zeros(run.launched.lanes, np.int64)
+        run.numbers[lanes] = event.numbers
+
+    def _arrive_at_cluster(self, run: Running, lanes: Numbers, releases: bool) -> None:
+        stamp = self.accesses.tick()
+        numbers = run.launched.clusters_of(lanes)
+        for number in np.unique(numbers).tolist():
+            some = lanes[numbers == number]
+            one = run.clusters.setdefault(number, Cluster())
+            if releases:
+                one.rows.append(self.order.gather(run, some, stamp))
+            one.come += len(some)
+            if one.come >= run.launched.clusters.size * run.launched.block:
+                one.done, one.rows, one.come = one.rows, [], 0
+
+    def barrier_completed(self, event: BarrierCompleted) -> None:
+        run, order = self.running[event.launched], self.order
+        stamp = self.accesses.tick()
+        if event.unit == "warp":
+            order.meet_warps(run, ids_of(event.lanes), stamp)
+        elif event.unit == "cluster":
+            lanes = ids_of(event.lanes)
+            numbers = run.launched.clusters_of(lanes)
+            for number in np.unique(numbers).tolist():
+                one = run.clusters.setdefault(number, Cluster())
+                order.merge(run, lanes[numbers == number], one.done or one.rows)
+        elif run.numbers is None:
+            order.meet_blocks(run, event.lanes, stamp)
+        else:
+            lanes = ids_of(event.lanes)
+            keys = run.blocks_of(lanes) * 16 + run.numbers[lanes]
+            for key in np.unique(keys).tolist():
+                more = run.arrived.pop(divmod(key, 16), [])
+                order.meet(run, lanes[keys == key], stamp, more)
+
+    def mbarrier(self, event: MbarrierOperation) -> None:
+        run = self.running[event.launched]
+        lanes = ids_of(event.lanes)
+        stamp = self.accesses.tick()
+        blocks = run.blocks_of(lanes)
+        if event.target_blocks is not None:
+            blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+        words, operation = event.instruction.qualifiers, event.operation
+        is_relaxed = "relaxed" in words
+        if operation == "complete_tx":
+            one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
+            for written in self.written:
+                self.order.copies[written] = (one.number, int(event.phases[0]))
+            self.written = []
+            return
+        if operation == "inval" or operation == "expect_tx":
+            return
+        if operation in ("arrive", "arrive_drop") and event.instruction.opcode == "cp":
+            self._arrive_with_copies(run, lanes)
+        keys = blocks * (1 << 20) + event.addresses
+        for key in np.unique(keys).tolist():
+            at = keys == key
+            one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
+            if operation == "init":
+                one.rows, one.done, one.phase = {}, [], -1
+            elif operation.startswith("arrive"):
+                if not is_relaxed:
+                    self.order.arrive(run, one, lanes[at], int(event.phases[at][0]), stamp)
+            elif not is_relaxed and event.passed is not None and event.passed[at].any():
+                phase = int(event.phases[at][0])
+                self.order.pass_wait(run, one, lanes[at & event.passed], phase)
+
+    # Copies
+
+    def copy(self, event: CopyMoment) -> None:
+        run = self.running[event.launched]
+        key = (id(run), event.number)
+        lanes = ids_of(event.lanes)
+        if event.moment == "issued":
+            held = Held.of(run, lanes, self.accesses.tick())
+            infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+            groups = np.array([event.group])
+            self.copies[key] = UnderWay(run, lanes, held, groups, event.number, infos)
+            self.order.held[key] = held.row
+            return
+        one = self.copies[key]
+        is_read = event.moment == "read"
+        space, address = event.source if is_read else event.destination
+        if space == "register":
+            one.is_read = True
+            return
+        info = one.info["read" if is_read else "write"]
+        stamp = self.accesses.tick(info)
+        if space == "shared":
+            block = int(run.blocks_of(lanes)[0])
+            targets = event.target_blocks if not is_read else ()
+            first = block // run.launched.grid * run.launched.grid
+            for target in (first + other for other in targets) if targets else (block,):
+                self._copy_at(one, self._shared(run), target * self._row_bytes + address, event.size_bytes, info)
+        else:
+            index = address - self.space.base(int(event.ranks[0]))
+            starts = [index]
+            if event.target == MULTICAST_TARGET:
+                start = index - MULTICAST * self.space.capacity
+                starts = [start + rank * self.space.capacity for rank in range(self.space.world_size)]
+            for start in starts:
+                shadow = self._shadow(int(self.space.granules[start // self.space.granule_bytes]))
+                self._copy_at(one, shadow, start - shadow.start, event.size_bytes, info)
+        one.stamps.append(stamp)
+        if event.mbarrier >= 0 and not is_read:
+            self.written = one.stamps
+        one.is_read |= is_read
+        one.is_done |= not is_read
+
+    def _copy_at(self, one: UnderWay, shadow: Shadow, start: int, size_bytes: int, info: Info) -> None:
+        """A copy accesses bytes of a shadow."""
+        unit = 16
+        shadow.refine(unit)
+        count = max(size_bytes // unit, 1)
+        offsets = start + np.arange(count) * unit
+        actor = int(one.held.actor[0]) & ~CODE_MASK | COPY_CODE
+        actors = np.broadcast_to(np.int64(actor), count)
+        places, epochs, _ = self.accesses.touch(
+            shadow, Single(one.held), offsets, min(unit, size_bytes), True, info, actors
+        )
+        kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, actor >> RANK_SHIFT)
+        one.entered.append((kept, shadow, places, epochs[:1], shadow.unit))
+
+    def lane_copy(self, event: LaneCopyMoment) -> None:
+        run = self.running[event.launched]
+        key = (id(run), event.number)
+        lanes = ids_of(event.lanes)
+        if event.moment == "issued":
+            held = Held.of(run, lanes, self.accesses.tick())
+            infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+            self.lane_copies[key] = UnderWay(run, lanes, held, event.groups.copy(), event.number, infos)
+            self.order.held[("lanes", *key)] = held.row
+            return
+        one = self.lane_copies[key]
+        at = np.searchsorted(one.lanes, lanes)
+        held = one.held.some(at)
+        actors = held.actor & ~CODE_MASK | COPY_CODE
+        if event.moment == "written":
+            self.accesses.tick(one.info["write"])
+            offsets = run.blocks_of(lanes) * self._row_bytes + event.shared_addresses
+            self._lanes_at(one, self._shared(run), held, actors, offsets, event.size_bytes, "write")
+            return
+        self.accesses.tick(one.info["read"])
+        index = event.global_addresses.astype(np.int64) - np.array([self.space.base(int(rank)) for rank in event.ranks])
+        for size in np.unique(event.taken[event.taken > 0]).tolist():
+            some = np.flatnonzero(event.taken == size)
+            numbers = self.space.granules.take(index[some] // self.space.granule_bytes)
+            for number in np.unique(numbers).tolist():
+                mine = some[numbers == number]
+                shadow = self._shadow(number)
+                width = size & -size
+                for part in range(0, size, width):
+                    offsets = index[mine] - shadow.start + part
+                    self._lanes_at(one, shadow, held.some(mine), actors[mine], offsets, width, "read")
+
+    def _lanes_at(
+        self, one: UnderWay, shadow: Shadow, held: Held, actors: Numbers, offsets: Numbers, width: int, how: str
+    ) -> None:
+        places, epochs, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
+        rank = int(actors[0]) >> RANK_SHIFT
+        kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
+        one.entered.append((kept, shadow, places, held.actor, shadow.unit))
+
+    def copies_committed(self, event: CopiesCommitted) -> None:
+        """Groups are numbered as they are committed; the numbers come with the copies."""
+        run = self.running[event.launched]
+        for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
+            self._committed[(id(run), "bulk" in event.instruction.qualifiers, lane)] = group + 1
+
+    @property
+    def _committed(self) -> dict[tuple[int, bool, int], int]:
+        return self.__dict__.setdefault("committed", {})  # type: ignore[no-any-return]
+
+    def copies_awaited(self, event: CopiesAwaited) -> None:
+        """Lanes that waited for copies now stand for them."""
+        run = self.running[event.launched]
+        is_bulk = "bulk" in event.instruction.qualifiers
+        is_all = "wait_all" in event.instruction.qualifiers
+        copies = self.copies if is_bulk else self.lane_copies
+        lanes = ids_of(event.lanes)
+        for key, one in list(copies.items()):
+            if one.run is not run:
+                continue
+            mine = np.flatnonzero(np.isin(one.lanes, lanes))
+            if not len(mine):
+                continue
+            over = np.array([
+                is_all or 0 <= int(one.groups[at]) < self._committed.get((id(run), is_bulk, int(one.lanes[at])), 0) - event.allowed
+                for at in mine.tolist()
+            ])  # fmt: skip
+            if over.any():
+                self._stand_for(one, one.lanes[mine[over]], event.reads_only)
+                if not event.reads_only and not is_bulk:
+                    one.groups[mine[over]] = -1
+                if not event.reads_only and one.is_done and is_bulk:
+                    del copies[key]
+                    self.order.held.pop(key, None)
+
+    def _stand_for(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
+        """Give what copies entered to the lanes that waited for them."""
+        run = one.run
+        for kept, shadow, places, _, unit in one.entered:
+            if reads_only and kept.kind == WRITE:
+                continue
+            stamp = self.accesses.tick(one.info["write" if kept.kind == WRITE else "read"])
+            factor = unit // shadow.unit
+            if factor > 1 or not isinstance(places, slice):
+                units = places if not isinstance(places, slice) else np.arange(places.start, places.stop)
+                places = (units[:, None] * factor + np.arange(factor)).ravel() if factor > 1 else units
+            self._restamp(one, kept, shadow, places, lanes, stamp)
+        run.last[run.blocks_of(lanes)] = self.accesses.stamp
+
+    def _restamp(self, one: UnderWay, kept: Kept, shadow: Shadow, places: Any, lanes: Numbers, stamp: int) -> None:
+        epochs = shadow.kept.get(kept)
+        if epochs is None:
+            return
+        run, info = one.run, one.info["write" if kept.kind == WRITE else "read"]
+        some = epochs[places]
+        ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
+        if len(one.lanes) == 1:
+            new = stamp << STAMP_SHIFT | int(run.actors[lanes[0]])
+            epochs[places] = np.where(ours, new, some)
+            return
+        each = len(some) // len(one.lanes) if len(some) % len(one.lanes) == 0 else 1
+        chosen = np.repeat(np.isin(one.lanes, lanes), each)[: len(some)]
+        actors = np.repeat(run.actors[one.lanes], each)[: len(some)]
+        if len(chosen) == len(some):
+            epochs[places] = np.where(ours & chosen, stamp << STAMP_SHIFT | actors, some)
+
+    def _arrive_with_copies(self, run: Running, lanes: Numbers) -> None:
+        """cp.async.mbarrier.arrive: the lanes stand for their copies that are done."""
+        for one in self.lane_copies.values():
+            if one.run is run:
+                mine = one.lanes[np.isin(one.lanes, lanes)]
+                if len(mine):
+                    self._stand_for(one, mine, False)
+
+    # Launches and hosts
+
+    def launch_began(self, event: LaunchBegan) -> None:
+        launched, order = event.launched, self.order
+        order.clocks.fit(launched.grid, self.has_proxies)
+        stamp = self.accesses.tick()
+        run = Running(launched, order.clocks.parts, stamp)
+        for position, rank in enumerate(launched.ranks):
+            rows = [order.enqueued[rank].pop(0)] if order.enqueued[rank] else [order.hosts[rank]]
+            if order.streams[rank] >= 0:
+                rows.append(order.streams[rank])
+            row = self._boundary(rows, rank, stamp)
+            run.rows[position * launched.threads : (position + 1) * launched.threads] = row
+        self.running[launched] = run
+        order.running.append(run)
+
+    def _boundary(self, rows: list[int], rank: int, stamp: int) -> int:
+        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met."""
+        clocks = self.order.clocks
+        row = clocks.joined(rows)
+        clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
+        clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
+        extras = clocks.extras.pop(row, None)
+        if extras:
+            self._keep_extras(row, extras)
+        clocks.seal(np.array([row]))
+        return row
+
+    def _keep_extras(self, row: int, extras: Extras) -> None:
+        """Keep of extras what the slots of a row do not say, for all proxies."""
+        clocks, last = self.order.clocks, self.order.clocks.stride - 1
+        lanes = [(key, known) for (part, key), known in extras.items() if part == GENERIC and key < MBARRIER_KEY]
+        if lanes:
+            keys, stamps = np.array(lanes, np.int64).T
+            wanted = clocks.rows[row, GENERIC, clocks.slots_of(keys & WARP_KEY - 1)] < stamps
+            lanes = [lanes[at] for at in np.flatnonzero(wanted).tolist()]
+        for (part, key), known in extras.items():
+            if part == GENERIC and key >= MBARRIER_KEY:
+                rank, end = self.ended.get(key - MBARRIER_KEY, (0, NEVER))
+                if clocks.rows[row, GENERIC, rank * clocks.stride + last] < end:
+                    lanes.append((key, known))
+        for key, known in lanes:
+            for part in range(clocks.parts):
+                clocks.add_extra(row, part, key, known)
+
+    def launch_ended(self, event: LaunchEnded) -> None:
+        run, order = self.running[event.launched], self.order
+        stamp = self.accesses.tick()
+        position = event.launched.ranks.index(event.rank)
+        threads = event.launched.threads
+        rows = np.unique(run.rows[position * threads : (position + 1) * threads]).tolist()
+        order.streams[event.rank] = self._boundary(rows, event.rank, stamp)
+        self.pending_launches[event.rank] -= 1
+        run.ranks_left -= 1
+        if run.ranks_left:
+            return
+        del self.running[event.launched]
+        order.running.remove(run)
+        for (owner, block, _), one in order.mbarriers.items():
+            if owner == id(run):
+                self.ended[one.number] = (event.launched.ranks[block // event.launched.grid], stamp)
+        for copies in (self.copies, self.lane_copies):
+            for key in [key for key, one in copies.items() if one.run is run]:
+                del copies[key]
+        order.held = {key: rows for key, rows in order.held.items() if id(run) not in key}  # type: ignore[operator]
+        order.mbarriers = {key: one for key, one in order.mbarriers.items() if key[0] != id(run)}
+
+    def host(self, event: HostEvent) -> None:
+        order, clocks = self.order, self.order.clocks
+        stamp = self.accesses.tick()
+        last = clocks.stride - 1
+        if event.action == "enqueued":
+            (rank,) = event.ranks
+            row = clocks.joined([order.hosts[rank]])
+            clocks.rows[row, :, rank * clocks.stride + last] = stamp
+            clocks.seal(np.array([row]))
+            order.enqueued[rank].append(row)
+            self.pending_launches[rank] += 1
+        elif event.action == "synchronized":
+            (rank,) = event.ranks
+            if order.streams[rank] >= 0:
+                row = clocks.joined([order.hosts[rank], order.streams[rank]])
+                clocks.seal(np.array([row]))
+                order.hosts[rank] = row
+        else:
+            row = clocks.joined(order.hosts)
+            for rank in event.ranks:
+                low = rank * clocks.stride + (0 if self.pending_launches[rank] <= 0 else last)
+                clocks.rows[row, :, low : (rank + 1) * clocks.stride] = stamp
+            clocks.seal(np.array([row]))
+            order.hosts = [row] * len(order.hosts)
+
+    def host_access(self, event: HostAccess) -> None:
+        actor = event.rank << RANK_SHIFT | HOST_CODE
+        key = (-1, 0, event.action)
+        if key not in self.infos:
+            number, write = len(self.accesses.infos), event.action == "write"
+            text = f"the host's {event.action}"
+            made = Info(number, None, None, write, False, False, False, False, SYS, HOST, 1, text)
+            self.accesses.note(made)
+            self.infos[key] = made
+        info = self.infos[key]
+        self.accesses.tick(info)
+        shadow = self._shadow(int(self.space.granules[event.index // self.space.granule_bytes]))
+        start = event.index - shadow.start
+        shadow.refine((start | event.size_bytes | 16) & -(start | event.size_bytes | 16))
+        count = event.size_bytes // shadow.unit
+        if not count:
+            return
+        row = np.array([self.order.hosts[event.rank]])
+        zeros = np.zeros((self.order.clocks.parts, 1), np.int64)
+        held = Held(row, np.array([actor]), zeros, zeros[0], np.full_like(zeros, self.accesses.stamp))
+        offsets = start + np.arange(count) * shadow.unit
+        actors = np.broadcast_to(np.int64(actor), count)
+        self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)

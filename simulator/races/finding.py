@@ -1,0 +1,77 @@
+"""What the race checker finds: two accesses, and what is missing between them."""
+
+from dataclasses import dataclass
+
+SEVERITIES = ("race", "proxy", "formal", "advisory")
+"""From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses
+its L1; a declared assumption alone explains it."""
+
+FAILING = frozenset({"race", "proxy"})
+"""The severities that fail a test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One side of a finding: the access of the first lane concerned."""
+
+    rank: int
+    block: int
+    thread: int
+    line: int
+    """Line of the PTX."""
+    source: str
+    """`file.py:12`, or "" if the PTX has no line information."""
+    text: str
+    """The instruction, as the PTX has it."""
+    tensor: str
+    """Name of the tensor, or "" if unknown."""
+    element: int
+    """Byte of the tensor: the simulator knows no dtype."""
+    proxy: str
+    """`generic`, `alias` or `async`."""
+    launch: int = 0
+    """Number of the launch on its rank; -1 for the host."""
+
+    def where(self) -> str:
+        """Return who accessed what, in one phrase."""
+        place = f"byte {self.element} of {self.tensor or 'memory'}"
+        line = self.source or f"PTX line {self.line}"
+        if self.line <= 0:
+            return f"`{self.text}` of {place} by the host of rank {self.rank}"
+        return f"`{self.text}` ({line}) of {place} by rank {self.rank}, block {self.block}, thread {self.thread}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Two accesses to the same bytes that nothing orders, at least one of them a write.
+
+    Pairs of the same two instructions are folded.
+    """
+
+    severity: str
+    missing: str
+    """What would order them: "a release", "an acquire", "a wider scope", "fence.proxy.alias", "fence.proxy.async" or
+    "a barrier"."""
+    first: Access
+    second: Access
+    """In the order of the run."""
+    count: int = 1
+    """Number of pairs folded into this one."""
+    assumption: str = ""
+    """Name of the declared assumption that alone explains an advisory."""
+
+    def __post_init__(self) -> None:
+        if self.severity not in SEVERITIES:
+            raise ValueError(f"severity {self.severity!r} is unknown; severities: {', '.join(SEVERITIES)}")
+
+    @property
+    def fails(self) -> bool:
+        """Return whether a test with this finding fails."""
+        return self.severity in FAILING
+
+    def sentence(self) -> str:
+        """Return the finding as one sentence."""
+        pairs = f" ({self.count} pairs)" if self.count > 1 else ""
+        granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
+        between = f"between {self.first.where()} and {self.second.where()}"
+        return f"{self.severity}: {self.missing} is missing{granted} {between}{pairs}"

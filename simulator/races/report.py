@@ -1,0 +1,195 @@
+"""From pairs of accesses that nothing orders to findings: who, where, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from simulator.ptx.ir import Instruction
+from simulator.races.clocks import (
+    ALIAS,
+    ASYNC,
+    BLOCK_CODE,
+    BLOCK_MASK,
+    BLOCK_SHIFT,
+    CODE_MASK,
+    HOST_CODE,
+    LOW_MASK,
+    RANK_SHIFT,
+    STAMP_SHIFT,
+    WARP_CODE,
+)
+from simulator.races.finding import Access, Finding
+from simulator.races.running import WARP, Running
+
+GENERIC_PROXY, ALIAS_PROXY, ASYNC_PROXY, HOST = range(4)
+PROXY_NAMES = ("generic", "alias", "async", "generic")
+ASSUMPTIONS = {
+    "vector_16": "a vector store of 16 bytes arrives whole: who reads one part of it has the other parts, too",
+    "warp_128": "128 bytes that a warp stores in one instruction arrive whole",
+}
+"""What a spec may declare about hardware beyond PTX."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Info:
+    """What is to be known of an instruction of a launch that accesses memory. scope: 0 cta to 3 sys."""
+
+    number: int
+    launched: Running | None
+    instruction: Instruction | None
+    is_write: bool
+    is_atomic: bool
+    is_strong: bool
+    releases: bool
+    acquires: bool
+    scope: int
+    proxy: int
+    width: int
+    text: str
+    bypasses_l1: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two accesses: epoch and info of the earlier one, actor and info of the later one, and the byte of a tensor."""
+
+    epoch: int
+    first: Info
+    actor: int
+    second: Info
+    tensor: str
+    byte: int
+    part: int
+    is_proxy_only: bool
+    is_read_first: bool
+
+
+@dataclass(slots=True)
+class Watched:
+    """What strong reads of an instruction by some lanes saw: epochs of the writes, one an actor, what these released (0:
+    nothing), in which scope and when, and when they were read."""
+
+    info: Info
+    actors: np.ndarray
+    epochs: np.ndarray
+    links: np.ndarray
+    scopes: np.ndarray
+    released: np.ndarray
+    stamp: int
+    run: Running
+    lanes: np.ndarray
+
+
+@dataclass(slots=True)
+class Findings:
+    """The findings so far, folded by the two instructions and how their ranks and blocks relate."""
+
+    assumptions: frozenset[str] = frozenset()
+    found: dict[tuple[object, ...], Finding] = field(default_factory=dict)
+    watched: dict[tuple[int, int], Watched] = field(default_factory=dict)
+
+    def add(self, pair: Pair, count: int) -> None:
+        """Note `count` pairs alike."""
+        same_rank = pair.epoch & LOW_MASK >> RANK_SHIFT == pair.actor >> RANK_SHIFT
+        same_rank = (pair.epoch & LOW_MASK) >> RANK_SHIFT == pair.actor >> RANK_SHIFT
+        key = (_place(pair.first), _place(pair.second), same_rank, pair.part, pair.is_proxy_only, pair.tensor)
+        known = self.found.get(key)
+        if known is not None:
+            self.found[key] = replace(known, count=known.count + count)
+            return
+        severity, missing, assumption = self._judged(pair)
+        first = _access(pair.first, pair.epoch & LOW_MASK, pair)
+        self.found[key] = Finding(severity, missing, first, _access(pair.second, pair.actor, pair), count, assumption)
+
+    def _judged(self, pair: Pair) -> tuple[str, str, str]:
+        """Severity, what is missing, and the assumption that explains it."""
+        if pair.is_proxy_only:
+            missing = "fence.proxy.alias" if pair.part == ALIAS else "fence.proxy.async"
+            return ("formal" if pair.part == ASYNC and pair.is_read_first else "proxy"), missing, ""
+        missing = self._missing(pair)
+        assumption = self._assumption(pair)
+        if assumption:
+            return "advisory", missing, assumption
+        if missing == "an acquire" and pair.second.bypasses_l1 and not pair.is_read_first:
+            return "formal", missing, ""
+        return "race", missing, ""
+
+    def _assumption(self, pair: Pair) -> str:
+        if pair.first.instruction is None or pair.is_read_first:
+            return ""
+        both = min(pair.first.width, pair.second.width)
+        if "vector_16" in self.assumptions and both >= 16 and pair.second.is_strong:
+            return "vector_16"
+        if "warp_128" in self.assumptions and both >= 8 and (pair.second.is_strong or pair.first.is_strong):
+            return "warp_128"
+        return ""
+
+    def _missing(self, pair: Pair) -> str:
+        """What the reads of flags on the way lacked; "a barrier" if there is no flag."""
+        old = pair.epoch & LOW_MASK
+        code = old & CODE_MASK
+        if code == BLOCK_CODE + 1:
+            return "a wait for the copy"
+        mine = pair.actor
+        if old >> BLOCK_SHIFT == mine >> BLOCK_SHIFT:
+            return "a barrier"
+        found: set[str] = set()
+        for is_own in (True, False):  # the reads of the later access's block, then those of all others
+            for one in self.watched.values():
+                found |= self._lacking(one, pair.epoch, mine, is_own)
+            if found:
+                break
+        order = ("a wider scope", "an acquire", "a release")
+        known = next((what for what in order if what in found), "")
+        if not known and pair.first.is_strong != pair.second.is_strong:
+            return "a release" if pair.second.is_strong else "an acquire"
+        return known or "a barrier"
+
+    def _lacking(self, one: Watched, epoch: int, mine: int, is_own: bool) -> set[str]:
+        """What reads lacked of writes by the earlier access's block after it, if they are of the later one's block."""
+        readers, writers = one.actors >> BLOCK_SHIFT, (one.epochs & LOW_MASK) >> BLOCK_SHIFT
+        at = one.epochs >> STAMP_SHIFT >= epoch >> STAMP_SHIFT
+        at &= (readers == mine >> BLOCK_SHIFT) == is_own
+        direct = at & (writers == (epoch & LOW_MASK) >> BLOCK_SHIFT)
+        at = direct if direct.any() or not is_own else at & (writers != readers)
+        if not at.any():
+            return set()
+        if not (one.links[at] > 0).any():
+            return {"a release"}
+        fenced = one.run.acquired[one.lanes[at]] > one.stamp
+        if not one.info.acquires and not fenced.any():
+            return {"an acquire"}
+        needed = 3 if (one.epochs[at][0] & LOW_MASK) >> RANK_SHIFT != int(one.actors[at][0]) >> RANK_SHIFT else 2
+        scopes = [one.info.scope, *one.scopes[at].tolist()]
+        if not one.info.acquires:
+            scopes += one.run.acquired_scope[one.lanes[at]].tolist()
+        if min(scopes) < needed:
+            return {"a wider scope"}
+        is_late = (one.released[at] < epoch >> STAMP_SHIFT).any()
+        return {"a release"} if is_late else set()
+
+
+def _place(info: Info) -> object:
+    """What accesses that are folded have in common."""
+    if info.instruction is None or info.launched is None:
+        return info.text
+    return info.launched.launched.kernel, info.instruction.line, info.text
+
+
+def _access(info: Info, actor: int, pair: Pair) -> Access:
+    code = actor & CODE_MASK
+    thread = code if code < WARP_CODE else (code - WARP_CODE) * WARP if code < BLOCK_CODE else 0
+    rank, block = actor >> RANK_SHIFT, actor >> BLOCK_SHIFT & BLOCK_MASK
+    instruction = info.instruction
+    if instruction is None or info.launched is None or code == HOST_CODE:
+        return Access(rank, 0, 0, 0, "", info.text, pair.tensor, pair.byte, "generic", -1)
+    source = instruction.source.places[0] if instruction.source is not None else ""
+    launched = info.launched.launched
+    launch = launched.numbers[launched.ranks.index(rank)] if rank in launched.ranks else 0
+    proxy = PROXY_NAMES[info.proxy]
+    return Access(rank, block, thread, instruction.line, source, info.text, pair.tensor, pair.byte, proxy, launch)
+
+
+__all__ = ["ALIAS_PROXY", "ASSUMPTIONS", "ASYNC_PROXY", "GENERIC_PROXY", "HOST", "Findings", "Info", "Pair", "Watched"]

@@ -1,0 +1,267 @@
+"""What the checker keeps of a launch that runs, and of what its threads released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.observe.lanes import Group, Launched, ids_of
+from simulator.races.clocks import BLOCK_SHIFT, GENERIC, RANK_SHIFT, Numbers
+from simulator.races.shadow import Shadow
+
+WARP = 32
+NEVER = np.iinfo(np.int64).max >> 1
+ROW, SCOPE, STAMP, ACTOR, WHOLE, PREVIOUS, OWN, FENCED = 0, 1, 2, 3, 4, 5, 6, 9
+"""Columns of Links: row of the releasing thread, the scope of its release, when, who, whether all of its block until
+then is released, the link of the write that a read-modify-write took its value from (0: none), then by part what it
+knew of its block, and its own proxy fences."""
+COLUMNS = 12
+
+
+class Links:
+    """What strong writes release, by number; number 0 is nothing."""
+
+    def __init__(self) -> None:
+        self.table: Numbers = np.zeros((256, COLUMNS), np.int64)
+        self.count = 1
+
+    def add(self, entries: Numbers) -> Numbers:
+        """Add rows of COLUMNS, return their numbers."""
+        end = self.count + len(entries)
+        if end > len(self.table):
+            more = np.zeros((max(len(self.table), end), COLUMNS), np.int64)
+            self.table = np.concatenate([self.table, more])
+        self.table[self.count : end] = entries
+        made = np.arange(self.count, end)
+        self.count = end
+        return made
+
+
+@dataclass(slots=True)
+class Released:
+    """By lane: the row and what else goes into a link at the lane's last fence that releases; row -1: none."""
+
+    entries: Numbers
+
+    @staticmethod
+    def none(lanes: int) -> Released:
+        entries = np.zeros((lanes, COLUMNS), np.int64)
+        entries[:, ROW] = -1
+        return Released(entries)
+
+
+@dataclass(slots=True, eq=False)
+class Cluster:
+    """The barrier of a cluster: rows of those that have arrived in this phase, their number, and of phases before."""
+
+    rows: list[int] = field(default_factory=list)
+    come: int = 0
+    done: list[int] = field(default_factory=list)
+
+
+class Running:
+    """A launched kernel: what its threads know.
+
+    rows: by lane. actors: by lane, see clocks.py. own: by part and block, the stamp up to which each thread of the
+    block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of the
+    last access. fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that
+    release. pending: links that lanes read without an acquire, for a fence after it. seen: by lane the link that it
+    acquired last. acquired: by lane the last fence that acquires, and its scope.
+    """
+
+    def __init__(self, launched: Launched, parts: int, stamp: int) -> None:
+        self.launched = launched
+        lanes, block = launched.lanes, launched.block
+        self.blocks = len(launched.ranks) * launched.grid
+        ranks = np.repeat(np.array(launched.ranks, np.int64), launched.grid)
+        blocks = ranks << RANK_SHIFT | np.tile(np.arange(launched.grid), len(launched.ranks)) << BLOCK_SHIFT
+        self.actors: Numbers = (blocks[:, None] | np.arange(block)).ravel()
+        self.rows: Numbers = np.zeros(lanes, np.int64)
+        self.own: Numbers = np.full((parts, self.blocks), stamp, np.int64)
+        self.warps: Numbers | None = None
+        self.last: Numbers = np.full(self.blocks, stamp, np.int64)
+        self.fenced: dict[int, Numbers] = {}
+        self.released: dict[int, Released] = {}
+        self.pending: list[tuple[Numbers, Numbers, int]] = []
+        self.seen: Numbers = np.zeros(lanes, np.int64)
+        self.acquired: Numbers = np.zeros(lanes, np.int64)
+        self.acquired_scope: Numbers = np.full(lanes, 3)
+        self.shared: Shadow | None = None
+        self.ranks_left = len(launched.ranks)
+        self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
+        self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
+        self.clusters: dict[int, Cluster] = {}
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-self.launched.block // WARP)
+
+    def blocks_of(self, lanes: Numbers) -> Numbers:
+        """Return the number of each lane's block within the launch."""
+        found: Numbers = lanes // self.launched.block
+        return found
+
+    def warps_of(self, lanes: Numbers) -> Numbers:
+        """Return the number of each lane's warp within the launch."""
+        blocks, threads = np.divmod(lanes, self.launched.block)
+        found: Numbers = blocks * self.warps_per_block + threads // WARP
+        return found
+
+    def own_warps(self) -> Numbers:
+        """Return by warp what its threads know of it."""
+        if self.warps is None:
+            self.warps = np.zeros(self.blocks * self.warps_per_block, np.int64)
+        return self.warps
+
+    def fences(self, part: int) -> Numbers:
+        """Return by lane its last fence of a proxy."""
+        if part not in self.fenced:
+            self.fenced[part] = np.zeros(self.launched.lanes, np.int64)
+        return self.fenced[part]
+
+    def note_access(self, lanes: Group, stamp: int) -> None:
+        """Note when blocks accessed memory last."""
+        block = self.launched.block
+        if isinstance(lanes, range):
+            self.last[lanes.start // block : (lanes.stop - 1) // block + 1] = stamp
+        else:
+            self.last[lanes // block] = stamp
+
+    def entries(self, lanes: Numbers, scope: int, stamp: int) -> Numbers:
+        """Return what lanes would release now, as rows of Links."""
+        made = np.zeros((len(lanes), COLUMNS), np.int64)
+        blocks = self.blocks_of(lanes)
+        made[:, ROW], made[:, SCOPE], made[:, STAMP] = self.rows[lanes], scope, stamp
+        made[:, ACTOR] = self.actors[lanes]
+        made[:, WHOLE] = self.last[blocks] <= self.own[GENERIC][blocks]
+        made[:, OWN] = np.where(made[:, WHOLE] == 1, stamp, self.own[GENERIC][blocks])
+        for part in range(1, len(self.own)):
+            made[:, OWN + part] = self.own[part][blocks]
+            if part in self.fenced:
+                made[:, FENCED + part] = self.fenced[part][lanes]
+        return made
+
+
+class Actor(Protocol):
+    """Who accesses memory, for some of its accesses (positions): rows, actors, what each knows of its own block."""
+
+    def rows(self, positions: Numbers) -> Numbers: ...
+    def actors(self, positions: Numbers) -> Numbers: ...
+    def own(self, part: int, positions: Numbers) -> Numbers: ...
+    def warp(self, positions: Numbers) -> Numbers: ...
+    def itself(self, part: int, positions: Numbers) -> Numbers:
+        """The stamps up to which each knows its own accesses."""
+        ...
+
+
+@dataclass(slots=True)
+class Lanes:
+    """Lanes that access memory now."""
+
+    run: Running
+    ids: Numbers
+
+    def rows(self, positions: Numbers) -> Numbers:
+        found: Numbers = self.run.rows[self.ids[positions]]
+        return found
+
+    def actors(self, positions: Numbers) -> Numbers:
+        found: Numbers = self.run.actors[self.ids[positions]]
+        return found
+
+    def own(self, part: int, positions: Numbers) -> Numbers:
+        found: Numbers = self.run.own[part][self.run.blocks_of(self.ids[positions])]
+        return found
+
+    def warp(self, positions: Numbers) -> Numbers:
+        if self.run.warps is None:
+            return np.zeros(len(positions), np.int64)
+        found: Numbers = self.run.warps[self.run.warps_of(self.ids[positions])]
+        return found
+
+    def itself(self, part: int, positions: Numbers) -> Numbers:
+        if part == GENERIC:
+            return np.full(len(positions), NEVER)
+        if part not in self.run.fenced:
+            return np.zeros(len(positions), np.int64)
+        found: Numbers = self.run.fenced[part][self.ids[positions]]
+        return found
+
+
+@dataclass(slots=True)
+class Held:
+    """What actors knew at an earlier moment: the issue of a copy; or a host. One element each."""
+
+    row: Numbers
+    actor: Numbers
+    own_parts: Numbers
+    own_warp: Numbers
+    itself_parts: Numbers
+
+    @staticmethod
+    def of(run: Running, lanes: Numbers, stamp: int) -> Held:
+        """Return what lanes know now."""
+        who, every = Lanes(run, lanes), np.arange(len(lanes))
+        parts = range(len(run.own))
+        itself = [np.full(len(lanes), stamp, np.int64), *(who.itself(part, every) for part in parts[1:])]
+        own = np.stack([who.own(part, every) for part in parts])
+        return Held(who.rows(every), who.actors(every), own, who.warp(every), np.stack(itself))
+
+    def some(self, at: Any) -> Held:
+        """Return some of them."""
+        return Held(self.row[at], self.actor[at], self.own_parts[:, at], self.own_warp[at], self.itself_parts[:, at])
+
+    def rows(self, positions: Numbers) -> Numbers:
+        return self.row[positions]
+
+    def actors(self, positions: Numbers) -> Numbers:
+        return self.actor[positions]
+
+    def own(self, part: int, positions: Numbers) -> Numbers:
+        found: Numbers = self.own_parts[part][positions]
+        return found
+
+    def warp(self, positions: Numbers) -> Numbers:
+        return self.own_warp[positions]
+
+    def itself(self, part: int, positions: Numbers) -> Numbers:
+        found: Numbers = self.itself_parts[part][positions]
+        return found
+
+
+@dataclass(slots=True)
+class Single:
+    """One actor that makes many accesses: a copy, or a host."""
+
+    held: Held
+
+    def rows(self, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.row[:1], len(positions))
+
+    def actors(self, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.actor[:1], len(positions))
+
+    def own(self, part: int, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.own_parts[part][:1], len(positions))
+
+    def warp(self, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.own_warp[:1], len(positions))
+
+    def itself(self, part: int, positions: Numbers) -> Numbers:
+        return np.broadcast_to(self.held.itself_parts[part][:1], len(positions))
+
+
+def whole_blocks(lanes: Group, block: int) -> bool:
+    """Return whether lanes are all threads of neighbouring blocks."""
+    return isinstance(lanes, range) and lanes.start % block == 0 and lanes.stop % block == 0
+
+
+def as_ids(lanes: Group) -> Numbers:
+    """Return the lanes' numbers."""
+    return ids_of(lanes)
+
+
+Mask = npt.NDArray[np.bool_]

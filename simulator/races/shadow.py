@@ -1,0 +1,104 @@
+"""Shadow memory: the last accesses to each piece of an allocation, or of the shared memory of a launch.
+
+The unit of an allocation is what its narrowest access so far needs, from 16 bytes down to 1: so accesses of different
+threads to bytes of one word are told apart. Of each unit it keeps an epoch (clocks.py) of the last weak write, the last
+strong write, and of each rank the last weak and the last strong read. Reads of several threads that nothing orders are
+kept as those of a warp or of a block; those of several blocks of one rank in a list beside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Epochs = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int64]
+MOST_UNIT_BYTES = 16
+WRITE, READ = "write", "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which accesses an array of epochs is about. rank: of reads, the reader's; -1 of writes."""
+
+    kind: str
+    is_strong: bool
+    rank: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class Shadow:
+    """The shadow of size_bytes at start. name: the tensor's; unit: bytes; kept: epochs by what they are about.
+
+    links: by unit, what the last strong write released (0: nothing). proxies: bit p is set once an access went through
+    proxy p. others: reads that a later one of the same rank did not replace, as what they are about, units and epochs.
+    scopes: the narrowest scope of a strong access so far.
+    """
+
+    name: str
+    start: int
+    size_bytes: int
+    unit: int = MOST_UNIT_BYTES
+    kept: dict[Kept, Epochs] = field(default_factory=dict)
+    links: npt.NDArray[np.int32] | None = None
+    proxies: int = 0
+    others: list[tuple[Kept, Ids, Epochs]] = field(default_factory=list)
+    scopes: int = 3
+
+    @property
+    def units(self) -> int:
+        return -(-self.size_bytes // self.unit)
+
+    def epochs(self, kept: Kept) -> Epochs:
+        """Return the epochs of all units, made if there were none so far."""
+        found = self.kept.get(kept)
+        if found is None:
+            found = self.kept[kept] = np.zeros(self.units, np.int64)
+        return found
+
+    def link_array(self) -> npt.NDArray[np.int32]:
+        """Return the links of all units."""
+        if self.links is None:
+            self.links = np.zeros(self.units, np.int32)
+        return self.links
+
+    def refine(self, width: int) -> None:
+        """Make units small enough for accesses of width bytes."""
+        unit = width & -width
+        if unit >= self.unit:
+            return
+        factor = self.unit // unit
+        self.unit = unit
+        for kept, epochs in self.kept.items():
+            self.kept[kept] = np.repeat(epochs, factor)[: self.units]
+        if self.links is not None:
+            self.links = np.repeat(self.links, factor)[: self.units]
+        self.others = [
+            (kept, (units[:, None] * factor + np.arange(factor)).ravel(), np.repeat(epochs, factor))
+            for kept, units, epochs in self.others
+        ]
+
+    def places(self, offsets: Ids, width: int, is_affine: bool) -> Any:
+        """Return the units of accesses of width bytes at offsets: a slice, or an array of width / unit for each."""
+        self.refine(width)
+        if is_affine:
+            first = int(offsets[0]) // self.unit
+            return slice(first, first + len(offsets) * width // self.unit)
+        first_units = offsets // self.unit
+        each = width // self.unit
+        if each == 1:
+            return first_units
+        return (first_units[:, None] + np.arange(each)).ravel()
+
+    def restamp(self, kept: Kept, places: Any, old: int, new: int) -> None:
+        """Where units still have an old epoch, give them a new one."""
+        epochs = self.kept.get(kept)
+        if epochs is not None:
+            some = epochs[places]
+            epochs[places] = np.where(some == old, new, some)
+        for number, (other, units, theirs) in enumerate(self.others):
+            if other == kept and (theirs == old).any():
+                self.others[number] = (other, units, np.where(theirs == old, new, theirs))

@@ -1,0 +1,120 @@
+"""Races in comparisons and in the checklist: the same pairs, other ones, and cases that were not checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from reports.audit import measurements
+from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
+from reports.audit.gate import Gate
+from reports.audit.items import Outcome
+from reports.audit.material import Material
+from reports.audit.races import Races, races_of
+from reports.record.record import Record
+from reports.table import sheet
+from tests.reports.audit.invented_records import check, one
+from tests.reports.raced import LOAD, checked, finding, unchecked
+
+FORMAL = finding("formal", "an acquire")
+OTHER = finding("formal", "an acquire", second=dataclasses.replace(LOAD, line=56))
+SAME: dict[str, Any] = {"again": 1, "different": [], "left_out": [], "not_comparable": []}
+
+
+def world(record: Record, name: str) -> Record:
+    """The same case with comparable data, as another world gave it."""
+    request = dataclasses.replace(record.request, command=name)
+    return dataclasses.replace(record, request=request, check=check())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "races", "remark"),
+    [
+        (checked(), checked(), Races.SAME, ""),
+        (checked(FORMAL), checked(dataclasses.replace(FORMAL, count=4)), Races.SAME, ""),
+        (checked(), checked(FORMAL), Races.DIFFERENT, "only after: formal: an acquire is missing"),
+        (checked(FORMAL, OTHER), checked(), Races.DIFFERENT, "only before: formal: an acquire is missing"),
+        (checked(FORMAL), checked(OTHER), Races.DIFFERENT, "only before: formal"),
+        (unchecked(), checked(), Races.NOT_COMPARABLE, "before it was not checked for races"),
+        (checked(), unchecked(), Races.NOT_COMPARABLE, "after it was not checked for races"),
+        (unchecked(), unchecked(), Races.NOT_CHECKED, ""),
+    ],
+)
+def test_findings_of_a_case_are_compared_by_their_pairs(
+    before: Record, after: Record, races: Races, remark: str
+) -> None:
+    found = races_of([before], [after])
+    assert found.races is races
+    assert remark in found.remark
+    assert bool(remark) == bool(found.remark)
+
+
+def test_all_that_differ_are_counted() -> None:
+    assert races_of([checked()], [checked(FORMAL, OTHER)]).remark.endswith(", and 1 more")
+
+
+def test_other_findings_are_a_finding_of_a_comparison() -> None:
+    same = compare([world(checked(FORMAL), "a")], [world(checked(FORMAL), "b")])
+    assert same.exit_code == VERIFIED
+    assert "races: 1 SAME" in same.verdict
+    found = compare([world(checked(), "a")], [world(checked(FORMAL), "b")])
+    assert found.exit_code == FINDING
+    assert "races: 1 DIFFERENT" in found.verdict
+    assert found.document()["cases"][0]["races"] == "DIFFERENT"
+    text = sheet.text(found.sheets, found.captions)
+    assert "races: only after: formal: an acquire is missing" in text
+    assert compare([world(checked(), "a")], [world(checked(FORMAL), "b")], gate=Gate.DIFFERENT).exit_code == FINDING
+
+
+def test_a_comparison_of_unchecked_records_says_nothing_of_races() -> None:
+    found = compare([one()], [one(world=1)])
+    assert "races" not in found.verdict
+    assert all("races" not in made.columns for made in found.sheets)
+
+
+def test_a_case_that_was_checked_on_one_side_alone_is_not_said_to_be_the_same() -> None:
+    found = compare([world(unchecked(), "a")], [world(checked(), "b")])
+    assert "races: 1 NOT COMPARABLE" in found.verdict
+    assert "after" not in found.cases[0].races.remark
+    assert compare([], [checked()]).exit_code == NOT_AUDITABLE
+
+
+def points(records: list[Record], again: dict[str, Any] | None = None, problem: str = "") -> dict[Outcome, str]:
+    """The points of item 9 that speak of races."""
+    answer = None if again is None else {"races": again}
+    item = measurements.data(Material(tuple(records), again=answer, problem=problem))
+    return {point.outcome: point.evidence for point in item.points if "race" in point.evidence}
+
+
+def test_9_what_was_found_and_found_again() -> None:
+    assert points([checked(FORMAL)], SAME) == {
+        Outcome.CAPTURED: "1 case checked for races; found: 1 formal",
+        Outcome.VERIFIED: "1 case run again with the race checker: the same findings",
+    }
+
+
+def test_9_a_record_without_findings_whose_case_has_some() -> None:
+    again = SAME | {"different": [["the id", "only after: race: a release is missing"]]}
+    said = points([checked()], again)
+    assert said[Outcome.FINDING].startswith("1 of 1 cases have other races when they run again: the id: only after")
+
+
+def test_9_a_race_is_a_finding() -> None:
+    assert points([checked(finding())], SAME)[Outcome.FINDING].startswith("1 of 1 case with races: ")
+
+
+def test_9_unchecked_cases() -> None:
+    assert points([unchecked()]) == {Outcome.DOES_NOT_APPLY: "races: no case was checked for them (check.races)"}
+    assert points([one()]) == {}, "GPUs can't be checked"
+    mixed = points([checked(), unchecked(algorithm="two_shot")], SAME)
+    assert mixed[Outcome.NOT_CAPTURED].startswith("1 case beside checked ones not checked for races: ")
+
+
+def test_9_cases_that_did_not_run_again() -> None:
+    late = SAME | {"again": 0, "left_out": [["the id", "larger than 65,536 bytes"]]}
+    assert points([checked()], late)[Outcome.NOT_COMPARABLE] == (
+        "races: 1 case did not run again: the id: larger than 65,536 bytes"
+    )
+    assert "took too long" in points([checked()], problem="it took too long")[Outcome.NOT_COMPARABLE]

@@ -1,0 +1,31 @@
+"""Races in MLflow: a metric for each severity, and a tag that says whether cases were checked."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from runner.track.names import metrics_of, series_tags
+from tests.reports.raced import checked, finding, unchecked
+from tests.reports.synthetic import record, refused
+
+RACES = ("races/race", "races/proxy", "races/formal", "races/advisory")
+
+
+def test_metrics_by_severity() -> None:
+    found = metrics_of(checked(finding(), finding("formal"), finding("formal", "a barrier")))
+    assert [found[name] for name in RACES] == [1.0, 0.0, 2.0, 0.0]
+    assert [metrics_of(checked())[name] for name in RACES] == [0.0] * 4
+
+
+def test_an_unchecked_case_has_no_such_metric() -> None:
+    assert not set(RACES) & set(metrics_of(unchecked()))
+
+
+def test_the_tag() -> None:
+    gone = dataclasses.replace(refused(), fabric=checked().fabric)
+    assert series_tags([checked(), gone])["races"] == "checked"
+    assert series_tags([unchecked()])["races"] == "not checked"
+    assert series_tags([record()])["races"] == "not checked"
+    assert series_tags([gone])["races"] == "not checked"
+    assert series_tags([checked(), unchecked(size_bytes=64)])["races"] == "checked in 1 of 2"
+    assert series_tags([checked(finding())])["reason"].startswith("race: a release is missing")

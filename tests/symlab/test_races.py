@@ -1,0 +1,123 @@
+"""races=True of the Python API, on worlds whose launches return prepared findings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symlab
+from runner.world import fabrics
+from runner.world.fabrics import FabricRequest
+from runner.world.threads import ThreadWorld
+from simulator.races.finding import Finding
+from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.runner.found import LOAD, finding
+
+PTX = """
+.version 8.0
+.target sm_90
+.entry note(.param .u64 out, .param .u32 rank) {
+  .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
+}
+"""
+HOW: dict[str, Any] = {"grid": 1, "block": 1, "buffers": {"out": (1, "int32")}, "arguments": ["out", ("u32", "rank")]}
+FORMAL = finding("formal", "an acquire")
+
+
+class Prepared(SimulatedWorld):
+    """A simulated world that says what it is told to have found."""
+
+    found: tuple[Finding, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.found
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> type[Prepared]:
+    """The worlds of this test; found is what they find."""
+    monkeypatch.setattr(Prepared, "found", (FORMAL,))
+
+    def simulated(fabric: FabricRequest, world_size: int) -> ThreadWorld:
+        plain = SimulatorOptions(arch=fabric.arch, schedule=fabric.schedule, seed=fabric.seed)
+        return ThreadWorld(world_size, dataclasses.replace(plain, races=fabric.races), Prepared(world_size, plain))
+
+    monkeypatch.setattr(fabrics, "_simulated", simulated)
+    return Prepared
+
+
+def case() -> Any:
+    return symlab.case("all_reduce/one_shot", size_bytes=64, ranks=2)
+
+
+def test_a_case_with_a_race_is_wrong(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "found", (FORMAL, finding()))
+    done = symlab.run(case(), races=True)
+    assert (str(done.status), done.verified) == ("WRONG", False)
+    assert done.reason.startswith("race: a release is missing between")
+    assert done.findings is not None
+    assert [(one.severity, one.fails) for one in done.findings] == [("race", True), ("formal", False)]
+    assert done.record is not None
+    assert done.record.findings == done.findings
+    assert done.record.request.configuration is not None
+    assert done.record.request.configuration["check"] == {"results": True, "races": True}
+    assert "check.races=true" in done.record.request.overrides
+
+
+def test_without_it_a_case_was_not_checked(found: type[Prepared]) -> None:
+    done = symlab.run(case())
+    assert (str(done.status), done.findings) == ("PASSED", None)
+
+
+def test_a_world_that_was_opened_for_it(found: type[Prepared]) -> None:
+    with symlab.world(ranks=2, races=True) as world:
+        done = symlab.run(case(), world=world)
+        assert done.findings is not None
+        assert [one.severity for one in done.findings] == ["formal"]
+        assert world.launch(PTX, **HOW).findings == done.findings
+        assert world.findings() == done.findings
+    with symlab.world(ranks=2) as world:
+        assert world.launch(PTX, **HOW).findings is None
+        assert world.findings() is None
+        with pytest.raises(ValueError, match=r"opened without a race checker \(races\), open one with races=True"):
+            symlab.run(case(), world=world, races=True)
+
+
+def test_a_simulation_has_each_pair_once(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+    other = finding("race", second=dataclasses.replace(LOAD, line=56))
+    monkeypatch.setattr(found, "found", (FORMAL, other, dataclasses.replace(FORMAL, count=9)))
+    done = symlab.simulate(PTX, ranks=2, seeds=3, races=True, **HOW)
+    assert done.findings is not None
+    assert [one.severity for one in done.findings] == ["race", "formal"]
+    assert [len(run.findings or ()) for run in done.runs] == [3, 3, 3]
+    assert symlab.simulate(PTX, ranks=2, seeds=3, **HOW).findings is None
+
+
+def test_a_simulation_without_findings_was_checked(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "found", ())
+    assert symlab.simulate(PTX, ranks=2, schedule="fair", races=True, **HOW).findings == ()
+
+
+def test_an_experiment(found: type[Prepared], tmp_path: Path) -> None:
+    keys = ("sizes=[64]", "algorithms=[one_shot]", "track=none", f"records={tmp_path}")
+    done = symlab.experiment(*keys, races=True, quiet=True)
+    (record,) = done.records
+    assert record.findings is not None
+    assert [one.severity for one in record.findings] == ["formal"]
+    assert "check.races=true" in record.request.overrides
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"fabric": "nvshmem", "races": True}, r"GPUs do not show the order of their accesses \(races\), leave it out"),
+        ({"races": "yes"}, r"'yes' is not true or false \(races\), give True or False"),
+    ],
+)
+def test_what_no_world_can_be(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        symlab.world(ranks=2, **how)
