@@ -209,11 +209,6 @@ class SimulatedWorld:
             **summary,
         }
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The accesses that nothing orders, found since the ranks came in; () of a world that does not look."""
-        return ()
-
     def live_regions(self, rank: int) -> tuple[Region, ...]:
         return tuple(Region(one.name, address, one.end - one.start) for address, one in self.regions[rank].items())
 
