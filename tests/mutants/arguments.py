@@ -15,7 +15,8 @@ PLACE = Path(__file__).resolve().parent / "arguments.json"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Patterns (of fnmatch) for a kernel's name, opcode, place and change, and why such a mutant is no bug."""
+    """Patterns (of fnmatch) for a kernel's name, opcode, place with number ("file.py `text` #1") and change, and why such
+    a mutant is no bug."""
 
     kernel: str
     opcode: str
@@ -25,7 +26,8 @@ class Argument:
 
     def covers(self, kernel: str, mutant: Mutant) -> bool:
         """Return whether it is about a mutant of a kernel."""
-        pairs = ((kernel, self.kernel), (mutant.opcode, self.opcode), (mutant.place, self.place))
+        place = f"{mutant.place} #{mutant.nth}"
+        pairs = ((kernel, self.kernel), (mutant.opcode, self.opcode), (place, self.place))
         return all(fnmatchcase(*pair) for pair in (*pairs, (mutant.change, self.change)))
 
 
