@@ -30,6 +30,7 @@ from kernels.spec import (
     refuses_value,
     refuses_world_size,
 )
+from kernels.stress import NO_STRESS
 from memory.fabric import Traits
 
 if TYPE_CHECKING:
@@ -208,6 +209,8 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal 
         return Refusal("fabric", f"{baseline.name} needs GPUs", f"the fabric {traits.name} has none")
     if case.op not in baseline.ops:
         return Refusal("op", f"{baseline.name} does not do {case.op}", f"it does {', '.join(baseline.ops)}")
+    if case.stress != NO_STRESS:
+        return Refusal("stress", f"{baseline.name} promises nothing of {case.stress}", "give baselines=none")
     offer = baseline.offer(case.op)
     for key, value, known in (
         ("dtype", case.dtype, offer.dtypes),

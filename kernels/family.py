@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.numeric.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
 from kernels.spec import Case, KernelSpec, Parameter, Workspace
+from kernels.stress import REASONS
 from kernels.tuning import Tuning
 from memory.fabric import Launch
 
@@ -65,6 +66,8 @@ def spec_with(
     over = multicast if rest.get("needs_multicast") else peers
     pointers = (*buffers, over("signals"), address("signals"), address("epochs"), address("status"))
 
+    why_not = {**REASONS, **rest.get("why_not", {})} if rest.get("promises") else rest.get("why_not", {})
+
     def choices(case: Case) -> dict[str, Any]:
         count = groups(case)
         made = tuning.choices(case, loads_per_vector(case)) | options(case)
@@ -92,7 +95,7 @@ def spec_with(
         choices=choices,
         # This file leads to the frame, which a body need not import.
         files=(_file_of(name, body), str(Path(__file__).resolve())),
-        **({"needs_multicast": False} | (REDUCING if reduces else MOVING) | rest),
+        **({"needs_multicast": False} | (REDUCING if reduces else MOVING) | rest | {"why_not": why_not}),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from kernels.assumptions import ASSUMPTIONS
 from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
 from kernels.refusal import Refusal
+from kernels.stress import MEANINGS, NO_STRESS, PROMISES
 from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Case:
     whole output; reduce_scatter, all_to_all: the whole input). accumulator and reduction are names of
     kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32" mean the same), both "none"
     where the op only moves data. placement is of Placement, inputs of Inputs. root is the rank that gives (broadcast)
-    or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary both buffers begin.
+    or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary both buffers begin. stress
+    is of kernels.stress.Stress: what the case runs under.
     """
 
     op: str
@@ -65,6 +67,7 @@ class Case:
     seed: int = 0
     root: int = 0
     offset: int = 0
+    stress: str = NO_STRESS
 
     @property
     def name(self) -> str:
@@ -101,6 +104,7 @@ class Case:
                 f"s{self.seed}",
                 *([f"r{self.root}"] if self.root else []),
                 *([f"o{self.offset}"] if self.offset else []),
+                *([f"stress_{self.stress}"] if self.stress != NO_STRESS else []),
             ]
         )
 
@@ -228,9 +232,10 @@ class KernelSpec:
 
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
-    refusal(case, arch) is what else the algorithm can't do, or None. why_not gives the reason why a "dtype" or
-    "placement" is unsupported, and says what to take for "sizes" beyond max_size_bytes. assumptions names what the
-    kernel relies on beyond PTX (kernels/assumptions.py).
+    refusal(case, arch) is what else the algorithm can't do, or None. promises are names of kernels.stress: what the
+    kernel is right under beside plain launches; a case under anything else is refused. why_not gives the reason why a
+    "dtype" or "placement" is unsupported, or something is not promised, and says what to take for "sizes" beyond
+    max_size_bytes. assumptions names what the kernel relies on beyond PTX (kernels/assumptions.py).
 
     origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
     dataclasses.replace has none.
@@ -261,6 +266,7 @@ class KernelSpec:
     max_size_bytes: int | None = None
     refusal: Callable[[Case, str], Refusal | None] = lambda case, arch: None
     why_not: Mapping[str, str] = field(default_factory=dict)
+    promises: frozenset[str] = frozenset()
     assumptions: tuple[str, ...] = ()
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -288,6 +294,10 @@ class KernelSpec:
                 if value not in known:
                     words = ", ".join(one or "''" for one in known)
                     raise ValueError(f"{self.name}: {key} has no {value!r}, give {words}")
+        if isinstance(self.promises, str):
+            raise ValueError(f"{self.name}: promises is the text {self.promises!r}, give a set: {{{self.promises!r}}}")
+        for value in sorted(set(self.promises) - set(PROMISES)):
+            raise ValueError(f"{self.name}: promises has no {value!r}, give {', '.join(PROMISES)}")
 
     @property
     def name(self) -> str:
@@ -322,7 +332,45 @@ def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits
         or _refuses_size(spec, collective, case)
         or _refuses_fabric(spec, case, traits)
         or spec.refusal(case, traits.arch)
+        or refuses_stress(spec, collective, case)
     )
+
+
+def refuses_stress(spec: KernelSpec, collective: Collective, case: Case) -> Refusal | None:
+    """Return why the kernel does not run under what the case names (Case.stress); None if it does."""
+    name = case.stress
+    if name == NO_STRESS:
+        return None
+    if name not in spec.promises:
+        hint = spec.why_not.get(name, "its spec does not say so (KernelSpec.promises)")
+        return Refusal("stress", f"{spec.name} does not promise {name}, {MEANINGS[name]}", hint)
+    if name == "dead_rank" and case.world_size == 1:
+        return Refusal("world_size", "dead_rank takes 2 or more ranks", "one waits for another")
+    if name == "alternating_sizes" and len(cases_in_turn(spec, collective, case)) < 2:
+        return Refusal("sizes", f"{spec.name} takes no other size to alternate with {case.size_bytes} bytes")
+    return None
+
+
+SLOTS = 3
+"""Number of buffers, of different data or sizes, that the launches of a case under stress take in turn."""
+_VECTOR_BYTES = 16
+
+
+def cases_in_turn(spec: KernelSpec, collective: Collective, case: Case) -> tuple[Case, ...]:
+    """Return what the launches of a case under stress do in turn: the case itself first.
+
+    Under alternating_sizes the others are smaller: about a third, a vector of 16 bytes, an element (each for every rank
+    where the op divides its buffer), as far as the kernel takes them. Otherwise they are the same.
+    """
+    if case.stress != "alternating_sizes":
+        return (case,) * SLOTS
+    step = case.itemsize * (case.world_size if collective.chunked else 1)
+    parts = _VECTOR_BYTES * (case.world_size if collective.chunked else 1)
+    sizes = (case.size_bytes, case.size_bytes // 3 // parts * parts, parts, step)
+    smaller = [replace(case, size_bytes=size) for size in sizes if 0 < size <= case.size_bytes]
+    arch = spec.archs[0]
+    taken = [one for one in smaller if not _refuses_size(spec, collective, one) and (not spec.refusal(one, arch))]
+    return tuple(dict.fromkeys((case, *taken)))[:SLOTS]
 
 
 def _refuses_values(spec: KernelSpec, case: Case) -> Refusal | None:
@@ -372,8 +420,8 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
     launch = spec.launch(case)
     blocks = launch.blocks
     most = traits.block_shared_bytes
-    if most and (unfit := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
-        return Refusal("algorithms", *unfit)
+    if most and (too_much := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
+        return Refusal("algorithms", *too_much)
     if 0 < traits.multiprocessors < blocks:
         reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "

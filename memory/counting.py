@@ -118,6 +118,9 @@ class CountingFabric:
     def set_variable(self, *arguments: Any, **named: Any) -> NoReturn:
         raise ValueError("a counting fabric loads no kernel: run the program in a world")
 
+    def pause(self, seconds: float) -> None:
+        pass
+
     def synchronize(self) -> None:
         """Nothing was launched."""
 

@@ -25,6 +25,7 @@ class Place:
 
     block and thread are numbers in x-major order. ptx_line counts from 1; 0: unknown. source is the line that the
     instruction was compiled from, "file.py:12", of inlined functions the innermost; "" without line information.
+    launch counts the rank's launches from 0; stream is the launch's, None for the default one.
     """
 
     rank: int
@@ -32,6 +33,8 @@ class Place:
     thread: int
     ptx_line: int = 0
     source: str = ""
+    launch: int = 0
+    stream: int | None = None
 
 
 class FabricError(RuntimeError):
@@ -449,6 +452,11 @@ class Fabric(Protocol):
 
         Raises ValueError for a variable that the module does not have, and for bytes beyond its end.
         """
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Keep this rank's host from going on for a time, while kernels and other ranks do. In the simulator, which has
+        no time of its own, until nothing else can happen."""
         ...
 
     def synchronize(self) -> None:

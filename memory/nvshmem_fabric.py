@@ -369,6 +369,9 @@ class NvshmemFabric:
         self.synchronize()
         self._driver.set_variable(executable, name, offset_bytes, content)
 
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def synchronize(self) -> None:
         self._driver.wait(self._meeting.deadline)
 

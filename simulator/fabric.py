@@ -206,8 +206,6 @@ class SimulatorFabric:
             raise ValueError(f"{name} was compiled for {executable.arch}, this world simulates {arch}")
         kernel = self._kernel(executable)
         _check_cluster(name, arch, kernel, launch)
-        if launch.stream is not None:
-            raise ValueError(f"{name}: the simulator has no streams: give stream None, not {launch.stream}")
         if kernel.required_block not in (None, launch.block):
             raise ValueError(
                 f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"
@@ -246,6 +244,10 @@ class SimulatorFabric:
                 world.report_synchronized(self._rank)
                 return
         world.wait(self._rank, "synchronize", "synchronize")
+
+    def pause(self, seconds: float) -> None:
+        """The rank's host goes on when nothing else can happen: when the other ranks are as far as they get alone."""
+        self._world.wait(self._rank, "pause", "pause")
 
 
 def _check_cluster(name: str, arch: str, kernel: Kernel, launch: Launch) -> None:

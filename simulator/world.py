@@ -8,9 +8,9 @@ nothing else.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from simulator.races.finding import Finding
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
+from simulator.run.streams import Queued, Streams
 from simulator.run.waiting import waiting_places
 
 MAX_WORLD_SIZE = 72
@@ -75,15 +76,6 @@ class SimulatorOptions:
             raise ValueError(f"arch is {self.arch}, and {self.gpu.name} is {self.gpu.arch}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """A kernel in a rank's queue, with its packed arguments."""
-
-    executable: Executable
-    launch: Launch
-    arguments: tuple[bytes, ...]
-
-
 class SimulatedWorld:
     """world_size simulated GPUs behind one simulated switch. After any FabricError it is broken: make a new one."""
 
@@ -103,11 +95,10 @@ class SimulatedWorld:
             if listener is not None:
                 self.space.events.add(listener)
         self.turn = threading.Condition()
-        self.states = ["away"] * world_size  # away, running, exchange, synchronize, left
+        self.states = ["away"] * world_size  # away, running, exchange, synchronize, pause, left
         self.notes = [""] * world_size
         self.answers: list[tuple[str, ...] | None] = [None] * world_size
-        self.queues: list[list[_Queued]] = [[] for _ in range(world_size)]
-        self.begun = [0] * world_size  # launches of each rank since it came in
+        self.streams = self._no_launches()
         self.residents: dict[str, Resident] = {}  # by kernel: the last launch's
         self.batches: list[Batch] = []
         self.regions: list[dict[int, Allocation]] = [{} for _ in range(world_size)]
@@ -153,12 +144,27 @@ class SimulatedWorld:
         self.states = ["away"] * self.world_size
         self.scheduler = Scheduler(self.space, self.options.schedule, self.options.seed, self.options.step_budget)
         self.scheduler.deadline = self.deadline
-        self.begun = [0] * self.world_size
+        self.streams = self._no_launches()
+        self.scheduler.is_launch_due = None if self.streams.together else self._is_launch_due
         self.residents = {}
         self.tally.reset()
         if self.races is not None:
             self.races.forget()
             self.races.restart()
+
+    def _no_launches(self) -> Streams:
+        options = self.options
+        return Streams(
+            self.world_size, options.seed, together=options.schedule == Schedule.fair, alone=options.gpu is not None
+        )
+
+    def _is_launch_due(self) -> bool:
+        return self.streams.is_due(self.batches, self.scheduler.steps)
+
+    def set_seed(self, seed: int) -> None:
+        """Set the seed of the programs that begin from now on."""
+        with self.turn:
+            self.options = replace(self.options, seed=seed)
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
@@ -188,7 +194,7 @@ class SimulatedWorld:
         """Break the world and give its memory back, also if a fabric or an exception still refers to it."""
         self.abort(FabricError("the world was closed"))
         with self.turn:
-            self.queues = [[] for _ in range(self.world_size)]
+            self.streams = self._no_launches()
             self.batches = []
             self.space.release()
 
@@ -225,16 +231,15 @@ class SimulatedWorld:
         """Put a launch with its packed arguments at the end of the rank's queue."""
         with self.turn:
             self.check(rank)
-            self._report("enqueued", (rank,), self.begun[rank] + len(self.queues[rank]))
-            self.queues[rank].append(_Queued(executable, launch, arguments))
+            self._report("enqueued", (rank,), self.streams.add(rank, executable, launch, arguments))
 
     def has_work(self, rank: int) -> bool:
         """Return whether the rank has launches that are not done."""
-        return bool(self.queues[rank]) or any(batch.rank_alive.get(rank) for batch in self.batches)
+        return self.streams.queued(rank) or any(batch.rank_alive.get(rank) for batch in self.batches)
 
     def report_synchronized(self, rank: int) -> None:
         """Tell the listeners that the rank's host has waited for its launches. The caller holds the lock."""
-        self._report("synchronized", (rank,), self.begun[rank])
+        self._report("synchronized", (rank,), self.streams.numbers[rank])
 
     def _report(self, action: str, ranks: tuple[int, ...], launch: int) -> None:
         events = self.space.events
@@ -279,70 +284,66 @@ class SimulatedWorld:
         try:
             while True:
                 quiet = self._run_kernels()
-                if self._release():
+                if self._release() or (quiet and not self._start(forced=True) and self._is_pause_over()):
                     self.turn.notify_all()
                     return
-                if quiet and not self._start():
-                    self._stuck()
         except BaseException as error:
             if self.broken is None:
                 self._break(error, rank_of(error))
 
     def _run_kernels(self) -> bool:
         """Run what is launched. False: stopped early, with work left that can go on."""
-        self._start()
+        self._start(forced=not self.batches)
         quiet = True
         while self.batches and quiet:
             quiet = self.scheduler.run(self.batches)
             self.batches = [batch for batch in self.batches if any(batch.rank_alive.values())]
-            if quiet and not self._start():
+            if quiet and not self._start(forced=True):
                 return True
         return quiet or not self.batches
 
-    def _start(self) -> bool:
-        """Make batches of the launches that are first in line, of ranks that run nothing. One batch for equal ones."""
-        busy = {rank for batch in self.batches for rank, alive in batch.rank_alive.items() if alive}
-        first: dict[tuple[str, str, Launch], list[int]] = {}
-        for rank, queue in enumerate(self.queues):
-            if queue and rank not in busy:
-                executable = queue[0].executable
-                first.setdefault((executable.digest, executable.entry, queue[0].launch), []).append(rank)
-        for ranks in first.values():
-            queued = [self.queues[rank].pop(0) for rank in ranks]
-            one = queued[0]
-            arguments, numbers = [other.arguments for other in queued], [self.begun[rank] for rank in ranks]
+    def _start(self, forced: bool) -> bool:
+        """Begin launches (Streams.begin), and say whether any began. One batch for equal ones that begin together."""
+        found = self.streams.begin(self.batches, self.scheduler.steps, forced)
+        for ranks, queued in found:
             try:
-                how = (arguments, self.options.multimem, numbers, self._places(one.executable, one.launch, ranks))
-                batch = Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
+                batch = self._batch(ranks, queued)
             except Exception as error:
                 self._break(error, ranks[0])
                 raise
             self.batches.append(batch)
-            for rank in ranks:
-                self.begun[rank] += 1
             events = self.space.events
             if self.races is not None:
-                self.races.expect(one.executable.ptx, getattr(one.executable, "assumptions", ()))
+                self.races.expect(batch.executable.ptx, getattr(batch.executable, "assumptions", ()))
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
-        return bool(first)
+        return bool(found)
 
-    def _places(self, executable: Executable, launch: Launch, ranks: list[int]) -> Places | None:
-        """The places for the blocks of the launch that is next on some ranks."""
-        found = self.resident(executable, launch)
+    def _batch(self, ranks: list[int], queued: list[Queued]) -> Batch:
+        """One batch of equal launches on some ranks."""
+        one = queued[0]
+        arguments, numbers = [other.arguments for other in queued], [other.number for other in queued]
+        how = (arguments, self.options.multimem, numbers, self._places(one, ranks))
+        return Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
+
+    def _places(self, one: Queued, ranks: list[int]) -> Places | None:
+        """The places for the blocks of a launch on some ranks."""
+        found = self.resident(one.executable, one.launch)
         if found is None:
             return None
         options = self.options
         random = None
         if options.schedule == Schedule.random and options.seed % 2:
-            random = np.random.default_rng([options.seed, ranks[0], self.begun[ranks[0]]])
-        return Places(found, launch.grid, len(ranks), random)
+            random = np.random.default_rng([options.seed, ranks[0], one.number])
+        return Places(found, one.launch.grid, len(ranks), random)
 
     def _release(self) -> bool:
         """Let ranks go on whose wait is over. An exchange is over when every rank is in one."""
         busy = {rank for batch in self.batches for rank, alive in batch.rank_alive.items() if alive}
         free = [
-            r for r, state in enumerate(self.states) if state == "synchronize" and r not in busy and not self.queues[r]
+            r
+            for r, state in enumerate(self.states)
+            if state == "synchronize" and r not in busy and not self.streams.queued(r)
         ]
         for rank in free:
             self.report_synchronized(rank)
@@ -355,7 +356,15 @@ class SimulatedWorld:
             return True
         return bool(free)
 
-    def _stuck(self) -> None:
+    def _is_pause_over(self) -> bool:
+        """Nothing else can happen: let the first rank go on that paused. Raises where none did."""
+        paused = [rank for rank, state in enumerate(self.states) if state == "pause"]
+        if not paused:
+            self._stuck()
+        self.states[paused[0]] = "running"
+        return True
+
+    def _stuck(self) -> NoReturn:
         """Nothing can advance: a deadlock of kernels, or ranks that wait for one that has left."""
         waiting = [rank for rank, state in enumerate(self.states) if state == "exchange"]
         hosts = [f"rank {rank} waits on the host in {self.notes[rank]!r}" for rank in waiting]

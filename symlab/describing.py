@@ -67,6 +67,7 @@ def case(
     seed: int = 0,
     root: int = 0,
     offset: int = 0,
+    stress: str = "none",
 ) -> Case:
     """Return one case of a kernel: everything that decides what runs and what must come out.
 
@@ -77,7 +78,7 @@ def case(
     "auto" is float32 where sums of the dtype can be kept in it, else "native". reduction: "auto" is "sum", or "none"
     for an op that only moves data. placement: "out_of_place" or "in_place". inputs: "normal", "exact" or "edge", drawn
     from seed. root: the rank that gives (broadcast) or gets (reduce). offset: number of elements after a 16-byte
-    boundary at which buffers begin.
+    boundary at which buffers begin. stress: what launches run under, such as "late_rank".
 
     The result has these values as attributes (the number of ranks as world_size), and `id`, a stable name.
 
@@ -109,6 +110,7 @@ def case(
         "seed": seed,
         "root": root,
         "offset": offset,
+        "stress": stress,
     }
     with naming_arguments(_ARGUMENTS):
         return described(values, spec)

@@ -117,6 +117,7 @@ def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:
         "seed": case.seed,
         "root": case.root,
         "offset": case.offset,
+        "stress": case.stress,
     }
 
 

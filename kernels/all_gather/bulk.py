@@ -20,6 +20,7 @@ from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.shares import refuses_bulk
 from kernels.spec import Case, KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank's chunk goes through shared memory to all outputs",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=vectors,

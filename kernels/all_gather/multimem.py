@@ -19,6 +19,7 @@ from kernels import shares
 from kernels.family import address, multicast, peers, spec_with
 from kernels.multimem import instructions
 from kernels.spec import KernelSpec
+from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its chunk through the switch",
         placements=("out_of_place", "in_place"),
+        promises=THROUGH_SWITCH,
         needs_multicast=True,
         reduces=False,
         buffers=(address("input"), multicast("output"), peers("output")),

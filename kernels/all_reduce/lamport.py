@@ -26,6 +26,7 @@ from kernels.dsl.status import DATA
 from kernels.family import address, peers, spec_with
 from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
 from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its input to all, polls for what is not -0.0, and folds in rank order",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="rank_order",
         dtypes=FLOATS,
         why_not={

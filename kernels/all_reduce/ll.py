@@ -25,6 +25,7 @@ from kernels.dsl import slots
 from kernels.dsl.status import DATA
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its input, each word beside a flag, to all, polls, and folds in rank order",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="rank_order",
         max_size_bytes=256 << 10,
         why_not={"sizes": "take all_reduce/two_shot"},

@@ -30,6 +30,7 @@ from kernels import shares
 from kernels.family import address, multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
 from kernels.spec import KernelSpec
+from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads the switch's reduction of all inputs into its output",
         placements=("out_of_place",),
+        promises=THROUGH_SWITCH,
         why_not={"placement": "a rank would overwrite its input while the switch reads it for others"},
         needs_multicast=True,
         fold="unordered",

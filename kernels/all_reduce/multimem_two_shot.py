@@ -29,6 +29,7 @@ from kernels import shares
 from kernels.family import multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
 from kernels.spec import Case, KernelSpec
+from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores the switch's reduction of its slice through the switch",
         placements=("out_of_place", "in_place"),
+        promises=THROUGH_SWITCH,
         needs_multicast=True,
         fold="unordered",
         one_owner=True,

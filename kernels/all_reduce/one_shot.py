@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank reads all inputs and folds them in rank order",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS,
         why_not={"placement": "a rank would overwrite its input while others read it"},
         fold="rank_order",
         buffers=(address("input"), peers("input"), address("output")),

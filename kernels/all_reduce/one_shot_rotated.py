@@ -19,6 +19,7 @@ from kernels import shares
 from kernels.all_reduce.one_shot import TUNING, reduce_all
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Tuning
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank reads all inputs and folds them beginning with the next rank's",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=owner,
         same_order=False,

@@ -38,6 +38,7 @@ from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.shares import BATCH
 from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank reduces its slice of all inputs and stores it to all outputs",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=shares.slice_owner,
         buffers=(address("input"), address("output"), peers("input"), peers("output"), peers("scratch")),

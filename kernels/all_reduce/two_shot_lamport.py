@@ -37,6 +37,7 @@ from kernels.dsl.status import DATA, RESULT
 from kernels.family import address, peers, spec_with
 from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
 from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="two_shot with slices and results pushed and polled for instead of barriers",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=owner,
         dtypes=FLOATS,

@@ -22,6 +22,7 @@ from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.shares import refuses_bulk
 from kernels.spec import Case, KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank's chunks go through shared memory to their ranks",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS,
         why_not={"placement": "a chunk would be overwritten before it is sent"},
         reduces=False,
         buffers=(address("input"), peers("output")),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads its chunk of all inputs",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS,
         why_not={"placement": "a chunk would be overwritten before its receiver has it"},
         reduces=False,
         buffers=(address("output"), peers("input")),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its chunks to their ranks",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS,
         why_not={"placement": "a chunk would be overwritten before it is sent"},
         reduces=False,
         buffers=(address("input"), peers("output")),

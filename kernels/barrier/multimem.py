@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.barrier.peers import TUNING, refuses, workspaces
+from kernels.barrier.peers import TUNING, WHY_NOT, refuses, workspaces
 from kernels.family import address, multicast, spec_with
 from kernels.multimem import SIGNAL, store_form
 from kernels.spec import KernelSpec
+from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Tuning
 
 if TYPE_CHECKING:
@@ -52,10 +53,11 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank adds to all counters through the switch, and waits for its own",
         placements=("out_of_place",),
+        promises=THROUGH_SWITCH - {"alternating_sizes"},
         needs_multicast=True,
         reduces=False,
         dtypes=("uint32",),
-        why_not={"dtype": "a barrier exchanges one token of this type a rank"},
+        why_not=WHY_NOT,
         buffers=(address("input"), address("output"), address("inbox"), multicast("inbox")),
         vectors=lambda case: 1,
         workspaces=workspaces,

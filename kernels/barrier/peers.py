@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING
 from kernels.family import address, peers, spec_with
 from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
 TUNING = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a thread for each of 72 ranks"),))
+
+WHY_NOT = {
+    "dtype": "a barrier exchanges one token of this type a rank",
+    "alternating_sizes": "a barrier has one size",
+}
 
 
 def body(frame: Frame) -> None:
@@ -64,9 +70,10 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank tells every rank, and waits for all",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS - {"alternating_sizes"},
         reduces=False,
         dtypes=("uint32",),
-        why_not={"dtype": "a barrier exchanges one token of this type a rank"},
+        why_not=WHY_NOT,
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: 1,
         workspaces=workspaces,

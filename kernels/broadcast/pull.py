@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads the root's input",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         reduces=False,
         buffers=(address("output"), peers("input")),
         vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="the root stores its input to all outputs",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=lambda case: shares.groups(case) * shares.vectors(case.numel, case.itemsize, case.offset),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank passes its slice of the root's input to all outputs",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         reduces=False,
         buffers=(address("output"), peers("input"), peers("output")),
         vectors=vectors,

@@ -21,6 +21,7 @@ from kernels import shares
 from kernels.family import address, multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
 from kernels.spec import KernelSpec
+from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="the root loads the switch's reduction of all inputs",
         placements=("out_of_place", "in_place"),
+        promises=THROUGH_SWITCH,
         needs_multicast=True,
         fold="unordered",
         buffers=(multicast("input"), peers("input"), address("output")),

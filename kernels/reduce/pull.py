@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="the root reduces all inputs",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=shares.roots,
         buffers=(address("input"), address("output"), peers("input")),

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank reduces its slice of all inputs and stores it to the root",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=shares.slice_owner,
         buffers=(address("input"), peers("input"), peers("output")),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank reduces its chunk of all inputs",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=shares.own,
         buffers=(address("input"), address("output"), peers("input")),

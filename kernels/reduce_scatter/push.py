@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank stores its contributions to their owners, who reduce them",
         placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
         fold="from_next_rank",
         owner=shares.own,
         buffers=(address("input"), address("output"), address("scratch"), peers("scratch")),

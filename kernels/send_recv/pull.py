@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
+from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         tuning,
         summary="each rank loads the input of the rank before",
         placements=("out_of_place",),
+        promises=WITH_BARRIERS,
         why_not={"placement": "an input would be overwritten before it is read"},
         reduces=False,
         buffers=(address("output"), peers("input")),

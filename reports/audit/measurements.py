@@ -38,7 +38,7 @@ _CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
 
 _NAMES = frozenset(
     (
-        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "accumulator", "inputs"),
+        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "stress", "accumulator", "inputs"),
         *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
         "status",
     )

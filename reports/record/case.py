@@ -2,7 +2,7 @@
 
 The id is op, algorithm, dtype, accumulator, reduction, n<world_size>, <size_bytes>B, placement, inputs and s<seed>, in
 this order, joined by dashes; then, for every axis of OFF_DEFAULT whose value is not its default, in their order, its
-letter and its value. So a new axis changes no id that was given before: add it at the end of OFF_DEFAULT, with the
+letters and its value. So a new axis changes no id that was given before: add it at the end of OFF_DEFAULT, with the
 schema that brings it, and a field to RecordedCase whose default is what older records mean. kernels.spec.Case.id must
 give the same; a test compares both.
 """
@@ -19,7 +19,8 @@ from reports.record.codec import AT_LEAST, Open
 class RecordedCase(Open):
     """One point of an experiment as a record holds it; the fields mean what those of kernels.spec.Case mean.
 
-    root and offset came later: older records without them mean 0. other is empty but in records of schema 1 to 3.
+    root, offset and stress came later: older records without them mean 0, 0 and "none". other is empty but in records
+    of schema 1 to 3.
     """
 
     PLACE: ClassVar[str] = "case"
@@ -36,6 +37,7 @@ class RecordedCase(Open):
     seed: int = field(metadata={AT_LEAST: 0})
     root: int = field(default=0, metadata={AT_LEAST: 0})
     offset: int = field(default=0, metadata={AT_LEAST: 0})
+    stress: str = "none"
 
     @property
     def name(self) -> str:
@@ -45,15 +47,19 @@ class RecordedCase(Open):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis that enters an id only off its default: its field, its letter in the id, the first schema with it."""
+    """An axis that enters an id only off its default: its field, its letters in the id, the first schema with it."""
 
     field: str
     letter: str
     since: int
-    default: int = 0
+    default: int | str = 0
 
 
-OFF_DEFAULT = (Axis("root", "r", since=2), Axis("offset", "o", since=2))
+OFF_DEFAULT = (
+    Axis("root", "r", since=2),
+    Axis("offset", "o", since=2),
+    Axis("stress", "stress_", since=5, default="none"),
+)
 
 
 def case_id(case: RecordedCase, schema: int) -> str:

@@ -50,7 +50,7 @@ what is newer than itself, and reads what is older:
 - 1 had another Timing, of which no record was ever made, and no library.
 - 2 has all but the digests of inputs and outputs in its check.
 - 3 has all but a refusal, and its case may have keys that are unknown here.
-- 4 has all but findings: it was not checked for races.
+- 4 has all but findings (it was not checked for races) and the stress of its case.
 - 5 is this one.
 
 A record that was read says which it is, and is written again as that, with the keys that it had in their order: the

@@ -22,7 +22,7 @@ LIBRARY = "library"
 
 _SHOWN = (
     *("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs"),
-    *("root", "offset"),
+    *("root", "offset", "stress"),
 )
 """Keys whose values a heading or a line says anyway."""
 
@@ -33,6 +33,7 @@ _NO_BEARING = (
     "fabric",
     "isolation",
     "launches",
+    "stress_seeds",
     "records",
     "cache_dir",
     "timing",
@@ -246,8 +247,8 @@ def accumulator(record: Record) -> str:
 
 def heading(record: Record) -> str:
     """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
-    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root and offset where there are any. Of a custom
-    kernel "custom float32, 8 ranks"."""
+    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root, offset and stress where there are any. Of a
+    custom kernel "custom float32, 8 ranks"."""
     case = record.case
     size = case.world_size
     parts = [f"{case.op} {case.dtype}"]
@@ -260,6 +261,7 @@ def heading(record: Record) -> str:
         parts += [case.reduction]
     parts += [counted(size, "rank")]
     parts += [f"{name} {value}" for name, value in (("root", case.root), ("offset", case.offset)) if value]
+    parts += [f"stress {case.stress}"] if case.stress != "none" else []
     return ", ".join([*parts, f"{case.inputs} inputs"])
 
 

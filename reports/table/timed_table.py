@@ -419,6 +419,7 @@ def _values(section: Section | None, row: Row) -> dict[str, Any]:
     values: dict[str, Any] = {"op": case.op, "dtype": case.dtype, "reduction": case.reduction}
     values |= {"world_size": case.world_size, "size_bytes": case.size_bytes}
     values |= {"root": case.root, "offset": case.offset}
+    values |= {"stress": case.stress} if case.stress != "none" else {}
     values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.inputs}
     values |= {"algorithm": row.algorithm, "placement": case.placement, "library": record.library}
     values |= {"status": str(row.status), "reason": reason_of(record), "verified": record.verified}

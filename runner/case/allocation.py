@@ -6,9 +6,10 @@ It imports no torch, so that a request which does not fit is answered at once. C
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, KernelSpec, Workspace
 from memory.pool import SymmetricPool
 from runner.case.buffers import Buffer, guarded
 from runner.case.layout import layout_of
@@ -76,6 +77,33 @@ def allocate_slots(pool: SymmetricPool, spec: KernelSpec | None, case: Case, slo
         return SlotsMemory(payloads, (), {})
     workspaces = _workspaces(pool, spec, case, GUARD_BYTES, prefix)
     return SlotsMemory(payloads, workspaces, _tables(pool, spec, case, slots, prefix))
+
+
+def allocate_in_turn(pool: SymmetricPool, spec: KernelSpec, cases: Sequence[Case], guard_bytes: int) -> SlotsMemory:
+    """Collective: allocate a slot for each case, guard_bytes on either side of each buffer, and workspaces for all.
+
+    A workspace that the cases need of different sizes is as large as the largest.
+    """
+    payloads = []
+    for slot, case in enumerate(cases):
+        layout = layout_of(case)
+        sizes = zip(("input", "output"), layout.payloads_bytes, strict=False)
+        payloads.append(
+            tuple(guarded(pool, f"{name} {slot}", size, guard_bytes, layout.offset_bytes) for name, size in sizes)
+        )
+    largest = workspaces_of(spec, cases)
+    workspaces = tuple(guarded(pool, wanted.name, wanted.size_bytes, guard_bytes) for wanted in largest)
+    return SlotsMemory(payloads, workspaces, _tables(pool, spec, cases[0], len(cases), ""))
+
+
+def workspaces_of(spec: KernelSpec, cases: Sequence[Case]) -> tuple[Workspace, ...]:
+    """Return the workspaces that serve all of the cases: of each name the largest, in the spec's order."""
+    found: dict[str, Workspace] = {}
+    for wanted in (workspace for case in cases for workspace in spec.workspaces(case)):
+        kept = found.get(wanted.name)
+        if kept is None or kept.size_bytes < wanted.size_bytes:
+            found[wanted.name] = wanted
+    return tuple(found.values())
 
 
 def peers_of(spec: KernelSpec) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from kernels.baselines import ACCUMULATOR, find_baseline, names_for
 from kernels.catalogue import OPS, SPECS, collective
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from kernels.spec import Case, KernelSpec
+from kernels.stress import Stress
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
@@ -28,6 +29,7 @@ from runner.request.sizes import AUTO, format_bytes
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError, near
 from runner.world.fabrics import FabricRequest
+from simulator.options import Schedule
 
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
@@ -43,7 +45,8 @@ def resolved(request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec
     - dtype: float32, or what the op's kernels have instead.
     - reduction: sum, or none for an op that only moves data.
     - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
-    - baselines: all of the op's on a real fabric, none on the simulator.
+    - baselines: all of the op's on a real fabric, none on the simulator and under stress.
+    - the simulator's order: random in place of fair under stress, but for a dead rank.
     - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
 
     RequestError for an unknown op.
@@ -68,7 +71,9 @@ def resolved(request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec
         algorithms = tuple(spec.algorithm for spec in specs if not (left_out and spec.needs_multicast))
     baselines = request.baselines
     if baselines == AUTO:
-        baselines = () if fabric.simulated else names_for(request.op)
+        baselines = () if fabric.simulated or request.stress != Stress.none else names_for(request.op)
+    if request.stress not in (Stress.none, Stress.dead_rank) and fabric.schedule == Schedule.fair:
+        fabric = dataclasses.replace(fabric, schedule=Schedule.random)
     fields = {member.name: getattr(request, member.name) for member in dataclasses.fields(ResolvedRequest)}
     fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
@@ -143,6 +148,7 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: 
         seed=request.seed,
         root=request.root,
         offset=request.offset,
+        stress=request.stress.value,
     )
 
 

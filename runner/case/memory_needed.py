@@ -12,11 +12,12 @@ from functools import lru_cache
 from kernels.baselines import Baseline
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case, Inputs, KernelSpec
+from kernels.spec import Case, Inputs, KernelSpec, cases_in_turn
+from kernels.stress import NO_STRESS
 from memory.counting import CountingFabric
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
-from runner.case.allocation import GUARD_BYTES, allocate_case, allocate_slots
+from runner.case.allocation import GUARD_BYTES, allocate_case, allocate_in_turn, allocate_slots
 from runner.case.contestant import spec_for
 
 
@@ -36,7 +37,9 @@ def without_data(case: Case) -> Case:
 @lru_cache(maxsize=1 << 16)
 def _heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules) -> int:
     def allocate(pool: SymmetricPool) -> None:
-        if isinstance(spec, KernelSpec):
+        if isinstance(spec, KernelSpec) and case.stress != NO_STRESS:
+            allocate_in_turn(pool, spec, cases_in_turn(spec, collective(case.op), case), GUARD_BYTES)
+        elif isinstance(spec, KernelSpec):
             allocate_case(pool, spec, case, GUARD_BYTES)
         elif spec.uses_heap:
             allocate_slots(pool, None, case, 1)

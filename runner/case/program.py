@@ -66,12 +66,13 @@ class RankOutcome:
     """What one rank brings home; check is None if the plan asked for none.
 
     output is the last launch's, a 1-D host tensor; None if the plan did not ask for it, and for a rank that is given
-    none.
+    none. report is what the rank's kernel says of a wait that it gave up, where that was wanted.
     """
 
     rank: int
     check: RankCheck | None
     output: torch.Tensor | None = None
+    report: str = ""
 
 
 def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from kernels.spec import Case
+from kernels.stress import NO_STRESS
 from reports.record.bundle import NOT_RECORDS
 from reports.record.request import as_today
 from runner.request.validate import ResolvedRequest
@@ -26,8 +27,8 @@ MAX_RECORDS = 20_000
 
 Kind = tuple[object, ...]
 """What the time of a case depends on: op, algorithm, dtype, accumulator, reduction, ranks, bytes, placement, inputs;
-number of launches, whether they are checked, and for races; the fabric with its order and its multimem, or GPUs with
-how they time."""
+number of launches, whether they are checked, and for races; its stress, and the number of orders under it; the fabric
+with its order and its multimem, or GPUs with how they time."""
 
 _OF_THE_CASE = (
     "op",
@@ -62,8 +63,13 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
     fabric = request.fabric
     timing = {name: getattr(request.timing, name) for name in _OF_THE_TIMING}
     return _kind(
-        {name: getattr(case, name) for name in _OF_THE_CASE},
-        {"launches": request.launches, "check": {"results": request.check, "races": fabric.races}, "timing": timing},
+        {name: getattr(case, name) for name in (*_OF_THE_CASE, "stress")},
+        {
+            "launches": request.launches,
+            "check": {"results": request.check, "races": fabric.races},
+            "timing": timing,
+            "stress_seeds": request.stress_seeds,
+        },
         {"simulated": fabric.simulated, "arch": fabric.arch, "multimem": fabric.multimem, "schedule": fabric.schedule},
     )
 
@@ -125,6 +131,8 @@ def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Map
         timing = configuration["timing"]
         world = ("nvshmem", *(str(timing.get(name)) for name in _OF_THE_TIMING))
     values = [case[name] if isinstance(case[name], int) else str(case[name]) for name in _OF_THE_CASE]
+    stress = str(case.get("stress", NO_STRESS))  # records of schema 4 have none
+    orders = (stress, 0 if stress == NO_STRESS else int(configuration["stress_seeds"]))
     check = configuration["check"]
     checked = (bool(check["results"]), bool(check["races"]))
-    return (*values, int(configuration["launches"]), *checked, *world)
+    return (*values, int(configuration["launches"]), *checked, *orders, *world)

@@ -43,6 +43,7 @@ _COLUMNS: dict[str, Callable[[Case], object]] = {
     "root": lambda case: case.root,
     "offset": lambda case: case.offset,
     "seed": lambda case: case.seed,
+    "stress": lambda case: case.stress,
 }
 """The axes of cases but for their size."""
 

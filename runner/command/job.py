@@ -26,6 +26,7 @@ from kernels.catalogue import collective
 from kernels.compile_error import CompilationError
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
+from kernels.stress import NO_STRESS, Stress
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from reports.record.findings import verdict_of
 from reports.record.record import (
@@ -199,7 +200,8 @@ class _Run:
         means = self._means.measured if self._job.custom is None else self._means.measured_custom
         if means is None or traits is None or traits.simulated:
             return False
-        return self._job.request.timing.mode != TimingMode.none and attempt.verified
+        is_plain = self._job.request.stress == Stress.none
+        return is_plain and self._job.request.timing.mode != TimingMode.none and attempt.verified
 
     def _time(self, attempts: Sequence[_Attempt]) -> None:
         """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
@@ -424,6 +426,10 @@ def outcomes_of(
     if isinstance(spec, Baseline):
         return world.run(run_baseline, BaselinePlan(case, spec, **watched, **data), request.deadline_s)
     assert compiled is not None
+    if case.stress != NO_STRESS:
+        from runner.command.exploration import explored
+
+        return explored(world, contestant, request, _patience_s(request), brings_output)
     plan = Plan(case, spec, compiled, patience_s=_patience_s(request), **watched, **data)
     return world.run(run_case, plan, request.deadline_s)
 
@@ -438,7 +444,13 @@ def check_of(contestant: Contestant, outcomes: Sequence[RankOutcome], request: R
         return None
     if len(checks) != case.world_size:
         raise FabricError(f"{len(checks)} of {counted(case.world_size, 'rank')} brought a check home")
-    return merge(case, contestant.spec, checks)
+    check = merge(case, contestant.spec, checks)
+    if case.stress != Stress.dead_rank.value:
+        return check
+    from runner.case.stress import unnamed_death
+
+    fault = unnamed_death(outcomes)
+    return dataclasses.replace(check, guard_faults=(*check.guard_faults, fault)) if fault else check
 
 
 def _measured(

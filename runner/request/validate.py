@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from kernels.spec import Inputs
+from kernels.stress import Stress
 from memory.private_folder import exposure
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
@@ -43,6 +44,7 @@ from runner.world.fabrics import FabricName, FabricRequest
 from simulator.options import MultimemModel, Schedule
 
 MAX_WORLD_SIZE = 72
+MAX_STRESS_SEEDS = 100_000
 MAX_OFFSET = 1 << 20
 """Elements: beyond any alignment that a kernel could mean."""
 
@@ -53,7 +55,7 @@ MAX_DEVICE_HEAP_BYTES = 1 << 37
 CUSTOM = "custom"
 """The op of a kernel that does none of the ops known here."""
 
-_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "inputs")
+_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "inputs", "stress")
 """Keys that mean nothing for it: its own section says what it is given."""
 
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
@@ -98,6 +100,8 @@ class _Job:
     placement: PlacementChoice
     root: int
     offset: int
+    stress: Stress
+    stress_seeds: int
     inputs: Inputs
     seed: int
     check: bool
@@ -178,6 +182,8 @@ def validate(config: DictConfig) -> Request:
         placement=PlacementChoice(values["placement"]),
         root=_at_least(values["root"], 0, "root"),
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
+        stress=Stress(values["stress"]),
+        stress_seeds=_within(values["stress_seeds"], 1, MAX_STRESS_SEEDS, "stress_seeds"),
         inputs=Inputs(values["inputs"]),
         seed=_at_least(values["seed"], 0, "seed"),
         check=values["check"]["results"],

@@ -47,6 +47,7 @@ class SimulatedMachine(Protocol):
     def live_regions(self, rank: int) -> tuple[Region, ...]: ...
     def abort(self, error: BaseException) -> None: ...
     def close(self) -> None: ...
+    def set_seed(self, seed: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -100,6 +101,10 @@ class ThreadWorld:
     def close(self) -> None:
         self._healthy = False
         self._machine.close()
+
+    def set_seed(self, seed: int) -> None:
+        """Set the seed of the orders in which the programs run that begin from now on."""
+        self._machine.set_seed(seed)
 
     def run(
         self, program: Callable[[Fabric, Argument], Result], argument: Argument, deadline_s: float | None

@@ -233,6 +233,12 @@ class Batch:
         rank, block, thread = self.place(lane)
         return f"rank {rank}, {self.block_name(block)}, thread {thread}{_beyond_x(thread, self.launch.block)}"
 
+    def launch_name(self, rank: int) -> str:
+        """Return "launch 2 on the default stream" or "launch 2 on stream 7": which of its rank's launches it is."""
+        stream = self.launch.stream
+        number = self.launched.numbers[self.ranks.index(rank)]
+        return f"launch {number} on {'the default stream' if stream is None else f'stream {stream}'}"
+
     def narrow(self, frame: LaneFrame, some: Ids, slots: list[int]) -> LaneFrame:
         """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
         ids = ids_of(frame.view.lanes)[some]
@@ -528,7 +534,9 @@ class Batch:
     def place_at(self, lane: int, instruction: Instruction | None) -> Place:
         """A lane at an instruction, for what reads errors."""
         source = instruction.source.places[0] if instruction is not None and instruction.source is not None else ""
-        return Place(*self.place(lane), instruction.line if instruction is not None else 0, source)
+        rank, block, thread = self.place(lane)
+        launch = (self.launched.numbers[self.ranks.index(rank)], self.launch.stream)
+        return Place(rank, block, thread, instruction.line if instruction is not None else 0, source, *launch)
 
     # Where lanes go
 

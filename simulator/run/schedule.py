@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,7 +42,8 @@ class Scheduler:
     """Runs batches until nothing can change. A function of policy and seed: trace is the same for the same ones.
 
     fair: the first ready block in program order, so that lanes that went different ways meet again. random: any
-    block, and of its lanes all, one rank's, one block's or one warp's.
+    block, and of its lanes all, one rank's, one block's or one warp's. is_launch_due: asked after each step whether
+    another launch is to begin now; then run() returns False.
     """
 
     space: Space
@@ -52,6 +54,7 @@ class Scheduler:
     trace: int = 0
     deadline: float | None = None
     aborted: BaseException | None = None  # set by another thread
+    is_launch_due: Callable[[], bool] | None = None
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +88,8 @@ class Scheduler:
                 self.steps += 1
                 self.space.clock_ns += STEP_NS
                 self._copy_due(batches)
+                if self.is_launch_due is not None and self.is_launch_due():
+                    return False
                 if self.policy == "random" and _done(batches) > done:
                     done = _done(batches)
                     if self.random.random() < EARLY_RETURN:
@@ -213,10 +218,13 @@ class _Reads(Listener):
 def waiting_report(space: Space, batches: list[Batch]) -> str:
     """Who waits for what: a line a waiting thread (the first few), with the flag's tensor and the value it holds."""
     lines: list[str] = []
-    more = 0
-    for batch in batches:
-        sleepers = [(index, lane) for index, group, _ in batch.asleep for lane in (int(one) for one in group)]
-        chosen = _spread(batch, sleepers)
+    more = shown = 0
+    sleeping = [_by_rank(batch) for batch in batches]
+    each = max(1, REPORTED_THREADS // max(sum(map(len, sleeping)), 1))
+    for batch, by_rank in zip(batches, sleeping, strict=True):
+        sleepers = [one for group in by_rank.values() for one in group]
+        chosen = [one for group in by_rank.values() for one in group[:each]][: REPORTED_THREADS - shown]
+        shown += len(chosen)
         more += len(sleepers) - len(chosen)
         lines += [_spinning(space, batch, index, lane) for index, lane in chosen]
         for barrier in batch.barriers.values():
@@ -240,7 +248,8 @@ def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) ->
         rank, block, thread = batch.place(barrier.first_lane(unit))
         who = f"rank {rank}, {batch.block_name(block)}" + (f", warp {thread // 32}" if barrier.unit == "warp" else "")
         count = f"{int((units == unit).sum())} of {int(barrier.alive[unit])} threads"
-        lines.append(f"{who}: {count} wait at {found.where() if found else 'a barrier'}")
+        where = found.where() if found else "a barrier"
+        lines.append(f"{who}: {count} wait at {where}; {batch.launch_name(rank)}")
     return lines
 
 
@@ -252,13 +261,15 @@ def _at_meetings(batch: Batch) -> list[str]:
         places = [place for place in range(32) if missing >> place & 1]
         who = batch.name(int(lanes[0]))
         where = end.where() if end else "a barrier"
-        lines.append(f"{who} and {len(lanes) - 1} others wait for lanes {places} at {where}")
+        which = batch.launch_name(batch.place(int(lanes[0]))[0])
+        lines.append(f"{who} and {len(lanes) - 1} others wait for lanes {places} at {where}; {which}")
     for (block, number), one in sorted(batch.numbered.open.items())[:REPORTED_THREADS]:
         rank, index, _ = batch.place(block * batch.block)
         come, needed = batch.numbered.progress((block, number))
         text = f"rank {rank}, {batch.block_name(index)}: {come} of {needed} threads have come to barrier {number}"
         ends = {way_out.instruction.where() for way_out, _ in one.waiting if way_out.instruction}
-        lines.append(f"{text}; they wait at {' and at '.join(sorted(ends)[:2]) or 'no place'}")
+        where = " and at ".join(sorted(ends)[:2]) or "no place"
+        lines.append(f"{text}; they wait at {where}; {batch.launch_name(rank)}")
     return lines + _at_clusters(batch)
 
 
@@ -274,18 +285,19 @@ def _at_clusters(batch: Batch) -> list[str]:
         more = f" and {len(one.missing) - 2} more" if len(one.missing) > 2 else ""
         lines.append(
             f"{who}: {one.come} of {one.alive} threads have come to its barrier; it waits for {missing}{more}; "
-            f"they wait at {' and at '.join(place.where() for place in one.places[:2])}"
+            f"they wait at {' and at '.join(place.where() for place in one.places[:2])}; "
+            f"{batch.launch_name(batch.ranks[one.cluster // clusters.count])}"
         )
     return lines
 
 
-def _spread(batch: Batch, sleepers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most REPORTED_THREADS of them, of as many ranks as possible."""
-    by_rank: dict[int, list[tuple[int, int]]] = {}
+def _by_rank(batch: Batch) -> dict[int, list[tuple[int, int]]]:
+    """The lanes that spin, each with its step, by rank: so that a report has some of as many ranks as possible."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    sleepers = [(index, lane) for index, group, _ in batch.asleep for lane in (int(one) for one in group)]
     for one in sorted(sleepers, key=lambda pair: pair[1]):
-        by_rank.setdefault(batch.place(one[1])[0], []).append(one)
-    each = max(1, REPORTED_THREADS // max(len(by_rank), 1))
-    return [one for group in by_rank.values() for one in group[:each]][:REPORTED_THREADS]
+        found.setdefault(batch.place(one[1])[0], []).append(one)
+    return found
 
 
 def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
@@ -306,16 +318,17 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     finally:
         batch.ready = {}
     rank = batch.place(lane)[0]
-    text = f"{batch.name(lane)} spins"
+    text, which = f"{batch.name(lane)} spins", batch.launch_name(rank)
     if not reads.seen:  # on shared memory or through the switch, where one value would say little
         loop = [one for where in ran for one in batch.program.steps[where].instructions]
         read = next((one for one in loop if reads_memory(one)), None)
         if read is None:
             start = f"; {loop[0].where()}" if loop else ""
-            return f"{batch.name(lane)} repeats a loop that reads no memory{start}" if is_whole else f"{text}{start}"
+            said = f"{batch.name(lane)} repeats a loop that reads no memory" if is_whole else text
+            return f"{said}{start}; {which}"
         barriers = batch.mbarriers
         asked = f"waits for {barriers.told(barriers.asked)}; " if barriers.asked >= 0 else ""
-        return f"{text}: {asked}{read.where()}"
+        return f"{text}: {asked}{read.where()}; {which}"
     instruction, address, value = reads.seen[-1]
     place = space.describe(address - space.base(rank), address)
-    return f"{text}: sees {value} at {place}; {instruction.where()}"
+    return f"{text}: sees {value} at {place}; {instruction.where()}; {which}"

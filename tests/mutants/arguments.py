@@ -15,8 +15,8 @@ PLACE = Path(__file__).resolve().parent / "arguments.json"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Patterns (of fnmatch) for a kernel's name, opcode, place with number ("file.py `text` #1") and change, and why such
-    a mutant is no bug."""
+    """Patterns (of fnmatch) for a kernel's name, opcode, place with number ("file.py `text` #1") and change, and why
+    such a mutant is no bug."""
 
     kernel: str
     opcode: str

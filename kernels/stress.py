@@ -1,0 +1,60 @@
+"""What a kernel can be put under beside a plain launch, what each means, and why a kernel does not promise it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Stress(StrEnum):
+    """What a case runs under. Members are named as they are written: OmegaConf reads an enum by its members' names."""
+
+    none = "none"
+    """Nothing: hosts meet after each checked launch."""
+    late_rank = "late_rank"
+    """One rank's host is late with each launch, another rank's with the next."""
+    no_host_barrier = "no_host_barrier"
+    """Launches follow each other on the same workspaces without a barrier of the hosts; buffers are filled again as
+    soon as the rank's own launch is done."""
+    alternating_sizes = "alternating_sizes"
+    """Launches of several sizes alternate on the same workspaces."""
+    two_streams = "two_streams"
+    """Two launches run at once, on two streams, with the same workspaces and other buffers."""
+    graph_out_of_step = "graph_out_of_step"
+    """Launches are captured and replayed with the same arguments: some ranks replay all of a round at once, the others
+    one by one."""
+    dead_rank = "dead_rank"
+    """One rank never launches. The kernels of the others give up and report which rank they waited for."""
+
+
+NO_STRESS = Stress.none.value
+PROMISES = tuple(str(one) for one in Stress if one is not Stress.none)
+"""What a spec can promise."""
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "late_rank": "a rank that launches long after the others",
+        "no_host_barrier": "launches in a row without a barrier of the hosts",
+        "alternating_sizes": "launches of other sizes on the same workspaces",
+        "two_streams": "two launches at once on the same workspaces",
+        "graph_out_of_step": "graphs that the ranks replay out of step",
+        "dead_rank": "a report that names a rank which never launches",
+    }
+)
+"""Each in a few words, for refusals."""
+
+WITH_BARRIERS = frozenset(PROMISES) - {"two_streams"}
+"""What a kernel promises that keeps its epochs in its workspaces for all sizes, and ends when no rank needs its buffers
+any more, or has others for the next launch. Two launches at once would take the same epoch."""
+
+THROUGH_SWITCH = WITH_BARRIERS - {"dead_rank"}
+"""The same of a kernel whose barriers go through the switch."""
+
+REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "two_streams": "its flags and epochs are those of one launch at a time",
+        "dead_rank": "a barrier through the switch counts arrivals and can't tell which rank is missing",
+    }
+)
+"""Why our kernels do not promise something, unless a spec says otherwise (why_not)."""

@@ -1,0 +1,122 @@
+"""The launches that ranks have queued, by stream, and when the next ones begin.
+
+Launches of one stream of a rank run one after another, launches of several streams side by side. A launch can begin as
+soon as its rank's stream is free, whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's
+last one. In fair order launches begin when nothing else can run, equal ones of several ranks together; in other orders
+each rank begins its own at a time that the seed decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from memory.fabric import Executable, Launch
+from simulator.run.machine import Batch
+
+DELAYS = (0, 0, 4000)
+"""In an order that is not fair a launch waits for some steps of the world once its stream is free: for up to one of
+these numbers. The seed, its rank and its number decide. With 4,000 a rank stays far behind the others."""
+_OWN_NUMBERS = 0x57
+"""Keeps the numbers drawn here apart from those that the scheduler draws from the same seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, and the
+    number of steps for which it waits once its stream is free."""
+
+    executable: Executable
+    launch: Launch
+    arguments: tuple[bytes, ...]
+    number: int
+    delay: int
+
+    @property
+    def kind(self) -> tuple[str, str, Launch]:
+        """What launches that run as one batch have in common."""
+        return self.executable.digest, self.executable.entry, self.launch
+
+
+@dataclass(slots=True)
+class Streams:
+    """The queued launches of all ranks. together: the order is fair, and launches begin together.
+
+    alone: a rank runs one launch at a time, whatever their streams: what a GPU does whose places are all taken.
+    """
+
+    world_size: int
+    seed: int
+    together: bool
+    alone: bool = False
+    numbers: list[int] = field(init=False)
+    _queues: list[dict[int | None, list[Queued]]] = field(init=False)
+    _able_since: dict[tuple[int, int | None], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.numbers = [0] * self.world_size
+        self._queues = [{} for _ in range(self.world_size)]
+
+    def add(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> int:
+        """Put a launch at the end of its stream's queue, and return its number."""
+        number = self.numbers[rank]
+        self.numbers[rank] += 1
+        delay = 0 if self.together else _delay(self.seed, rank, number)
+        self._queues[rank].setdefault(launch.stream, []).append(Queued(executable, launch, arguments, number, delay))
+        return number
+
+    def queued(self, rank: int) -> bool:
+        """Return whether the rank has launches that have not begun."""
+        return bool(self._queues[rank])
+
+    def begin(self, batches: Iterable[Batch], step: int, forced: bool) -> list[tuple[list[int], list[Queued]]]:
+        """Take the launches that begin now out of their queues: groups of equal ones, each with its ranks, ascending.
+
+        step: of the world. forced: nothing else can happen, so that at least one begins if any can.
+        """
+        left = self._left(batches, step)
+        chosen = [one for one, steps in left.items() if steps <= 0]
+        if forced and left and not chosen:
+            chosen = [min(left, key=lambda one: left[one])]
+        groups: dict[tuple[str, str, Launch], list[tuple[int, int | None]]] = {}
+        for rank, stream in chosen:
+            groups.setdefault(self._queues[rank][stream][0].kind, []).append((rank, stream))
+        return [([rank for rank, _ in group], [self._take(*one) for one in group]) for group in groups.values()]
+
+    def is_due(self, batches: Iterable[Batch], step: int) -> bool:
+        """Return whether a launch is to begin between two steps: never in fair order."""
+        if self.together or not any(self._queues):
+            return False
+        return any(steps <= 0 for steps in self._left(batches, step).values())
+
+    def _left(self, batches: Iterable[Batch], step: int) -> dict[tuple[int, int | None], int]:
+        """For each rank and stream whose first launch could begin, how many steps it still waits."""
+        able = self._able(batches)
+        since = {one: self._able_since.setdefault(one, step) for one in able}
+        return {one: since[one] + self._queues[one[0]][one[1]][0].delay - step for one in able}
+
+    def _able(self, batches: Iterable[Batch]) -> list[tuple[int, int | None]]:
+        """Ranks and streams whose first launch could begin: the stream is free."""
+        running = {
+            (rank, batch.launch.stream) for batch in batches for rank, alive in batch.rank_alive.items() if alive
+        }
+        busy = {rank for rank, _ in running} if self.alone else set[int]()
+        found = [(rank, stream) for rank, queues in enumerate(self._queues) for stream in queues]
+        able = [one for one in found if one not in running and one[0] not in busy]
+        return list({rank: (rank, stream) for rank, stream in reversed(able)}.values())[::-1] if self.alone else able
+
+    def _take(self, rank: int, stream: int | None) -> Queued:
+        queue = self._queues[rank][stream]
+        first = queue.pop(0)
+        del self._able_since[rank, stream]
+        if not queue:
+            del self._queues[rank][stream]
+        return first
+
+
+def _delay(seed: int, rank: int, number: int) -> int:
+    """For how many steps a launch waits: a function of the seed, whatever else is drawn from it."""
+    drawn = np.random.default_rng([seed, _OWN_NUMBERS, rank, number])
+    return int(drawn.integers(DELAYS[int(drawn.integers(len(DELAYS)))] + 1))
