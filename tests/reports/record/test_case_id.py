@@ -32,6 +32,8 @@ def test_the_id_has_all_fields_and_axes_only_off_their_default() -> None:
     placed = dataclasses.replace(CASE, root=3, offset=1)
     assert [case_id(placed, schema) for schema in (1, 2, 3, 4)] == [FULL, *[f"{FULL}-r3-o1"] * 3]
     assert case_id(dataclasses.replace(CASE, offset=1), 4) == f"{FULL}-o1"
+    stressed = dataclasses.replace(placed, stress="late_rank")
+    assert [case_id(stressed, schema) for schema in (4, 5)] == [f"{FULL}-r3-o1", f"{FULL}-r3-o1-stress_late_rank"]
 
 
 def test_every_field_of_a_case_is_in_its_id() -> None:

@@ -216,7 +216,6 @@ def test_a_load_beyond_a_parameter_or_across_its_alignment_is_refused(load: str,
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch(4, 32, stream=7), "test/kernel: the simulator has no streams: give stream None, not 7"),
         (Launch(4, 16), r"test/kernel is compiled for blocks of \(32, 1, 1\) threads, not \(16, 1, 1\) \(.reqntid\)"),
         (Launch(4, (8, 4, 1)), r"blocks of \(32, 1, 1\) threads, not \(8, 4, 1\) \(.reqntid\)"),
     ],

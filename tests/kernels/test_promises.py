@@ -1,0 +1,112 @@
+"""What kernels promise, and what is refused because they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kernels.catalogue import SPECS, collective, find
+from kernels.spec import Case, KernelSpec, cases_in_turn, refuses
+from kernels.stress import MEANINGS, NO_STRESS, PROMISES, Stress
+from simulator.options import traits_of
+
+
+def case_for(spec: KernelSpec, stress: str = NO_STRESS, size_bytes: int = 3072, world_size: int = 4) -> Case:
+    reduces = collective(spec.op).reduces
+    return Case(
+        op=spec.op,
+        algorithm=spec.algorithm,
+        dtype="float32" if "float32" in spec.dtypes else spec.dtypes[0],
+        accumulator="native" if reduces else "none",
+        reduction="sum" if reduces else "none",
+        size_bytes=4 if spec.op == "barrier" else size_bytes,
+        world_size=world_size,
+        placement=spec.placements[0],
+        stress=stress,
+    )
+
+
+def refused(spec: KernelSpec, case: Case) -> str:
+    return str(refuses(spec, collective(spec.op), case, traits_of(case.world_size, "sm_90a", 1 << 28, True)) or "")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_kernel_runs_under_what_it_promises_and_under_nothing_else(spec: KernelSpec) -> None:
+    assert refused(spec, case_for(spec)) == ""
+    for name in PROMISES:
+        text = refused(spec, case_for(spec, name))
+        assert (text == "") == (name in spec.promises)
+        if text:
+            assert text.startswith(f"{spec.name} does not promise {name}, {MEANINGS[name]}: ")
+            assert "its spec does not say so" not in text  # each of ours gives its own reason
+
+
+def test_what_our_kernels_promise() -> None:
+    """No kernel takes two launches at once; those through the switch can't name a dead rank; a barrier has one size."""
+    for spec in SPECS:
+        missing = {"two_streams"}
+        missing |= {"dead_rank"} if spec.needs_multicast else set()
+        missing |= {"alternating_sizes"} if spec.op == "barrier" else set()
+        assert set(PROMISES) - spec.promises == missing, spec.name
+
+
+def test_a_kernel_that_promises_nothing_is_refused_and_told_how_to() -> None:
+    spec = replace(find("all_gather/push"), promises=frozenset(), why_not={})
+    assert refused(spec, case_for(spec, "late_rank")) == (
+        "all_gather/push does not promise late_rank, a rank that launches long after the others: its spec does not say "
+        "so (KernelSpec.promises)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("promises", "message"),
+    [
+        (frozenset({"late"}), "all_gather/push: promises has no 'late', give late_rank, no_host_barrier"),
+        (frozenset({"none"}), "all_gather/push: promises has no 'none'"),
+        ("late_rank", "all_gather/push: promises is the text 'late_rank', give a set: {'late_rank'}"),
+    ],
+)
+def test_a_promise_that_means_nothing(promises: frozenset[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(find("all_gather/push"), promises=promises)
+
+
+def test_a_dead_rank_takes_another_that_waits_for_it() -> None:
+    spec = find("all_reduce/one_shot")
+    assert refused(spec, case_for(spec, "dead_rank", world_size=1)).startswith("dead_rank takes 2 or more ranks")
+
+
+class TestSizesInTurn:
+    @pytest.mark.parametrize(
+        ("name", "size_bytes", "sizes"),
+        [
+            ("all_reduce/ll", 3072, [3072, 1024, 16]),
+            ("all_reduce/ll", 16, [16, 4]),
+            ("all_gather/push", 3072, [3072, 1024, 64]),
+            ("all_gather/bulk", 3072, [3072, 1024, 64]),
+            ("all_gather/push", 32, [32, 16]),
+        ],
+    )
+    def test_smaller_sizes_that_the_kernel_takes(self, name: str, size_bytes: int, sizes: list[int]) -> None:
+        spec = find(name)
+        case = case_for(spec, "alternating_sizes", size_bytes)
+        assert [one.size_bytes for one in cases_in_turn(spec, collective(spec.op), case)] == sizes
+
+    @pytest.mark.parametrize("size_bytes", [0, 4])
+    def test_a_size_with_none_beside_it_is_refused(self, size_bytes: int) -> None:
+        spec = find("all_reduce/ll")
+        text = refused(spec, case_for(spec, "alternating_sizes", size_bytes))
+        assert text == f"all_reduce/ll takes no other size to alternate with {size_bytes} bytes"
+
+    def test_under_all_else_sizes_are_the_same(self) -> None:
+        spec = find("all_reduce/ll")
+        case = case_for(spec, "late_rank")
+        assert cases_in_turn(spec, collective(spec.op), case) == (case, case, case)
+
+
+def test_an_id_names_the_stress_and_plain_cases_keep_theirs() -> None:
+    case = case_for(find("all_reduce/ll"))
+    ids = {replace(case, stress=str(name)).id for name in Stress}
+    assert len(ids) == len(Stress)
+    assert replace(case, stress="late_rank").id == f"{case.id}-stress_late_rank"

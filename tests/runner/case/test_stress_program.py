@@ -1,0 +1,142 @@
+"""Cases under stress: right kernels pass; kernels that promise too much are found within a stated number of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kernels.all_reduce import ll, one_shot
+from kernels.catalogue import collective, find
+from kernels.compile import executable
+from kernels.spec import Case, KernelSpec, cases_in_turn
+from kernels.tuning import Step, Tuning
+from memory.fabric import Executable
+from runner.case.check import merge
+from runner.case.program import RankOutcome
+from runner.case.stress import StressPlan, run_stressed, unnamed_death
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+
+SEEDS, ROUNDS = 16, 4
+"""Number of seeds, and of rounds of three launches in each, within which each defect below is found."""
+
+Compiled = Callable[[KernelSpec, Case], Executable]
+SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=8, reason="few threads: quick"),))
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    cache_dir = tmp_path_factory.mktemp("compiled")
+    return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
+
+
+@pytest.fixture
+def found(compiled: Compiled) -> Callable[..., list[str]]:
+    """found(spec, stress, seeds, ..): what is wrong, by seed: the faults of the check, or how it failed."""
+
+    def find_in(
+        spec: KernelSpec, stress: str, seeds: int = 1, world_size: int = 2, rounds: int = 2, **options: Any
+    ) -> list[str]:
+        case = replace(case_of(spec, stress), world_size=world_size)
+        cases = cases_in_turn(spec, collective(case.op), case)
+        plan = StressPlan(cases, spec, tuple(compiled(spec, one) for one in cases), rounds)
+        faults = []
+        for seed in range(seeds):
+            schedule = {"schedule": "random", "seed": seed} | options
+            world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 22, **schedule))  # type: ignore[arg-type]
+            try:
+                outcomes = world.run(run_stressed, plan, 60)
+            except WorldFailure as failure:
+                faults.append(f"{failure.status}: {failure.message}")
+                continue
+            check = merge(case, spec, [one.check for one in outcomes if one.check is not None])
+            text = "; ".join(check.faults)
+            faults.append(text or (unnamed_death(outcomes) if stress == "dead_rank" else ""))
+        return faults
+
+    return find_in
+
+
+def case_of(spec: KernelSpec, stress: str, size_bytes: int = 768) -> Case:
+    reduces = collective(spec.op).reduces
+    types = ("float32", "native", "sum") if reduces else (spec.dtypes[0], "none", "none")
+    return Case(spec.op, spec.algorithm, *types, 4 if spec.op == "barrier" else size_bytes, 2, stress=stress)
+
+
+def is_found(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> bool:
+    """Whether one of SEEDS seeds shows that a promise is broken."""
+    return any(found(spec, stress, rounds=ROUNDS, seed=seed)[0] for seed in range(SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stress", ["late_rank", "no_host_barrier", "alternating_sizes", "graph_out_of_step"])
+@pytest.mark.parametrize("spec", [one_shot.spec_of(SMALL), ll.spec_of(SMALL)], ids=lambda spec: spec.name)
+def test_right_kernels_are_right(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> None:
+    assert found(spec, stress, 3) == [""] * 3
+
+
+class TestDefects:
+    @pytest.mark.parametrize("stress", ["no_host_barrier", "alternating_sizes", "graph_out_of_step"])
+    def test_a_kernel_without_parity(
+        self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec], stress: str
+    ) -> None:
+        """One bank instead of two: a fast rank's next launch overwrites what a slow rank has not read."""
+        assert is_found(found, sabotaged["all_reduce/ll_one_bank"], stress)
+
+    @pytest.mark.parametrize("stress", ["no_host_barrier", "late_rank"])
+    def test_a_kernel_without_its_exit_barrier(
+        self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec], stress: str
+    ) -> None:
+        """A rank fills its input again while others still read it."""
+        assert is_found(found, sabotaged["all_reduce/one_shot_no_exit_barrier"], stress)
+
+    def test_hosts_that_meet_hide_a_missing_exit_barrier(
+        self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec]
+    ) -> None:
+        """A kernel that promises less runs with barriers of the hosts, and is right under what it promises."""
+        spec = sabotaged["all_reduce/one_shot_no_exit_barrier"]
+        honest = replace(spec, promises=spec.promises - {"no_host_barrier", "graph_out_of_step"})
+        assert found(honest, "late_rank", 4) == [""] * 4
+
+    def test_two_launches_at_once_that_take_the_same_epoch(self, found: Callable[..., list[str]]) -> None:
+        spec = one_shot.spec_of(SMALL)
+        assert is_found(found, replace(spec, promises=spec.promises | {"two_streams"}), "two_streams")
+
+    def test_a_rank_alone_has_no_epochs_to_share(self, found: Callable[..., list[str]]) -> None:
+        """With one rank no launch waits for another's: the promise is kept, and nothing is found."""
+        spec = one_shot.spec_of(SMALL)
+        promised = replace(spec, promises=spec.promises | {"two_streams"})
+        assert found(promised, "two_streams", 4, world_size=1) == [""] * 4
+
+
+class TestDeadRank:
+    @pytest.mark.parametrize(
+        "name",
+        ["all_reduce/one_shot", pytest.param("all_reduce/two_shot_lamport", marks=pytest.mark.slow), "barrier/peers"],
+    )
+    def test_reports_name_it(self, found: Callable[..., list[str]], name: str) -> None:
+        assert found(find(name), "dead_rank", schedule="fair") == [""]
+
+    def test_a_kernel_that_can_not_name_it_is_found(self, found: Callable[..., list[str]]) -> None:
+        spec = find("all_reduce/multimem_one_shot")
+        promised = replace(spec, promises=spec.promises | {"dead_rank"})
+        (text,) = found(promised, "dead_rank", schedule="fair")
+        assert text.startswith("rank 1 never launched, and no report names it: rank 0, block 0: entry barrier: waited")
+
+    @pytest.mark.parametrize(
+        ("reports", "wrong"),
+        [
+            (["waited 2 ms for rank 2: x", "", ""], "rank 1 ended without a report"),
+            (["waited 2 ms for rank 1: x", "waited 2 ms for rank 0: x", ""], "no report names it"),
+            (["waited 2 ms for rank 2: x", "waited 2 ms for rank 0: x", ""], ""),
+        ],
+    )
+    def test_what_reports_have_to_say(self, reports: list[str], wrong: str) -> None:
+        outcomes = [RankOutcome(rank, None, None, report) for rank, report in enumerate(reports)]
+        text = unnamed_death(outcomes)
+        assert wrong in text
+        assert bool(text) == bool(wrong)

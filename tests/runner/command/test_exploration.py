@@ -1,0 +1,152 @@
+"""Stress from the command line: cases, refusals, seeds, records; replayed and shown like all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernels.stress import PROMISES
+from reports.record.bundle import read
+from reports.record.record import Record, Status
+from reports.table.compare import heading
+from runner.command.exploration import seeds_of
+from runner.request.experiments import CONF
+from runner.track.names import parameters_of
+from symlab.command import main
+from tests.runner.conftest import on_its_fabric
+from tests.runner.request.test_validate import composed
+
+PUSH = '''
+"""send_recv/{name}: stores to the next rank, and waits at {waits}."""
+
+from kernels import shares
+from kernels.family import address, peers, spec_with
+from kernels.tuning import Step, Tuning
+
+
+def body(frame):
+    frame.arrive()
+    source, target = frame.address("input"), frame.peer("output", frame.after(frame.rank, 1))
+    frame.wait()
+    frame.copy(source, target, frame.size, push=True)
+    frame.{ends}()
+
+
+SPEC = spec_with(
+    "send_recv/{name}",
+    body,
+    Tuning((Step(threads=96, blocks=2, loads_in_flight=8, reason="a test"),)),
+    summary="stores to the next rank",
+    placements=("out_of_place",),
+    promises=frozenset({promises}),
+    reduces=False,
+    buffers=(address("input"), peers("output")),
+    vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
+)
+'''
+
+
+def write_push(folder: Path, name: str, ends: str, *promises: str) -> str:
+    (folder / f"{name}.py").write_text(PUSH.format(name=name, waits="its end", ends=ends, promises=set(promises)))
+    return f"{name}.py:SPEC"
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def records_of(*arguments: str, code: int = 0) -> list[Record]:
+    before = set(Path("records").glob("*")) if Path("records").exists() else set()
+    assert main(["run", *arguments, "fabric=simulator", "track=none"]) == code
+    (folder,) = set(Path("records").glob("2*")) - before
+    return read([folder])
+
+
+class TestRequests:
+    def test_an_order_that_is_fair_becomes_random_but_for_a_dead_rank(self) -> None:
+        for name, schedule, seeds in (
+            ("none", "fair", 1),
+            ("late_rank", "random", 8),
+            ("no_host_barrier", "random", 8),
+            ("dead_rank", "fair", 1),
+        ):
+            (job,) = composed(f"stress={name}", "fabric=simulator")
+            request = on_its_fabric(job.request)
+            assert (request.fabric.schedule, len(seeds_of(request))) == (schedule, seeds)
+
+    def test_seeds_begin_with_the_fabric_s(self) -> None:
+        (job,) = composed("stress=late_rank", "fabric=simulator", "fabric.seed=5", "stress_seeds=3")
+        assert seeds_of(on_its_fabric(job.request)) == (5, 6, 7)
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (["stress=late"], "stress"),
+            (["stress_seeds=0"], "stress_seeds"),
+            (["+exp=custom_ptx", "stress=late_rank"], "op=custom has no stress (stress=late_rank), leave it at none"),
+        ],
+    )
+    def test_what_is_wrong_is_one_line(
+        self, ran: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+    ) -> None:
+        assert main(["run", *arguments, "fabric=simulator", "track=none"]) == 2
+        error = capsys.readouterr().err
+        assert text in error
+        assert len(error.splitlines()) == 1
+
+
+class TestRuns:
+    def test_a_promise_is_kept_recorded_and_replayed(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "stress=no_host_barrier", "stress_seeds=2")
+        (record,) = records_of(*arguments)
+        assert (record.status, record.case.stress) == (Status.PASSED, "no_host_barrier")
+        assert record.id.endswith("-stress_no_host_barrier")
+        assert record.fabric is not None
+        assert record.fabric.settings["schedule"] == "random"
+        assert parameters_of(record)["stress"] == "no_host_barrier"
+        assert "stress no_host_barrier" in heading(record)
+        assert "stress no_host_barrier" in capsys.readouterr().out
+        assert main(["replay", "records", "--records", "again"]) == 0
+        (again,) = read(["again"])
+        assert again.case == record.case
+        assert again.check is not None
+        assert record.check is not None
+        assert again.check.output_digests == record.check.output_digests
+
+    def test_what_is_not_promised_is_refused_with_the_reason(self, ran: Path) -> None:
+        place = write_push(ran, "silent", "leave")
+        arguments = ("op=send_recv", f"algorithms=[push,{place}]", "sizes=[64]", "stress=late_rank", "stress_seeds=1")
+        ours, silent = records_of(*arguments)
+        assert (ours.status, silent.status) == (Status.PASSED, Status.REFUSED)
+        assert silent.refusal is not None
+        assert silent.refusal.key == "stress"
+        assert silent.reason.startswith("send_recv/silent does not promise late_rank, ")
+
+    def test_a_broken_promise_names_its_seed_which_shows_it_again(self, ran: Path) -> None:
+        """Without a barrier at its end a rank goes on, and looks at its output, before that has come."""
+        place = write_push(ran, "early", "keep_epoch", "no_host_barrier")
+        arguments = ("op=send_recv", f"algorithms=[{place}]", "sizes=[64]", "stress=no_host_barrier")
+        (record,) = records_of(*arguments, code=1)
+        assert record.status is Status.WRONG
+        seed = record.reason.partition("with fabric.seed=")[2].partition(";")[0]
+        (again,) = records_of(*arguments, f"fabric.seed={seed}", "stress_seeds=1", code=1)
+        assert again.status is Status.WRONG
+
+    def test_the_world_is_clean_after_a_dead_rank(self, ran: Path) -> None:
+        arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "world_size=3")
+        dead, plain = records_of("-m", *arguments, "stress=dead_rank,none")
+        assert (dead.status, plain.status) == (Status.PASSED, Status.PASSED)
+        assert (dead.case.stress, plain.case.stress) == ("dead_rank", "none")
+
+    @pytest.mark.slow
+    def test_the_experiment_of_conf_is_short_and_runs(self, ran: Path) -> None:
+        assert len((CONF / "exp" / "stress.yaml").read_text().splitlines()) < 30
+        records = records_of("+exp=stress")
+        assert {record.case.stress for record in records} == set(PROMISES)
+        assert len(records) == 24
+        by_status = {status: sum(one.status is status for one in records) for status in Status}
+        assert (by_status[Status.PASSED], by_status[Status.REFUSED]) == (19, 5)

@@ -1,0 +1,216 @@
+"""Launches that overtake: each rank's streams go on by themselves, and a report says which launch it is about."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import Outcome, executable, get, make_world, module, put, run, start, succeed
+
+from memory.fabric import Deadlock
+from runner.request.gpu_types import gpu_of
+from simulator.fabric import SimulatorFabric
+
+SEEDS = 40
+LAUNCHES = 3
+BLOCKS = 8
+
+# The shape of a two-shot kernel whose flags count arrivals and are set back to 0 by who waits. A fast rank's next
+# launch adds to the flag of a slow one before that has set it back: then the flag holds 3, and never 2.
+COUNTED = """
+  mul.wide.u32 %d1, %block, 4; add.u64 %own, %own, %d1; add.u64 %peer, %peer, %d1;
+  red.release.sys.global.add.u32 [%own], 1;
+  red.release.sys.global.add.u32 [%peer], 1;
+  SPIN: atom.acquire.sys.global.cas.b32 %r1, [%own], 2, 0;
+  setp.ne.u32 %p1, %r1, 2; @%p1 bra SPIN;
+"""
+# The same with a count that is never set back: launch n, which is a parameter, waits for 2 n.
+GROWING = """
+  mul.wide.u32 %d1, %block, 4; add.u64 %own, %own, %d1; add.u64 %peer, %peer, %d1;
+  red.release.sys.global.add.u32 [%own], 1;
+  red.release.sys.global.add.u32 [%peer], 1;
+  SPIN: ld.acquire.sys.global.u32 %r1, [%own];
+  setp.lt.u32 %p1, %r1, %wanted; @%p1 bra SPIN;
+"""
+
+
+def in_a_row(body: str, count: int = LAUNCHES, streams: tuple[int | None, ...] = (None,), **options: Any) -> Outcome:
+    """Launch the kernel count times in a row on two ranks, with one host synchronisation at the end."""
+    kernel = executable(module(body, ["u64 own", "u64 peer", "u32 wanted"]))
+
+    def program(fabric: SimulatorFabric) -> None:
+        flags = put(fabric, "flags", np.zeros(BLOCKS, np.uint32))
+        fabric.barrier()
+        peer = fabric.peer_address(flags, 1 - fabric.rank)
+        for number in range(count):
+            stream = streams[number % len(streams)]
+            start(fabric, kernel, BLOCKS, 1, [flags.address, peer, 2 * (number + 1)], stream=stream)
+        fabric.synchronize()
+        fabric.barrier()
+
+    return run(make_world(2, **options), program)
+
+
+class TestOvertaking:
+    def test_flags_that_are_set_back_deadlock_when_a_launch_overtakes(self) -> None:
+        found = [in_a_row(COUNTED, schedule="random", seed=seed).errors for seed in range(SEEDS)]
+        stuck = [errors for errors in found if any(errors)]
+        assert all(isinstance(one, Deadlock) for errors in stuck for one in errors)
+        assert len(stuck) >= SEEDS // 4
+
+    def test_the_fair_order_begins_launches_together_and_finds_nothing(self) -> None:
+        assert not any(in_a_row(COUNTED).errors)
+
+    def test_one_launch_alone_is_right_in_every_order(self) -> None:
+        assert not any(any(in_a_row(COUNTED, 1, schedule="random", seed=seed).errors) for seed in range(SEEDS))
+
+    def test_flags_that_grow_are_right_in_every_order(self) -> None:
+        assert not any(any(in_a_row(GROWING, schedule="random", seed=seed).errors) for seed in range(SEEDS))
+
+    def test_a_seed_says_when_launches_begin(self) -> None:
+        one, other = (in_a_row(GROWING, schedule="random", seed=5).counters["trace"] for _ in range(2))
+        assert one == other
+
+    def test_a_fast_rank_is_a_launch_ahead(self) -> None:
+        """Two launches of rank 0, which wait for no one, are done before rank 1's first has begun: in some order."""
+        body = """
+          atom.sys.global.add.u32 %r1, [%tickets], 1;
+          st.global.b32 [%out], %r1;
+        """
+        kernel = executable(module(body, ["u64 tickets", "u64 out"]))
+
+        def program(fabric: SimulatorFabric) -> list[int]:
+            tickets, out = put(fabric, "tickets", np.zeros(1, np.uint32)), put(fabric, "out", np.zeros(2, np.uint32))
+            fabric.barrier()
+            for number in range(2):
+                start(fabric, kernel, 1, 1, [fabric.peer_address(tickets, 0), out.address + 4 * number])
+            fabric.barrier()
+            return get(fabric, out, "u4").tolist()
+
+        seen = {tuple(succeed(make_world(2, schedule="random", seed=seed), program).results[0]) for seed in range(20)}
+        assert (0, 1) in seen
+        assert (2, 3) in seen
+        assert any(second - first == 2 for first, second in seen)
+
+
+class TestStreams:
+    SIGNAL = "st.release.sys.global.u32 [%flag], 7;"
+    WAIT = """
+      SPIN: ld.acquire.sys.global.u32 %r1, [%flag];
+      setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;
+    """
+
+    @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
+    @pytest.mark.parametrize("second", [None, 5])
+    def test_launches_of_two_streams_run_side_by_side(self, options: dict[str, Any], second: int | None) -> None:
+        """A launch that waits for the next one of its rank ends only if that is on another stream."""
+        waits, signals = (executable(module(body, ["u64 flag"])) for body in (self.WAIT, self.SIGNAL))
+
+        def program(fabric: SimulatorFabric) -> None:
+            flag = put(fabric, "flag", np.zeros(1, np.uint32))
+            start(fabric, waits, 1, 1, [flag.address])
+            start(fabric, signals, 1, 1, [flag.address], stream=second)
+            fabric.synchronize()
+
+        errors = run(make_world(1, **options), program).errors
+        assert [type(one) for one in errors if one] == ([Deadlock] if second is None else [])
+
+    def test_a_gpu_whose_limits_hold_runs_one_launch_at_a_time(self) -> None:
+        gpu = gpu_of({"like": "h100", "multiprocessors": 2})
+        waits, signals = (executable(module(body, ["u64 flag"])) for body in (self.WAIT, self.SIGNAL))
+
+        def program(fabric: SimulatorFabric) -> None:
+            flag = put(fabric, "flag", np.zeros(1, np.uint32))
+            start(fabric, waits, 1, 1, [flag.address])
+            start(fabric, signals, 1, 1, [flag.address], stream=5)
+            fabric.synchronize()
+
+        assert isinstance(run(make_world(1, gpu=gpu), program).error(), Deadlock)
+
+    @pytest.mark.parametrize(("stream", "name"), [(None, "the default stream"), (9, "stream 9")])
+    def test_a_deadlock_names_stream_and_launch(self, stream: int | None, name: str) -> None:
+        """Rank 1's second launch waits for a flag that nothing sets."""
+        waits, signals = (executable(module(body, ["u64 flag"])) for body in (self.WAIT, self.SIGNAL))
+
+        def program(fabric: SimulatorFabric) -> None:
+            flags = put(fabric, "flags", np.zeros(2, np.uint32))
+            start(fabric, signals, 1, 1, [flags.address], stream=stream)
+            if fabric.rank == 1:
+                start(fabric, waits, 1, 1, [flags.address + 4], stream=stream)
+            fabric.synchronize()
+
+        error = run(make_world(2), program).error()
+        assert isinstance(error, Deadlock)
+        assert re.search(
+            rf"rank 1, block 0, thread 0 spins: sees 0 at .*; PTX line \d+: .*; launch 1 on {name}$", str(error), re.M
+        )
+        assert [(one.rank, one.launch, one.stream) for one in error.places] == [(1, 1, stream)]
+
+    def test_threads_at_a_barrier_are_told_with_their_launch(self) -> None:
+        body = "setp.ne.u32 %p1, %lane, 0; @%p1 bar.sync 0; SPIN: ld.volatile.global.u32 %r1, [%flag]; bra SPIN;"
+        kernel = executable(module(body, ["u64 flag"]))
+
+        def program(fabric: SimulatorFabric) -> None:
+            flag = put(fabric, "flag", np.zeros(1, np.uint32))
+            start(fabric, kernel, 1, 64, [flag.address], stream=4)
+            fabric.synchronize()
+
+        text = str(run(make_world(1), program).error())
+        assert re.search(r"wait at PTX line \d+: .*bar\.sync.*; launch 0 on stream 4", text), text
+
+
+class TestPauses:
+    def test_a_host_pauses_until_the_others_can_do_nothing_more(self) -> None:
+        """Rank 1 pauses, so rank 0's kernel has seen its first value many times before the second is stored."""
+        body = "SPIN: ld.acquire.sys.global.u32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN;"
+        waits = executable(module(body, ["u64 flag"]))
+        signals = executable(module("st.release.sys.global.u32 [%flag], 7;", ["u64 flag"]))
+
+        def program(fabric: SimulatorFabric) -> int:
+            flag = put(fabric, "flag", np.zeros(1, np.uint32))
+            fabric.barrier()
+            if fabric.rank == 0:
+                start(fabric, waits, 1, 1, [flag.address])
+            else:
+                fabric.pause(1.0)
+                start(fabric, signals, 1, 1, [fabric.peer_address(flag, 0)])
+            fabric.synchronize()
+            return fabric.rank
+
+        outcome = succeed(make_world(2), program)
+        assert outcome.results == [0, 1]
+        assert outcome.wall_s < 1.0
+
+    def test_all_ranks_may_pause(self) -> None:
+        def program(fabric: SimulatorFabric) -> int:
+            fabric.pause(1.0)
+            fabric.barrier()
+            return fabric.rank
+
+        assert succeed(make_world(3), program).results == [0, 1, 2]
+
+
+def test_a_world_goes_on_with_another_seed() -> None:
+    """A seed that is set later gives the orders of a world that was made with it."""
+    kernel = executable(module(GROWING, ["u64 own", "u64 peer", "u32 wanted"]))
+
+    def program(fabric: SimulatorFabric) -> None:
+        flags = put(fabric, "flags", np.zeros(BLOCKS, np.uint32))
+        fabric.barrier()
+        peer = fabric.peer_address(flags, 1 - fabric.rank)
+        for number in range(3):
+            start(fabric, kernel, BLOCKS, 1, [flags.address, peer, 2 * (number + 1)])
+        fabric.synchronize()
+        fabric.barrier()
+        fabric.free(flags)
+
+    wanted = [succeed(make_world(2, schedule="random", seed=seed), program).counters["trace"] for seed in (1, 2)]
+    world = make_world(2, schedule="random", seed=0)
+    succeed(world, program)
+    found = []
+    for seed in (1, 2):
+        world.set_seed(seed)
+        found.append(succeed(world, program).counters["trace"])
+    assert found == wanted
