@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.museum.catalogue import EXHIBITS
+from tests.museum.all_exhibits import EXHIBITS
 from tests.museum.ways import WAYS, Search, Shown, search
 
 README = Path(__file__).resolve().parent / "README.md"

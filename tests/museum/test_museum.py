@@ -10,7 +10,7 @@ import pytest
 
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.museum.__main__ import PLACE, README, included, main, outcome, table, ways_there
-from tests.museum.catalogue import EXHIBITS, MODULES
+from tests.museum.all_exhibits import EXHIBITS, MODULES
 from tests.museum.exhibit import Exhibit, chosen
 from tests.museum.ways import WAYS, Shown, search
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.matrix.running import cores
 from tests.mutants.arguments import PLACE as ARGUMENTS
 from tests.mutants.arguments import Argument, argued, arguments
+from tests.mutants.mutant_runs import OWN, Compiled, tries
 from tests.mutants.mutate import Mutant
-from tests.mutants.running import OWN, Compiled, tries
 
 README = Path(__file__).resolve().parent / "README.md"
 TABLE = re.compile(r"(<!-- mutants -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -13,9 +13,9 @@ from tests.museum.exhibit import ARCH
 from tests.museum.ways import WAYS
 from tests.mutants.__main__ import Result, included, main, results, table
 from tests.mutants.arguments import PLACE, Argument, argued, arguments
+from tests.mutants.mutant_runs import OWN, Compiled, Try
+from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
-from tests.mutants.running import OWN, Compiled, Try
-from tests.mutants.running import WAYS as RUN_WAYS
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
 """Kernels whose mutants all run in the fast tests: flags of peers, and of the switch."""

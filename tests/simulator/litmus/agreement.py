@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from simulator.litmus.outcomes import judged
 from simulator.litmus.parse import parsed
 from tests.museum.ways import WAYS
+from tests.simulator.litmus.litmus_runs import run
 from tests.simulator.litmus.messages import message
-from tests.simulator.litmus.running import run
 
 PROGRAMS = 2_000
 

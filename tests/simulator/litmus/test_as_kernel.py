@@ -13,8 +13,8 @@ from simulator.litmus.parse import parsed, read
 from simulator.litmus.program import Program, Seen
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.simulator.litmus.as_kernel import kernels_of
+from tests.simulator.litmus.litmus_runs import run
 from tests.simulator.litmus.messages import message
-from tests.simulator.litmus.running import run
 
 FOLDER = Path(simulator.litmus.__file__).parent / "programs"
 NOT_RUN = ("alias_", "mp_scope_cluster_cluster", "bulk_after_bar")
