@@ -1,0 +1,102 @@
+"""python -m tests.museum: run all exhibits by all ways, and print or write the table of how each bug was found."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.museum.all_exhibits import EXHIBITS
+from tests.museum.ways import WAYS, Search, Shown, search
+
+README = Path(__file__).resolve().parent / "README.md"
+PLACE = re.compile(r"(<!-- exhibits -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+MENDED_SEEDS = 20
+"""Number of seeds of each way for a mended kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What each way came to, on the kernel with the bug and on the mended one."""
+
+    shown: Shown
+    searches: tuple[Search, ...]
+    mended: tuple[Search, ...]
+
+    @property
+    def is_found(self) -> bool:
+        """Whether each way found the bug that is said to find it."""
+        found = {one.way for one in self.searches if one.is_found}
+        return all(way in found for way in self.shown.ways if WAYS[way].is_there)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether all runs of the mended kernel were."""
+        return all(one.seen.outcome == "clean" for one in self.mended)
+
+    @property
+    def row(self) -> str:
+        """A line of the table."""
+        cells = [_cell(one) for one in self.searches]
+        runs = sum(one.tried for one in self.mended)
+        unclean = [f"{one.way}: {one.seen.outcome}" for one in self.mended if one.seen.outcome != "clean"]
+        cells += [", ".join(unclean) or f"clean in {runs} runs"]
+        return f"| {self.shown.name} | {self.shown.defect} | {' | '.join(cells)} |"
+
+
+def _cell(one: Search) -> str:
+    if not one.is_found:
+        return "" if one.seen.outcome == "clean" else one.seen.outcome
+    return one.seen.outcome if WAYS[one.way].seeds == 1 else f"{one.seen.outcome}, {one.tried}"
+
+
+def outcome(shown: Shown, ways: Sequence[str]) -> Outcome:
+    """Run both kernels of an exhibit."""
+    searches = tuple(search(shown, way) for way in ways)
+    return Outcome(shown, searches, tuple(search(shown, way, True, MENDED_SEEDS) for way in ways))
+
+
+def ways_there() -> list[str]:
+    """Return the names of the ways that this simulator has."""
+    return [name for name, way in WAYS.items() if way.is_there]
+
+
+def table(found: Sequence[Outcome], ways: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield f"| bug | what is wrong | {' | '.join(ways)} | mended |"
+    yield f"| --- | --- |{' --- |' * len(ways)} --- |"
+    yield from (one.row for one in found)
+
+
+def included(readme: str, lines: Sequence[str]) -> str:
+    """Return the README's text with the table."""
+    assert PLACE.search(readme), "tests/museum/README.md has no place for the table"
+    return PLACE.sub(lambda match: match[1] + "\n" + "\n".join(lines) + "\n\n" + match[3], readme)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 if all bugs are found and all mended kernels clean, 1 if not, 2 for a wrong request."""
+    parser = argparse.ArgumentParser(prog="python -m tests.museum", description=__doc__)
+    parser.add_argument("--only", default="", help="only exhibits with this in their name")
+    parser.add_argument("--readme", action="store_true", help="write the table into tests/museum/README.md")
+    options = parser.parse_args(arguments)
+    chosen = [one for one in EXHIBITS if options.only in one.name]
+    if not chosen or (options.readme and options.only):
+        why = "--readme writes all, leave out --only" if chosen else f"no exhibit has '{options.only}' in its name"
+        print(f"tests.museum: error: {why}", file=sys.stderr)
+        return 2
+    ways = ways_there()
+    found = []
+    for one in chosen:
+        found.append(outcome(one, ways))
+        print(found[-1].row, flush=True)
+    if options.readme:
+        README.write_text(included(README.read_text(encoding="utf-8"), list(table(found, ways))), encoding="utf-8")
+    return int(not all(one.is_found and one.is_clean for one in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

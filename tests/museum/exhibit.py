@@ -1,0 +1,197 @@
+"""What an exhibit is: a small kernel with a bug of the field, the same kernel mended, and what both must leave.
+
+The two are one text. Lines that begin with "-" are in the kernel with the bug alone, lines that begin with "+" in the
+mended one alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.compile import executable
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Deadlock, Executable, PeerLost, Region
+from simulator.fabric import SimulatorFabric
+from simulator.world import SimulatedWorld
+from tests.kernels.launching import Launches
+from tests.simulator import harness
+
+ARCH = harness.ARCH
+CACHE = Path("~/.cache/symlab/kernels").expanduser()
+"""Where the runner keeps compiled kernels, too (cache_dir)."""
+
+HEAP_BYTES = 1 << 16
+STEP_BUDGET = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one run came to: "clean", "wrong" (output), "deadlock", "finding", or an error's name; and its details."""
+
+    outcome: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """A bug, its mend, and how to tell them apart.
+
+    name: short, of the project and the number, or of the defect. thread: where the bug is told, such as
+    "NVIDIA/cutlass#3117"; "" for a mutant of ours. defect: what is wrong, in a few words. body: PTX as
+    tests/simulator/harness.py's module() takes it, of both kernels. parameters: "u64 data" is the rank's own buffer,
+    "u64 peer_data" that of the next rank, "u64 data_2" that of rank 2, "u64 multicast_data" all of them; "u32 rank";
+    every other number is what the host gives. buffers: the words that each begins with, on all ranks. host: what a
+    rank's host does, given the stage. expected: the words of "out" on a rank. ways: by which of ways.WAYS the bug must
+    be found.
+    """
+
+    name: str
+    thread: str
+    defect: str
+    body: str
+    parameters: tuple[str, ...]
+    buffers: Mapping[str, Sequence[int]]
+    expected: Callable[[int], Sequence[int]]
+    ways: tuple[str, ...]
+    ranks: int = 2
+    grid: int = 1
+    block: int = 32
+    host: Callable[[Stage], None] = field(default=lambda stage: stage.launch())
+    before: str = ""
+
+    def ptx(self, is_mended: bool) -> str:
+        """Return the PTX module of one of the two kernels."""
+        return harness.module(chosen(self.body, is_mended), self.parameters, before=self.before)
+
+    def run(self, is_mended: bool, **options: Any) -> Seen:
+        """Run one of the two kernels on a new world with these options."""
+        world = harness.make_world(self.ranks, **{"heap_bytes": HEAP_BYTES, "step_budget": STEP_BUDGET, **options})
+        executable = harness.executable(self.ptx(is_mended), f"museum/{self.name}")
+
+        def program(fabric: SimulatorFabric) -> list[int]:
+            regions = {
+                name: harness.put(fabric, name, np.array(words, np.uint32)) for name, words in self.buffers.items()
+            }
+            fabric.barrier()
+            self.host(Stage(self, fabric, is_mended, executable, regions))
+            return [int(word) for word in harness.get(fabric, regions["out"], "u4")]
+
+        outcome = harness.run(world, program)
+        if any(outcome.errors):
+            return failed(outcome.error())
+        if findings := findings_of(world):
+            return findings
+        for rank, words in enumerate(outcome.results):
+            expected = list(self.expected(rank))
+            if words != expected:
+                at = next(at for at, word in enumerate(words) if word != expected[at])
+                return Seen("wrong", f"rank {rank}: out[{at}] is {words[at]}, not {expected[at]}")
+        return Seen("clean")
+
+    def line(self, is_mended: bool) -> str:
+        """Return the first line that the other kernel does not have."""
+        mark = "+" if is_mended else "-"
+        return next((one[1:].strip() for one in self.body.splitlines() if one.startswith(mark)), "")
+
+
+def chosen(body: str, is_mended: bool) -> str:
+    """Return a body with the lines of one kernel, without the marks."""
+    other = "-" if is_mended else "+"
+    lines = [one for one in body.splitlines() if not one.startswith(other)]
+    return "\n".join(" " + one[1:] if one[:1] in ("-", "+") else one for one in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a rank's host has: its memory, and launches of the kernel."""
+
+    exhibit: Exhibit
+    fabric: SimulatorFabric
+    is_mended: bool
+    executable: Executable
+    regions: Mapping[str, Region]
+
+    def launch(self, **numbers: int) -> None:
+        """Launch the kernel with these numbers; it does not wait."""
+        names = [one.split()[1] for one in self.exhibit.parameters]
+        values = [numbers[name] if name in numbers else self._value(name) for name in names]
+        harness.start(self.fabric, self.executable, self.exhibit.grid, self.exhibit.block, values)
+
+    def barrier(self) -> None:
+        """Wait for this rank's launches, then for all ranks."""
+        self.fabric.synchronize()
+        self.fabric.barrier()
+
+    def _value(self, name: str) -> int:
+        """A parameter's value by its name."""
+        if name == "rank":
+            return self.fabric.rank
+        if name in self.regions:
+            return self.regions[name].address
+        first, _, rest = name.partition("_")
+        if first == "multicast":
+            return self.fabric.multicast_address(self.regions[rest])
+        if first == "peer":
+            return self.fabric.peer_address(self.regions[rest], (self.fabric.rank + 1) % self.fabric.world_size)
+        of, _, rank = name.rpartition("_")
+        return self.fabric.peer_address(self.regions[of], int(rank))
+
+
+def launches(count: int) -> Callable[[Stage], None]:
+    """A host that launches a number of times in a row, with the launch's number as `launch`, and waits for nothing."""
+
+    def host(stage: Stage) -> None:
+        for number in range(count):
+            stage.launch(launch=number)
+
+    return host
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKernel:
+    """A kernel of this project with a bug that a change of its PTX makes; as it is, it is the mended one.
+
+    spec and case say which kernel. It is launched three times in a row.
+    """
+
+    name: str
+    thread: str
+    defect: str
+    spec: KernelSpec
+    case: Case
+    change: Callable[[str], str]
+    ways: tuple[str, ...]
+
+    def ptx(self, is_mended: bool) -> str:
+        """Return the PTX module of one of the two kernels."""
+        text = executable(self.spec, self.case, ARCH, CACHE).ptx
+        return text if is_mended else self.change(text)
+
+    def run(self, is_mended: bool, **options: Any) -> Seen:
+        """Run one of the two kernels on a new world with these options."""
+        compiled = executable(self.spec, self.case, ARCH, CACHE)
+        text = self.ptx(is_mended)
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        work = Launches(self.spec, self.case, replace(compiled, ptx=text, digest=digest, cubin=b""), count=3)
+        world = work.run(**options)
+        errors = sorted(work.errors.values(), key=lambda one: isinstance(one, PeerLost))
+        if errors:
+            return failed(errors[0])
+        return findings_of(world) or Seen("clean" if work.seen() == "right" else work.seen())
+
+
+def failed(error: BaseException) -> Seen:
+    """Return what an error of a run comes to."""
+    return Seen("deadlock" if isinstance(error, Deadlock) else type(error).__name__, str(error))
+
+
+def findings_of(world: SimulatedWorld) -> Seen | None:
+    """Return what the checker found in a world; None if it found nothing, or was off."""
+    found = [one for one in getattr(world, "findings", ()) if one.severity != "advisory"]
+    return Seen("finding", found[0].sentence()) if found else None

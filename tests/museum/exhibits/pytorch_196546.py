@@ -1,0 +1,42 @@
+"""pytorch#196546: an allocator zeroes its pad of signals after the allocation that let peers signal into it.
+
+The allocation is collective: when it returns, peers may signal. Each rank then zeroes its own pad on its stream. A
+peer that is faster has signalled by then, its signal is erased, and the rank waits for ever. The mended allocator has a
+barrier of all ranks after the zeroes.
+"""
+
+from tests.museum.exhibit import Exhibit, Stage
+
+
+def allocate_then_signal(stage: Stage) -> None:
+    """Zero the pad, as the allocator does, and exchange signals."""
+    stage.launch(launch=0)
+    if stage.is_mended:
+        stage.barrier()
+    stage.launch(launch=1)
+
+
+EXHIBIT = Exhibit(
+    name="pytorch#196546",
+    thread="pytorch/pytorch#196546",
+    defect="a rank zeroes its pad of signals when peers may signal already (host)",
+    parameters=("u64 pad", "u64 peer_pad", "u64 out", "u32 rank", "u32 launch"),
+    buffers={"pad": [0xDEAD] * 2, "out": [0]},
+    expected=lambda rank: [1],
+    block=1,
+    host=allocate_then_signal,
+    ways=("races", "random"),
+    body="""
+    setp.eq.u32 %p1, %launch, 1;
+    @%p1 bra EXCHANGE;
+    st.global.u32 [%pad], 0;
+    ret;
+EXCHANGE:
+    st.release.sys.global.u32 [%peer_pad], 1;
+WAIT:
+    ld.acquire.sys.global.u32 %r1, [%pad];
+    setp.ne.u32 %p2, %r1, 1;
+    @%p2 bra WAIT;
+    st.global.u32 [%out], %r1;
+""",
+)

@@ -1,0 +1,103 @@
+"""Each bug of the museum is found by the ways that its exhibit names, and each mended kernel is clean by all."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+
+import pytest
+
+from simulator.ptx.assembler import assembled, find_ptxas
+from tests.museum.__main__ import PLACE, README, included, main, outcome, table, ways_there
+from tests.museum.all_exhibits import EXHIBITS, MODULES
+from tests.museum.exhibit import Exhibit, chosen
+from tests.museum.ways import WAYS, Shown, search
+
+OF_THE_FIELD = 13
+MUTANTS = 8
+SEEDS_OF_MENDED = 8
+
+NAMED = [(one, way) for one in EXHIBITS for way in one.ways]
+BRIEF = [one for one in EXHIBITS if isinstance(one, Exhibit)]
+
+
+def test_all_are_there() -> None:
+    assert sum(bool(one.thread) for one in EXHIBITS) == OF_THE_FIELD
+    assert len(EXHIBITS) == OF_THE_FIELD + MUTANTS == len(MODULES)
+    assert len({one.name for one in EXHIBITS}) == len(EXHIBITS)
+
+
+@pytest.mark.parametrize("shown", EXHIBITS, ids=lambda one: one.name)
+def test_an_exhibit_names_a_way_and_tells_its_bug(shown: Shown) -> None:
+    assert shown.ways
+    assert set(shown.ways) <= set(WAYS)
+    assert re.fullmatch(r"|[\w.-]+/[\w.-]+[#@]\w+", shown.thread)
+    module = inspect.getdoc(sys.modules[f"tests.museum.exhibits.{MODULES[_position(shown)]}"])
+    assert module
+    assert not shown.thread or shown.name.split("/")[-1] in module.replace(" commit ", "@")
+
+
+def _position(shown: Shown) -> int:
+    return next(at for at, name in enumerate(MODULES) if sys.modules[f"tests.museum.exhibits.{name}"].EXHIBIT is shown)
+
+
+@pytest.mark.parametrize(("shown", "way"), NAMED, ids=[f"{one.name}: {way}" for one, way in NAMED])
+def test_the_bug_is_found(shown: Shown, way: str) -> None:
+    if not WAYS[way].is_there:
+        pytest.skip(f"this simulator has no {way}: {dict(WAYS[way].options)}")
+    found = search(shown, way)
+    assert found.is_found, f"not in {found.tried} seeds: {found.seen}"
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("shown", EXHIBITS, ids=lambda one: one.name)
+def test_the_mended_kernel_is_clean(shown: Shown, way: str) -> None:
+    if not WAYS[way].is_there:
+        pytest.skip(f"this simulator has no {way}: {dict(WAYS[way].options)}")
+    found = search(shown, way, is_mended=True, seeds=SEEDS_OF_MENDED)
+    assert found.seen.outcome == "clean", f"seed {found.tried - 1}: {found.seen}"
+
+
+@pytest.mark.parametrize("is_mended", [False, True], ids=["bug", "mended"])
+@pytest.mark.parametrize("shown", BRIEF, ids=lambda one: one.name)
+def test_the_assembler_takes_the_kernel(shown: Exhibit, is_mended: bool) -> None:
+    ptxas = find_ptxas()
+    if ptxas is None:
+        pytest.skip("ptxas is not installed")
+    assert assembled(ptxas, shown.ptx(is_mended), "sm_90a").problems == ()
+
+
+def test_lines_with_marks_are_in_one_kernel_each() -> None:
+    body = "  a;\n- b;\n+ c;\n+X:\n  d;"
+    assert chosen(body, False).split() == ["a;", "b;", "d;"]
+    assert chosen(body, True).split() == ["a;", "c;", "X:", "d;"]
+
+
+@pytest.mark.parametrize("shown", BRIEF, ids=lambda one: one.name)
+def test_the_two_kernels_differ(shown: Exhibit) -> None:
+    """In the text, or, where the host is wrong, in what the host does."""
+    assert shown.ptx(False) != shown.ptx(True) or "(host)" in shown.defect
+
+
+@pytest.mark.slow
+def test_the_table_is_as_it_would_be_written() -> None:
+    ways = ways_there()
+    if missing := sorted(set(WAYS) - set(ways)):
+        pytest.skip(f"this simulator has no {', '.join(missing)}")
+    text = README.read_text(encoding="utf-8")
+    assert included(text, list(table([outcome(one, ways) for one in EXHIBITS], ways))) == text
+
+
+def test_the_table_has_all_exhibits() -> None:
+    place = PLACE.search(README.read_text(encoding="utf-8"))
+    assert place
+    names = [line.split(" | ")[0].removeprefix("| ") for line in place[2].splitlines() if line.startswith("|")]
+    assert names[2:] == [one.name for one in EXHIBITS]
+
+
+def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "unknown"]) == 2
+    assert "no exhibit has 'unknown' in its name" in capsys.readouterr().err
+    assert main(["--only", "lost", "--readme"]) == 2
+    assert main(["--only", "lost update"]) == 0

@@ -1,0 +1,78 @@
+"""The ways by which a bug may be found: how the simulated world is made, and how many seeds are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simulator.world import SimulatorOptions
+from tests.museum.exhibit import Seen
+
+
+class Shown(Protocol):
+    """What is exhibited: Exhibit and OwnKernel."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def thread(self) -> str: ...
+    @property
+    def defect(self) -> str: ...
+    @property
+    def ways(self) -> tuple[str, ...]: ...
+    def run(self, is_mended: bool, **options: Any) -> Seen: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Options of the simulator, and the number of seeds within which it must find what is said to be found by it."""
+
+    options: Mapping[str, Any]
+    seeds: int
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this simulator has the options."""
+        try:
+            SimulatorOptions(**self.options)
+        except (TypeError, ValueError):
+            return False
+        return True
+
+
+WAYS: dict[str, Way] = {
+    "fair": Way({"schedule": "fair"}, 1),
+    "random": Way({"schedule": "random", "granularity": "access"}, 100),
+    "adversarial": Way({"schedule": "adversarial"}, 100),
+    "weak": Way({"schedule": "random", "memory": "weak"}, 100),
+    "races": Way({"schedule": "fair", "races": True}, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a way went on one kernel: what the first run that was not clean came to, and after how many seeds.
+
+    tried is the number of runs; seen is clean if all of them were.
+    """
+
+    way: str
+    tried: int
+    seen: Seen
+
+    @property
+    def is_found(self) -> bool:
+        return self.seen.outcome in ("wrong", "deadlock", "finding", "changed")
+
+
+def search(shown: Shown, way: str, is_mended: bool = False, seeds: int | None = None) -> Search:
+    """Run a kernel by a way, seed after seed, until a run is not clean."""
+    chosen = WAYS[way]
+    count = chosen.seeds if seeds is None else min(seeds, chosen.seeds)
+    seen = Seen("clean")
+    for seed in range(count):
+        seen = shown.run(is_mended, seed=seed, **chosen.options)
+        if seen.outcome != "clean":
+            return Search(way, seed + 1, seen)
+    return Search(way, count, seen)

@@ -1,0 +1,196 @@
+"""Mutants: what is weakened and how, that they run, how arguments work; and that each mutant is found or argued."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from kernels import catalogue
+from simulator.ptx.assembler import assembled, find_ptxas
+from tests.museum.exhibit import ARCH
+from tests.museum.ways import WAYS
+from tests.mutants.__main__ import Result, included, main, results, table
+from tests.mutants.arguments import PLACE, Argument, argued, arguments
+from tests.mutants.mutant_runs import OWN, Compiled, Try
+from tests.mutants.mutant_runs import WAYS as RUN_WAYS
+from tests.mutants.mutate import Mutant, mutants_of
+
+SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
+"""Kernels whose mutants all run in the fast tests: flags of peers, and of the switch."""
+
+SETTLED = (*SAMPLE, "all_reduce/one_shot_rotated", "all_reduce/two_shot")
+"""Kernels of which each mutant is found or argued; of the others `python -m tests.mutants` prints what is open."""
+
+checker = pytest.mark.skipif(not WAYS["races"].is_there, reason="this simulator has no checker")
+
+PTX = """
+.file 1 "kernels/dsl/signals.py"
+.loc 1 1 5
+st.release.sys.global.u32 [%rd1], %r1;
+@%p1 ld.acquire.gpu.global.u32 %r2, [%rd1];
+ld.global.u32 %r2, [%rd1];
+atom.acq_rel.cta.global.add.u32 %r2, [%rd1], 1;
+red.release.sys.global.add.u32 [%rd1], 1;
+multimem.ld_reduce.relaxed.sys.global.add.u32 %r2, [%rd1];
+fence.acq_rel.sys;
+fence.proxy.alias;
+fence.proxy.async.shared::cta;
+bar.sync 0;
+@%p2 barrier.sync.aligned 1, 64;
+bar.warp.sync 3;
+cp.async.bulk.wait_group.read 0;
+cp.async.bulk.commit_group;
+st.release.sys.global.u32 [%rd2], %r1;
+"""
+
+
+def test_every_weakening_is_made() -> None:
+    found = [(one.line, one.change, one.text) for one in mutants_of(PTX)]
+    assert found == [
+        (4, "release to relaxed", "st.relaxed.sys.global.u32 [%rd1], %r1;"),
+        (4, "sys to gpu", "st.release.gpu.global.u32 [%rd1], %r1;"),
+        (5, "acquire to relaxed", "@%p1 ld.relaxed.gpu.global.u32 %r2, [%rd1];"),
+        (5, "gpu to cta", "@%p1 ld.acquire.cta.global.u32 %r2, [%rd1];"),
+        (7, "acq_rel to acquire", "atom.acquire.cta.global.add.u32 %r2, [%rd1], 1;"),
+        (7, "acq_rel to release", "atom.release.cta.global.add.u32 %r2, [%rd1], 1;"),
+        (7, "acq_rel to relaxed", "atom.relaxed.cta.global.add.u32 %r2, [%rd1], 1;"),
+        (8, "release to relaxed", "red.relaxed.sys.global.add.u32 [%rd1], 1;"),
+        (8, "sys to gpu", "red.release.gpu.global.add.u32 [%rd1], 1;"),
+        (9, "sys to gpu", "multimem.ld_reduce.relaxed.gpu.global.add.u32 %r2, [%rd1];"),
+        (10, "dropped", "// fence.acq_rel.sys;"),
+        (10, "acq_rel to acquire", "fence.acquire.sys;"),
+        (10, "acq_rel to release", "fence.release.sys;"),
+        (10, "sys to gpu", "fence.acq_rel.gpu;"),
+        (11, "dropped", "// fence.proxy.alias;"),
+        (12, "dropped", "// fence.proxy.async.shared::cta;"),
+        (13, "dropped", "// bar.sync 0;"),
+        (14, "dropped", "// @%p2 barrier.sync.aligned 1, 64;"),
+        (16, "dropped", "// cp.async.bulk.wait_group.read 0;"),
+        (18, "release to relaxed", "st.relaxed.sys.global.u32 [%rd2], %r1;"),
+        (18, "sys to gpu", "st.release.gpu.global.u32 [%rd2], %r1;"),
+    ]
+
+
+def test_a_mutant_differs_in_its_line_alone_and_has_a_name_of_its_own() -> None:
+    found = mutants_of(PTX)
+    assert len({one.name for one in found}) == len(found)
+    assert [one.nth for one in found if one.opcode.startswith("st.")] == [1, 1, 2, 2]
+    for one in found:
+        before, after = PTX.split("\n"), one.applied(PTX).split("\n")
+        assert [number for number, (a, b) in enumerate(zip(before, after, strict=True), 1) if a != b] == [one.line]
+
+
+def test_a_place_is_the_text_of_the_source_line() -> None:
+    (flag, *_) = [one for one in Compiled(OWN[SAMPLE[0]]).mutants if one.opcode.startswith("st.release")]
+    assert flag.place == "signals.py `device.signal(mine, epoch, order)`"
+
+
+def test_all_of_our_kernels_have_mutants() -> None:
+    assert set(OWN) == {spec.name for spec in catalogue.SPECS}
+    assert len(OWN) == 30
+    for name in SAMPLE:
+        changes = {one.change for one in Compiled(OWN[name]).mutants}
+        assert changes == {"release to relaxed", "acquire to relaxed", "sys to gpu", "dropped"}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_assembler_takes_every_mutant(name: str) -> None:
+    """They are programs that a GPU would run. The kernels say a version of PTX that older assemblers do not know."""
+    ptxas = find_ptxas()
+    if ptxas is None:
+        pytest.skip("ptxas is not installed")
+    compiled = Compiled(OWN[name])
+    one_of_each = {(one.opcode, one.change): one for one in compiled.mutants}
+    for mutant in one_of_each.values():
+        older = re.sub(r"^\.version .*$", ".version 8.6", mutant.applied(compiled.executable.ptx), flags=re.MULTILINE)
+        verdict = assembled(ptxas, older, ARCH)
+        assert verdict.problems == (), mutant.name
+
+
+@pytest.mark.parametrize("is_patient", [False, True])
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name: str, is_patient: bool) -> None:
+    compiled = Compiled(OWN[name])
+    how = Try("fair", 0, is_patient)
+    assert compiled.outcome(None, how) == ""
+    assert compiled.changed(None) is compiled.executable
+    dropped = next(one for one in compiled.mutants if one.opcode == "bar.sync")
+    assert compiled.changed(dropped).digest != compiled.executable.digest
+
+
+@checker
+@pytest.mark.parametrize("name", OWN)
+def test_our_kernels_are_clean(name: str) -> None:
+    for is_patient in (False, True):
+        assert Compiled(OWN[name]).outcome(None, Try("races", 0, is_patient)) == ""
+
+
+in_orders = pytest.mark.skipif(
+    not RUN_WAYS["races in orders"].is_there, reason="this simulator has no orders by block under the checker"
+)
+
+
+@in_orders
+@pytest.mark.parametrize("name", SAMPLE)
+def test_each_mutant_is_found_or_argued(name: str) -> None:
+    assert [one.mutant.name for one in results(name) if one.kind == "open"] == []
+
+
+@in_orders
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SETTLED if name not in SAMPLE])
+def test_each_mutant_of_the_others_is_found_or_argued(name: str) -> None:
+    assert [one.mutant.name for one in results(name) if one.kind == "open"] == []
+
+
+def _argument(**parts: str) -> Argument:
+    given = {"kernel": "*", "opcode": "*", "place": "*", "change": "*", "why": "It reads nothing."}
+    return Argument(**{**given, **parts})
+
+
+def test_an_argument_covers_what_its_patterns_match() -> None:
+    mutant = Mutant(4, "ld.acquire.sys", "signals.py `x`", 1, "sys to gpu", "")
+    assert argued([_argument()], "all_reduce/ll", mutant) == _argument()
+    assert argued([_argument(kernel="all_reduce/*", opcode="ld.*", change="sys*")], "all_reduce/ll", mutant)
+    for other in ({"kernel": "barrier/*"}, {"opcode": "st.*"}, {"place": "inbox.py*"}, {"change": "dropped"}):
+        assert argued([_argument(**other)], "all_reduce/ll", mutant) is None
+
+
+def test_an_argument_without_a_reason_is_refused() -> None:
+    entry = {"kernel": "*", "opcode": "*", "place": "*", "change": "*", "why": " "}
+    for wrong in (entry, {"why": "It reads nothing."}):
+        with pytest.raises(ValueError, match="other parts than"):
+            arguments(json.dumps([wrong]))
+
+
+def test_each_argument_is_about_some_mutant() -> None:
+    known = arguments(PLACE.read_text(encoding="utf-8"))
+    everything = [(name, one) for name, spec in OWN.items() for one in Compiled(spec).mutants] if known else []
+    for one in known:
+        assert any(one.covers(name, mutant) for name, mutant in everything), one
+
+
+def test_the_table_counts_by_kernel_and_lists_arguments() -> None:
+    mutant = Mutant(4, "ld.acquire.sys", "signals.py `x`", 1, "sys to gpu", "")
+    found = [
+        Result("all_reduce/ll", mutant, "finding (races)", None),
+        Result("all_reduce/ll", mutant, "wrong (random 3)", None),
+        Result("barrier/peers", mutant, "", _argument(kernel="barrier/*")),
+        Result("barrier/peers", mutant, "", None),
+    ]
+    lines = list(table(found))
+    assert lines[2:5] == [
+        "| all_reduce/ll | 2 | 1 | 1 | 0 | 0 |",
+        "| barrier/peers | 2 | 0 | 0 | 1 | 1 |",
+        "| all | 4 | 1 | 1 | 1 | 1 |",
+    ]
+    assert lines[-1] == "| 1 | barrier/* | `*` in * | * | It reads nothing. |"
+    assert "all | 4" in included("<!-- mutants -->\nold<!-- end -->", lines)
+
+
+def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--kernel", "unknown"]) == 2
+    assert "no kernel has 'unknown' in its name" in capsys.readouterr().err
+    assert main(["--kernel", "barrier", "--readme"]) == 2
