@@ -173,13 +173,15 @@ class SimulatorFabric:
     def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
         found = self._inside(region, offset_bytes, size_bytes)
         self.synchronize()
+        if not size_bytes:  # NumPy's empty arrays have strides that torch can't view as another type
+            return torch.empty(0, dtype=torch.uint8)
         self._tell("read", found, offset_bytes, size_bytes)
         return torch.from_numpy(self._world.space.host_read(found, offset_bytes, size_bytes))
 
     def _tell(self, action: str, found: Allocation, offset_bytes: int, size_bytes: int) -> None:
         """Tell the listeners of an access by this rank's host."""
         events = self._world.space.events
-        if events.host_access:
+        if events.host_access and size_bytes:
             with self._world.turn:
                 event = HostAccess(self._rank, action, found.start + offset_bytes, size_bytes)
                 tell(events.host_access, event)
