@@ -72,6 +72,7 @@ def simulate(
     local: Sequence[str] = (),
     variables: Variables | Callable[[int], Variables] | None = None,
     schedule: str = "random",
+    granularity: str | None = None,
     seeds: int | Sequence[int] = 20,
     entry: str | None = None,
     shared_bytes: int = 0,
@@ -91,9 +92,10 @@ def simulate(
     whose limits hold ("h100"; see symlab.world): blocks that do not fit at once wait until others exit. grid and block:
     numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and a CuTe DSL
     function computes its grid and block. buffers, arguments, local, variables, entry, shared_bytes, cluster and
-    cooperative: see World.launch. schedule: "random" (another order of threads for each seed) or "fair" (one run).
-    seeds: their number, from 0, or the seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's
-    memory. step_budget and deadline_s: maximum number of steps, and of seconds, of one run. Standard error has progress.
+    cooperative: see World.launch. schedule: "random" or "adversarial" (another order of threads for each seed),
+    or "fair" (one run). granularity: see symlab.world. seeds: their number, from 0, or the seeds themselves. multicast:
+    whether the switch has it. heap_bytes: one rank's memory. step_budget and deadline_s: maximum number of steps, and
+    of seconds, of one run. Standard error has progress.
 
     Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
     its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
@@ -112,13 +114,12 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
-    how: dict[str, Any] = {"schedule": schedule, "multicast": multicast, "heap_bytes": heap_bytes}
-    how |= {"step_budget": step_budget, "gpu": gpu}
+    how: dict[str, Any] = {"schedule": schedule, "granularity": granularity, "multicast": multicast, "gpu": gpu}
+    how |= {"heap_bytes": heap_bytes, "step_budget": step_budget}
     numbers = _seeds(schedule, seeds)
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
     arch = arch if gpu is None else opened.request.arch
-    shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    most = opened.request.heap_bytes
+    shape, most = Shape(grid, block, shared_bytes, cluster, cooperative), opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
@@ -130,8 +131,8 @@ def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: di
         try:
             return opened.launch_brought(work, seed, deadline_s)
         except WorldFailure as failure:
-            if how["schedule"] == Schedule.random:
-                raise _under(failure, seed) from failure.__cause__
+            if how["schedule"] != Schedule.fair:
+                raise _under(failure, how, seed) from failure.__cause__
             raise
 
 
@@ -142,9 +143,9 @@ def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
     return numbers[:1] if schedule == Schedule.fair else numbers
 
 
-def _under(failure: WorldFailure, seed: int) -> WorldFailure:
+def _under(failure: WorldFailure, how: dict[str, Any], seed: int) -> WorldFailure:
     """The failure, with the seed that it happened under."""
-    message = f"{failure.message} (schedule=random, seed {seed}; seeds=[{seed}] repeats it)"
+    message = f"{failure.message} (schedule={how['schedule']}, seed {seed}; seeds=[{seed}] repeats it)"
     found = WorldFailure(failure.status, failure.rank, message, failure.errors)
     found.seed = seed
     return found

@@ -48,7 +48,17 @@ _ARGUMENTS = {
     "fabric.name": "fabric",
     **{
         f"fabric.{name}": name
-        for name in ("heap_bytes", "arch", "multicast", "multimem", "schedule", "seed", "step_budget", "gpu")
+        for name in (
+            "heap_bytes",
+            "arch",
+            "multicast",
+            "multimem",
+            "schedule",
+            "granularity",
+            "seed",
+            "step_budget",
+            "gpu",
+        )
     },
 }
 """The arguments of world(), by the command's keys that stand for them."""
@@ -185,7 +195,7 @@ class World:
         shape = Shape(grid, block, shared_bytes, cluster, cooperative)
         heap_bytes = self.request.heap_bytes
         work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables, heap_bytes)
-        seed = int(self.request.seed) if self.request.simulated and self.request.schedule == Schedule.random else None
+        seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None
         return self.launch_brought(work, seed, deadline_s)
 
     def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
@@ -244,6 +254,7 @@ def world(
     multicast: bool = True,
     multimem: str = "exact",
     schedule: str = "fair",
+    granularity: str | None = None,
     seed: int = 0,
     step_budget: int | None = None,
     gpu: str | Mapping[str, Any] | None = None,
@@ -256,10 +267,12 @@ def world(
 
     The others are the simulator's. arch: the GPUs' architecture; None: that of gpu, sm_90a without one. multicast:
     whether the switch has it. multimem: how the switch adds floats, "exact" (rounded once) or "stated" (in the
-    precision that the instruction states). schedule: the order in which threads run, "fair" or "random" (drawn from
-    seed). step_budget: maximum number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name
-    ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all
-    blocks of a launch are there at once.
+    precision that the instruction states). schedule: the order in which threads run, "fair", "random" (drawn from
+    seed) or "adversarial" (by seed, rather what is likely to break). granularity: other threads may run after each
+    "access" to memory, or after each basic "block"; None: "access", of a fair order "block". step_budget: maximum
+    number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name ("h100"), or as a mapping of
+    limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all blocks of a launch are there at
+    once.
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -285,6 +298,7 @@ def world(
         "multicast": multicast,
         "multimem": multimem,
         "schedule": schedule,
+        "granularity": granularity,
         "seed": seed,
         "step_budget": step_budget,
         "gpu": limits,

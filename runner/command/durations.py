@@ -19,6 +19,7 @@ from typing import Any
 from kernels.spec import Case
 from reports.record.bundle import NOT_RECORDS
 from runner.request.validate import ResolvedRequest
+from simulator.options import Granularity, granularity_of
 
 MAX_RECORDS = 20_000
 """Number of records that are read at most, from the newest command on: some seconds."""
@@ -62,7 +63,13 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
     return _kind(
         {name: getattr(case, name) for name in _OF_THE_CASE},
         {"launches": request.launches, "check": request.check, "timing": timing},
-        {"simulated": fabric.simulated, "arch": fabric.arch, "multimem": fabric.multimem, "schedule": fabric.schedule},
+        {
+            "simulated": fabric.simulated,
+            "arch": fabric.arch,
+            "multimem": fabric.multimem,
+            "schedule": fabric.schedule,
+            "granularity": granularity_of(fabric.schedule, fabric.granularity),
+        },
     )
 
 
@@ -118,7 +125,10 @@ def _kind_of_record(document: Mapping[str, Any]) -> Kind:
 
 def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Mapping[str, Any]) -> Kind:
     if fabric["simulated"]:
-        world: tuple[object, ...] = tuple(str(fabric.get(name)) for name in ("arch", "multimem", "schedule"))
+        world: tuple[object, ...] = (
+            *(str(fabric.get(name)) for name in ("arch", "multimem", "schedule")),
+            str(fabric.get("granularity", Granularity.block)),
+        )
     else:
         timing = configuration["timing"]
         world = ("nvshmem", *(str(timing.get(name)) for name in _OF_THE_TIMING))

@@ -13,7 +13,7 @@ from typing import Any
 from kernels.spec import Inputs, Placement
 from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Granularity, MultimemModel, Schedule
 
 
 class TimingMode(StrEnum):
@@ -86,7 +86,10 @@ class SizesSchema:
 
 @dataclass
 class FabricSchema:
-    """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator."""
+    """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator.
+
+    granularity is block where a configuration has none: those of records from before there was a choice.
+    """
 
     name: FabricName = FabricName.auto
     arch: str = "sm_90a"
@@ -94,6 +97,7 @@ class FabricSchema:
     multicast: bool = True
     multimem: MultimemModel = MultimemModel.exact
     schedule: Schedule = Schedule.fair
+    granularity: Granularity | None = Granularity.block
     seed: int = 0
     step_budget: int | None = None
     gpu: Any = None

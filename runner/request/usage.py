@@ -72,8 +72,9 @@ _MEANINGS: dict[str, str] = {
     "fabric.arch": "the simulator's; also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
     "fabric.multicast": "the simulator's: whether it has multicast",
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
-    "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed",
-    "fabric.seed": "the simulator's: which random order",
+    "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed; adversarial: rather what breaks",
+    "fabric.granularity": "the simulator's: what runs at once: an access, a block; null: access, of fair block",
+    "fabric.seed": "the simulator's: which random or adversarial order",
     "fabric.step_budget": "the simulator's: maximum number of steps of a launch; null: no maximum",
     "fabric.gpu": "the simulator's: whose limits hold, {gpus}; blocks that do not fit at "
     "once wait; null: all blocks are there at once",

@@ -40,7 +40,7 @@ from runner.request.schema import (
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Granularity, MultimemModel, Schedule, granularity_of
 
 MAX_WORLD_SIZE = 72
 MAX_OFFSET = 1 << 20
@@ -340,19 +340,31 @@ def _fabric(values: dict[str, Any]) -> FabricRequest:
         if FabricName(values["name"]) == FabricName.nvshmem:
             raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
         check_arch(gpu, values["arch"])
+    schedule = Schedule(values["schedule"])
     fabric = FabricRequest(
         name=FabricName(values["name"]),
         arch=values["arch"],
         heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
         multicast=values["multicast"],
         multimem=MultimemModel(values["multimem"]),
-        schedule=Schedule(values["schedule"]),
+        schedule=schedule,
+        granularity=_granularity(schedule, values["granularity"]),
         seed=_at_least(values["seed"], 0, "fabric.seed"),
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
         gpu=gpu,
     )
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric
+
+
+def _granularity(schedule: Schedule, given: str | None) -> Granularity:
+    try:
+        return granularity_of(schedule, given)
+    except ValueError:
+        raise RequestError(
+            "granularity is access, and schedule is fair, which runs whole blocks (fabric.granularity), give block, or "
+            "fabric.schedule=random"
+        ) from None
 
 
 def check_heap(fabric: FabricRequest, most_bytes: int) -> None:

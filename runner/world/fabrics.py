@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from reports.table.text import counted
 from runner.request_error import RequestError
 from simulator.gpu import Gpu
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Granularity, MultimemModel, Schedule, granularity_of
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -40,7 +40,7 @@ class FabricName(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
-    limits the simulated GPUs have; None: no limits."""
+    limits the simulated GPUs have; None: no limits. granularity None: that of the schedule."""
 
     name: FabricName
     arch: str
@@ -51,6 +51,7 @@ class FabricRequest:
     seed: int
     step_budget: int | None
     gpu: Gpu | None = None
+    granularity: Granularity | None = None
 
     @property
     def simulated(self) -> bool:
@@ -259,6 +260,7 @@ def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
         schedule=fabric.schedule,
         seed=fabric.seed,
         gpu=fabric.gpu,
+        granularity=fabric.granularity,
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
@@ -270,6 +272,7 @@ def settings(fabric: FabricRequest) -> dict[str, object]:
     if fabric.name != FabricName.simulator:
         return {}
     chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
+    chosen["granularity"] = str(granularity_of(fabric.schedule, fabric.granularity))
     chosen["seed"] = fabric.seed
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget

@@ -43,13 +43,15 @@ class Turn:
 class Moved:
     """Copies of a batch moved on: the places of these among those under way.
 
-    lane: of copies of single lanes, only those of the 32 around this one; -1: all. tear: see Copies.advance.
+    lane: of copies of single lanes, only those of the 32 around this one; -1: all. tear: see Copies.advance. idle:
+    nothing else could happen.
     """
 
     batch: int
     copies: tuple[int, ...]
     lane: int = -1
     tear: int = 0
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def text_of(choices: Iterable[Choice]) -> str:
 
 
 def choices_of(text: str) -> tuple[Choice, ...]:
-    """Return the choices of a text. Raises ValueError naming the line that is none."""
+    """Return the choices of a text. Raises ValueError naming a line that cannot be read."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -87,7 +89,7 @@ def _row(one: Choice) -> list[object]:
     if isinstance(one, Turn):
         return ["turn", one.batch, one.index, _runs(one.lanes), one.accesses, one.tear, one.shuffle, int(one.wakes)]
     if isinstance(one, Moved):
-        return ["copies", one.batch, list(one.copies), one.lane, one.tear]
+        return ["copies", one.batch, list(one.copies), one.lane, one.tear, int(one.idle)]
     return ["returned"]
 
 
@@ -105,9 +107,10 @@ def _choice(row: list[object]) -> Choice:
     if kind == "returned" and not rest:
         return Returned()
     if kind == "copies":
-        batch, copies, lane, tear = rest
-        assert isinstance(copies, list)
-        return Moved(_count(batch), tuple(map(_count, copies)), _count(lane, least=-1), _count(tear))
+        batch, copies, lane, tear, idle = rest
+        if not isinstance(copies, list):
+            raise ValueError(copies)
+        return Moved(_count(batch), tuple(map(_count, copies)), _count(lane, least=-1), _count(tear), bool(idle))
     if kind != "turn":
         raise ValueError(kind)
     batch, index, runs, *numbers = rest

@@ -152,8 +152,8 @@ class Program:
     joined: dict[tuple[int, int, bool], BlockStep] = field(default_factory=dict)
 
     def reach(self, index: int, accesses: int, tears: bool = False) -> BlockStep:
-        """Return the step that begins at a piece and goes on, within its block, for so many accesses and what needs no
-        memory after them. tears: of the first vector access among them it runs the first part alone."""
+        """Return the step that begins at a piece and goes on, within its block, for that number of accesses and what
+        needs no memory after them. tears: of the first vector access among them it runs the first part alone."""
         if not self.further:
             return self.steps[index]
         key = (index, accesses, tears)
@@ -450,7 +450,7 @@ class _Decoder:
         return f"a load of {width} bytes at byte {start} of parameter {source.base.name}, which has {size} bytes"
 
     def _missing(self, name: str, instruction: Instruction) -> str:
-        """What to say of a name that is declared nowhere."""
+        """What to say of a name that is not declared."""
         kernel, shown = self.kernel, name.partition("@")[0]
         if any(one.name == name for one in kernel.variables):
             return f"{shown} is .extern, and this module does not define it"

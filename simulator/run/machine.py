@@ -129,11 +129,15 @@ class Batch:
         self.last_run: dict[int, int] = {}
         self.steps = 0
         self._templates: dict[BlockStep, list[Any]] = {}
-        self.tear = 1  # which elements of a vector access come first (isa/tearing.py)
-        self.torn = np.zeros(0, np.uint8)
-        self.held_until = np.zeros(0, np.int64)  # for the adversarial order (run/adversary.py)
+        self._single_accesses()
         self._rank_of = np.array(ranks, np.int64)
         self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
+
+    def _single_accesses(self) -> None:
+        """What orders by access need, see isa/tearing.py and run/adversary.py."""
+        self.tear = 1  # which elements of a vector access come first
+        self.torn = np.zeros(0, np.uint8)  # for each lane those that have come, as bits
+        self.held_until = np.zeros(0, np.int64)  # the turn until which the adversary holds each lane back
 
     def parameter(self, position: int, offset_bytes: int, dtype: str) -> Lanes:
         """Return what of a parameter begins at an offset, as one value of dtype for each rank number."""

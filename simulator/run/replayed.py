@@ -63,9 +63,7 @@ class Replayed:
 
     def moves(self, batches: list[Batch]) -> list[Moved]:
         found = []
-        while not self.is_used_up and isinstance(one := self.choices[self.next], Moved):
-            if not any(batch.ready for batch in batches):
-                break  # it was chosen when nothing else could run
+        while not self.is_used_up and isinstance(one := self.choices[self.next], Moved) and not one.idle:
             self.next += 1
             if _is_possible(one, batches):
                 found.append(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Scheduler:
                     if not any(woken) and not any(batch.ready for batch in batches):
                         if not any(batch.copies.under_way for batch in batches):
                             return True
-                        self._move(self.order.idle_move(batches), batches)
+                        self._move(replace(self.order.idle_move(batches), idle=True), batches)
                         continue
                 self._check_budget(batches)
                 self._take(self.order.turn(batches), batches)

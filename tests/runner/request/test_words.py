@@ -70,7 +70,7 @@ def test_every_key_of_words_offers_them(section: str) -> None:
         ("nonsense.", (), []),
         ("hydra.mode=", (), []),
         ("op=all_reduce,b", (), ["op=all_reduce,broadcast", "op=all_reduce,barrier"]),
-        ("fabric.schedule=fair,", (), ["fabric.schedule=fair,random"]),
+        ("fabric.schedule=fair,", (), ["fabric.schedule=fair,random", "fabric.schedule=fair,adversarial"]),
         ("algorithms=[", ("op=barrier",), ["algorithms=[peers", "algorithms=[multimem"]),
         ("algorithms=[peers,", ("op=barrier",), ["algorithms=[peers,multimem"]),
         ("algorithms=[peers", ("op=barrier",), ["algorithms=[peers,", "algorithms=[peers]"]),

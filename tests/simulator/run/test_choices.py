@@ -1,0 +1,160 @@
+"""What a schedule chose can be followed again: the same run, event by event, or a part of it and then on."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, get, make_world, module, put, run, start
+
+from simulator.fabric import SimulatorFabric
+from simulator.observe.events import KINDS, Listener
+from simulator.run.choices import Choice, Moved, Returned, Turn, choices_of, switches, text_of
+
+WORK = module(
+    """
+    // Each rank's threads send vectors to the next rank, wait, add to a sum, shuffle, and copy a part in bulk; block 1
+    // ends early.
+    .shared .align 128 .b8 buffer[512]; .shared .align 8 .b64 bar;
+    setp.ne.u32 %p1, %block, 0; @%p1 bra SIDE;
+    mul.wide.u32 %d1, %lane, 8; add.u64 %d2, %peer, %d1; add.u64 %d3, %mine, %d1; mov.u32 %r4, 1;
+    st.relaxed.sys.global.v2.b32 [%d2], {%lane, %r4};
+    WAIT: ld.relaxed.sys.global.v2.b32 {%r1, %r2}, [%d3]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;
+    red.relaxed.sys.global.add.u32 [%sum], %r1;
+    shfl.sync.bfly.b32 %r5, %r1, 3, 31, -1; atom.global.exch.b32 %r6, [%sum+4], %r5;
+    shl.b32 %r7, %r0, 3; mov.u32 %r8, buffer; add.u32 %r8, %r8, %r7; st.shared.v2.b32 [%r8], {%r5, %r6};
+    fence.proxy.async; bar.sync 0;
+    setp.ne.u32 %p3, %r0, 0; @%p3 ret;
+    cp.async.bulk.global.shared::cta.bulk_group [%mine+512], [buffer], 512;
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;
+    SIDE: red.relaxed.sys.global.add.u32 [%sum+8], %lane;
+    """,
+    ["u64 mine", "u64 peer", "u64 sum"],
+)
+RANKS = 3
+ORDERS: list[dict[str, Any]] = [
+    {"schedule": "fair"},
+    *({"schedule": "random", "seed": seed, "granularity": "block"} for seed in range(2)),
+    *({"schedule": schedule, "seed": seed} for schedule in ("random", "adversarial") for seed in range(9)),
+]
+NAMES = ["-".join(str(one) for one in options.values()) for options in ORDERS]
+
+
+class Everything(Listener):
+    """Notes all events of kernels, as text; those of hosts come in the order of Python's threads."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+
+def _noted(kind: str) -> Any:
+    def note(self: Everything, event: Any) -> None:
+        values = [(one.name, getattr(event, one.name)) for one in fields(event) if one.name != "launched"]
+        shown = [(name, value.tolist() if isinstance(value, np.ndarray) else value) for name, value in values]
+        self.lines.append(f"{kind} {shown}")
+
+    return note
+
+
+for _kind in set(KINDS) - {"host"}:
+    setattr(Everything, _kind, _noted(_kind))
+
+
+def work(fabric: SimulatorFabric) -> list[int]:
+    """Two launches in a row, on memory of their own."""
+    parts = []
+    for number in range(2):
+        mine = put(fabric, f"mine{number}", np.zeros(256, np.uint32))
+        parts.append((mine, put(fabric, f"sum{number}", np.zeros(4, np.uint32))))
+    fabric.barrier()
+    for mine, total in parts:
+        peer = fabric.peer_address(mine, (fabric.rank + 1) % fabric.world_size)
+        start(fabric, executable(WORK), 2, 64, [mine.address, peer, total.address])
+    fabric.synchronize()
+    fabric.barrier()
+    return [int(one) for mine, total in parts for region in (mine, total) for one in get(fabric, region, "u4")]
+
+
+def ran(**options: Any) -> tuple[list[str], tuple[Choice, ...], Any, dict[str, Any]]:
+    """The events, the choices, and what ranks found or raised."""
+    world = make_world(RANKS, records_choices=True, step_budget=20_000, **options)
+    everything = Everything()
+    world.space.events.add(everything)
+    outcome = run(world, work)
+    return everything.lines, world.choices, [outcome.results, list(map(repr, outcome.errors))], outcome.counters
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=NAMES)
+def test_followed_again_they_give_the_same_run_event_by_event(options: dict[str, Any]) -> None:
+    events, choices, found, counters = ran(**options)
+    assert len(choices) > 20
+    again, followed, same, counted = ran(**options, follows=choices_of(text_of(choices)))
+    assert again == events
+    assert text_of(followed) == text_of(choices)
+    assert (same, counted) == (found, counters)
+
+
+def test_the_orders_differ_and_use_every_kind_of_choice() -> None:
+    seen = [ran(**options)[1] for options in ORDERS]
+    assert len({text_of(one) for one in seen}) == len(ORDERS)
+    flat = [one for choices in seen[3:] for one in choices]
+    turns = [one for one in flat if isinstance(one, Turn)]
+    assert any(isinstance(one, Returned) for one in flat)
+    assert any(isinstance(one, Moved) and one.tear for one in flat)
+    assert any(one.tear for one in turns)
+    assert any(one.shuffle for one in turns)
+    assert any(not isinstance(one.lanes, range) for one in turns)
+    assert {one.accesses for one in turns} == {1, 255}
+
+
+@pytest.mark.parametrize("options", ORDERS[3:6] + ORDERS[-3:], ids=NAMES[3:6] + NAMES[-3:])
+def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options: dict[str, Any]) -> None:
+    events, choices, _, _ = ran(**options)
+    for part in (0, len(choices) // 3, len(choices) - 2):
+        begun, followed, (_, errors), _ = ran(**options, follows=choices[:part])
+        assert errors == ["None"] * RANKS
+        assert text_of(followed[:part]) == text_of(choices[:part])
+        turns = [number for number, one in enumerate(followed[:part]) if isinstance(one, Turn)]
+        steps = [number for number, line in enumerate(events) if line.startswith("stepped")]
+        end = steps[len(turns)] if len(turns) < len(steps) else len(events)
+        assert begun[: end - 1] == events[: end - 1]
+        rest = [one for one in followed[part:] if isinstance(one, Turn)]
+        if not part:
+            assert switches(rest) < len(rest) * 2 / 3  # most turns are those of who ran before
+
+
+def test_choices_may_be_left_out() -> None:
+    """Of those that follow, what is not possible any more is passed over, and the run ends."""
+    _, choices, _, _ = ran(schedule="random", seed=3)
+    for keep in (2, 3, 5):
+        thinned = tuple(one for number, one in enumerate(choices) if number % keep)
+        _, _, (_, errors), _ = ran(schedule="random", seed=3, follows=thinned)
+        assert errors == ["None"] * RANKS
+
+
+def test_switches_count_who_takes_over() -> None:
+    lanes = [range(4), range(4), np.array([0, 2]), np.array([0, 2]), range(2)]
+    turns = [Turn(0, 1, one) for one in lanes]
+    assert switches([*turns, Returned()]) == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        '["turn",0,1,[],1,0,0,0]',
+        '["turn",0,1,[[5,2],[3,1]],1,0,0,0]',
+        '["turn",0,-1,[[0,1]],1,0,0,0]',
+        '["copies",0,["a"],-1,0,0]',
+        '["waits"]',
+        "[]",
+        "7",
+    ],
+)
+def test_a_line_that_is_no_choice_is_named(line: str) -> None:
+    good = text_of([Turn(0, 3, range(5, 9)), Moved(1, (0, 2), 7, 5), Returned()])
+    assert text_of(choices_of(good)) == good
+    with pytest.raises(ValueError, match="line 4 of the choices is no choice"):
+        choices_of(good + line)
