@@ -273,7 +273,9 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None
     help="A folder of configurations beside conf/.",
 )
 @click.option("--case", default="", metavar="TEXT", help="Only cases whose id has this text; default: all.")
-@click.option("--seeds", type=click.IntRange(1), metavar="N", help="Number of seeds; default: as many as the time takes.")
+@click.option(
+    "--seeds", type=click.IntRange(1), metavar="N", help="Number of seeds; default: as many as the time takes."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
@@ -307,7 +309,10 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None
     help="Seconds for the search for fewer switches.",
 )
 @click.option(
-    "--processes", type=click.IntRange(1, MAX_PROCESSES), metavar="N", help="Number of processes; default: one a processor."
+    "--processes",
+    type=click.IntRange(1, MAX_PROCESSES),
+    metavar="N",
+    help="Number of processes; default: one a processor.",
 )
 @click.option(
     "-o",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,6 @@ class BroughtSubject:
     options: SimulatorOptions
     expected: Mapping[str, tuple[torch.Tensor, ...]]
     deadline_s: float
-    itemsizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -67,10 +66,19 @@ class BroughtSubject:
         return self.brought.executable.digest
 
     @property
-    def layouts(self) -> dict[str, Layout]:
-        from simulator.explore.trace import Layout
+    def launches(self) -> int:
+        return 1
 
-        return {name: Layout(0, itemsize) for name, itemsize in self.itemsizes.items()}
+    def with_launches(self, launches: int) -> BroughtSubject:
+        assert launches == 1
+        return self
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        from simulator.explore.trace import Layout, dtype_of
+
+        buffers = self.brought.buffers
+        return {one.name: Layout(0, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
 
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
         from runner.explore.subject import Judgement
@@ -129,8 +137,8 @@ def explore(
     seeds: number of seeds, from first_seed on, each a run under every schedule. seconds: how long; None for both: 60
     seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
-    None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated. The others: see
-    symlab.simulate. Standard error has progress.
+    None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, and
+    `undecided` says where its events differ. The others: see symlab.simulate. Standard error has progress.
 
     Raises ValueError for what can't be launched, and for a fair run that fails, with its message.
 
@@ -158,8 +166,7 @@ def explore(
     opened = world(ranks, arch=arch or work.executable.arch, **how)
     options = simulator_options(opened.request)
     work = _adapted(work, options)
-    itemsizes = {one.name: one.size_bytes // one.numel for one in work.buffers}
-    subject = BroughtSubject(work, ranks, options, {}, deadline_s, itemsizes)
+    subject = BroughtSubject(work, ranks, options, {}, deadline_s)
     subject = replace(subject, expected=_expected(subject, expected))
     if replay is not None:
         return _repeated(subject, Path(replay))

@@ -125,14 +125,15 @@ def _explored(
 
 
 def _done(runs_of_a_seed: int, options: Options, searched: Searched) -> str:
-    """ "400 runs of 4 cases in 31.2 s (12.8 a second, 2 processes): seeds 0 to 49, random and adversarial, by access"."""
+    """Return "400 runs of 4 cases in 31.2 s (12.8 a second, 2 processes): seeds 0 to 49, random, by access"."""
     schedules = schedules_of(options.schedule)
     cases = runs_of_a_seed // len(schedules)
     seeds = max(-(-searched.runs // runs_of_a_seed), 1)
     numbers = f"seeds {options.first_seed} to {options.first_seed + seeds - 1}"
     rate = searched.runs / max(searched.seconds, 1e-9)
     text = (
-        f"{counted(searched.runs, 'run')} of {counted(cases, 'case')} in {searched.seconds:.1f} s ({rate:.3g} a second, "
+        f"{counted(searched.runs, 'run')} of {counted(cases, 'case')} in {searched.seconds:.1f} s ({rate:.3g} a "
+        "second, "
         f"{searched.processes} process{'es' * (searched.processes > 1)}): {numbers}, {' and '.join(schedules)}, "
         f"by {options.granularity}"
     )

@@ -14,7 +14,7 @@ from memory.atomic_file import replacing
 from reports.table.text import counted
 from runner.explore.subject import Failure, Order, Ran, Subject, run_once
 from runner.request_error import RequestError
-from simulator.explore.reading import MAX_LINES, lines_of
+from simulator.explore.reading import MAX_LINES, lines_of, switches_of
 from simulator.explore.shrink import Shrinker
 from simulator.explore.trace import Row
 from simulator.options import Granularity, Schedule
@@ -30,7 +30,8 @@ class Found:
 
     label and digest are those of its subject; switches_before and switches count, in the run that was found and in
     this one, the turns none of whose warps ran in the turn before. cause: which access went wrong, if that can be told.
-    what: how to make the subject again (of a command its overrides and the case). is_shrunk is false if the time was
+    launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
+    case). is_shrunk is false if the time was
     up before the search for fewer switches was at its end.
     """
 
@@ -44,16 +45,19 @@ class Found:
     switches: int = 0
     tries: int = 0
     is_shrunk: bool = True
+    launches: int = 1
     what: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, most_lines: int = MAX_LINES) -> str:
         """The failure and its trace for people."""
         before = f"{_switches(self.switches_before)} before"
+        needed = switches_of(self.rows)
+        upto = f", {needed} up to what went wrong" if needed < self.switches else ""
         early = "" if self.is_shrunk else ", the time was up"
         heading = [
             f"{self.label}: {self.failure.kind} under {self.order}",
             *(f"  {line.strip()}" for line in self.failure.message.splitlines()),
-            f"shrunk to {_switches(self.switches)} ({before}, {counted(self.tries, 'run')}{early})",
+            f"shrunk to {_switches(self.switches)}{upto} ({before}, {counted(self.tries, 'run')}{early})",
             *([f"what went wrong: {self.cause}"] if self.cause else []),
             "the interleaving (> a switch, ! what went wrong):",
         ]
@@ -70,6 +74,7 @@ class Found:
             "schedule": self.order.schedule,
             "granularity": self.order.granularity,
             "seed": self.order.seed,
+            "launches": self.launches,
             "failure": self.failure.document(),
             "cause": self.cause,
             "switches": {"before": self.switches_before, "after": self.switches},
@@ -123,8 +128,15 @@ def _read(document: Mapping[str, Any]) -> Found:
         cause=str(document["cause"]),
         switches_before=int(document["switches"]["before"]),
         switches=int(document["switches"]["after"]),
+        launches=_launches(document["launches"]),
         what=document["what"],
     )
+
+
+def _launches(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"launches is {value!r}")
+    return value
 
 
 def shrunk(
@@ -143,6 +155,9 @@ def shrunk(
     first = run_once(subject, order, records=True)
     assert first.failure is not None, "the seed does not repeat"
     ends_s = clock() + seconds
+    before = first.switches
+    if seconds:
+        subject, first = _with_fewer_launches(subject, order, first, failure)
 
     def attempt(candidate: tuple[Choice, ...]) -> Any:
         left_s = max(ends_s - clock(), 0.1)
@@ -163,18 +178,30 @@ def shrunk(
         failure=traced.failure or failure,
         rows=traced.rows,
         cause=traced.cause,
-        switches_before=first.switches,
+        switches_before=before,
         switches=traced.switches,
         tries=search.tries,
         is_shrunk=interrupt is None and not search.is_over,
+        launches=subject.launches,
         what=what or {},
     )
     return found, interrupt
 
 
+def _with_fewer_launches(subject: Subject, order: Order, first: Ran, failure: Failure) -> tuple[Subject, Ran]:
+    """The subject with as few launches as still fail in the same way, of one and those up to the wrong one."""
+    for launches in dict.fromkeys((1, failure.launch + 1)):
+        if launches < subject.launches:
+            shorter = subject.with_launches(launches)
+            ran = run_once(shorter, replace(order, follows=first.choices), records=True)
+            if ran.failure is not None and ran.failure.is_like(failure):
+                return shorter, ran
+    return subject, first
+
+
 def replayed(subject: Subject, found: Found, deadline_s: float = math.inf) -> tuple[Ran, str]:
     """Run a failure again. Return how it ended, and where the events differ from those of the file, "" if nowhere."""
-    ran = run_once(subject, found.order, deadline_s, traces=True)
+    ran = run_once(subject.with_launches(found.launches), found.order, deadline_s, traces=True)
     return ran, _difference(found.rows, ran.rows)
 
 

@@ -16,7 +16,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.explore.blame import Wrong, blame
 from simulator.explore.shrink import Tried
-from simulator.explore.trace import Layout, Row, Tracer, Turns
+from simulator.explore.trace import Layout, Row, Tracer, Turns, dtype_of
 from simulator.run.choices import Choice
 from simulator.world import SimulatedWorld, SimulatorOptions
 
@@ -36,16 +36,21 @@ class Judgement:
 
     problem: str = ""
     wrong: Wrong | None = None
+    launch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a run failed: WRONG, FAULT or DEADLOCK, what was said of it, and the PTX lines where it happened."""
+    """How a run failed: WRONG, FAULT or DEADLOCK, what was said of it, and the PTX lines where it happened.
+
+    launch: the checked launch whose output is wrong, from 0; 0 if that is unknown.
+    """
 
     kind: str
     message: str
     lines: tuple[int, ...] = ()
     wrong: Wrong | None = None
+    launch: int = 0
 
     def is_like(self, other: Failure) -> bool:
         """Whether both are the same mistake as far as that is known: the kind, and a line that both have."""
@@ -108,6 +113,15 @@ class Subject(Protocol):
     @property
     def layouts(self) -> Mapping[str, Layout]: ...
 
+    @property
+    def launches(self) -> int:
+        """Number of checked launches in a row."""
+        ...
+
+    def with_launches(self, launches: int) -> Subject:
+        """The same with another number of checked launches."""
+        ...
+
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
         """Run it and judge what came out. Raises WorldFailure."""
         ...
@@ -156,7 +170,7 @@ def _judged(subject: Subject, world: ThreadWorld, deadline_s: float) -> tuple[Fa
         kind = DEADLOCK if str(failure.status) == "DEADLOCK" else FAULT
         lines = tuple(sorted({place.ptx_line for place in failure.places}))
         return Failure(kind, failure.message, lines), ""
-    return (Failure(WRONG, found.problem, wrong=found.wrong) if found.problem else None), ""
+    return (Failure(WRONG, found.problem, (), found.wrong, found.launch) if found.problem else None), ""
 
 
 def _told(tracer: Tracer, failure: Failure | None) -> tuple[tuple[Row, ...], str]:
@@ -197,6 +211,13 @@ class CaseSubject:
         return self.request.deadline_s
 
     @property
+    def launches(self) -> int:
+        return self.request.launches
+
+    def with_launches(self, launches: int) -> CaseSubject:
+        return replace(self, request=replace(self.request, launches=launches))
+
+    @property
     def layouts(self) -> dict[str, Layout]:
         from kernels.spec import KernelSpec
         from runner.case.allocation import GUARD_BYTES, peers_of
@@ -204,9 +225,10 @@ class CaseSubject:
 
         case, spec = self.contestant.case, self.contestant.spec
         assert isinstance(spec, KernelSpec)
-        payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize)
+        payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize, dtype_of(case.dtype))
         found = {one.name: Layout(GUARD_BYTES) for one in spec.workspaces(case)}
-        return {**found, **{f"peers of {name}": Layout(0, 8) for name in peers_of(spec)}, **_both(payload)}
+        found |= {f"peers of {name}": Layout(0, 8) for name in peers_of(spec)}
+        return found | {"input": payload, "output": payload}
 
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
         from runner.command.job import check_of, outcomes_of
@@ -227,10 +249,6 @@ class CaseSubject:
         start = layout.output_starts[one.rank]
         launch = one.launch * (launches_between(case) + 1)
         return Wrong(name, one.rank, start + one.index * case.itemsize, launch)
-
-
-def _both(payload: Layout) -> dict[str, Layout]:
-    return {"input": payload, "output": payload}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +272,18 @@ class CustomSubject:
         return len(self.inputs)
 
     @property
-    def layouts(self) -> dict[str, Layout]:
-        from runner.custom.program import GUARD_BYTES
+    def launches(self) -> int:
+        return self.plan.launches
 
-        return {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel) for one in self.plan.spec.buffers}
+    def with_launches(self, launches: int) -> CustomSubject:
+        return replace(self, plan=replace(self.plan, launches=launches))
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        from runner.case.allocation import GUARD_BYTES
+
+        buffers = self.plan.spec.buffers
+        return {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
 
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
         from runner.custom.judge import judged
@@ -277,4 +303,5 @@ class CustomSubject:
 
 def _judgement(check: Check | None, wrong: Wrong | None) -> Judgement:
     assert check is not None
-    return Judgement("; ".join(check.faults), wrong) if check.faults else Judgement()
+    launch = check.first_mismatch.launch if check.first_mismatch is not None else 0
+    return Judgement("; ".join(check.faults), wrong, launch) if check.faults else Judgement()

@@ -1,7 +1,7 @@
 """Which access went wrong: from the first wrong element back to the store that wrote it and to what that thread read.
 
-It is told by what the trace shows, as far as it can be told: a load that came before the store of what it should have
-read, or after one of a later launch. What goes through registers of other blocks, or through the switch, is not followed.
+The trace shows a load that came before the store of what it should have read, or after one of a later launch, as far
+as it can be told: values that go through other blocks, or through the switch, are not followed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.explore.trace import Noted, Tracer, value_of
+from simulator.explore.trace import Noted, Tracer
 
 WORD_BYTES = 4
 
@@ -49,22 +49,25 @@ def blame(tracer: Tracer, wrong: Wrong) -> str:
         return f"no store reached the wrong element of {element}"
     at, lane = found
     writer = tracer.noted[at]
-    writer.marks.append(f"stores the wrong value: {value_of(writer, lane)}" if writer.raw is not None else "stores it")
+    writer.marks.append(
+        f"stores the wrong value: {tracer.value(writer, lane)}" if writer.raw is not None else "stores it"
+    )
     read = _culprit(tracer.noted, at, lane)
     who = name(writer, lane)
     if read is None:
         return f"the wrong element was stored by {who}; which load went wrong before it can't be told"
     load, store = tracer.noted[read.at], tracer.noted[read.store]
-    tensor, owner, _ = tracer.place(load, read.lane)
-    of = f"{tensor} of rank {owner}" if owner >= 0 else tensor
+    tensor, owner, place = tracer.place(load, read.lane)
+    of = f"{tensor}[{place}]" + (f" of rank {owner}" if owner >= 0 else "")
+    other = name(store, read.store_lane)
     if read.is_early:
         load.marks.append("reads the old value")
         store.marks.append("comes too late")
-        return f"{name(load, read.lane)} reads {of} before {name(store, read.store_lane)} stores it (PTX line {_line(store)})"
+        return f"{name(load, read.lane)} reads {of} before {other} stores it (PTX line {_line(store)})"
     load.marks.append("reads the value of a later launch")
     store.marks.append("comes too early")
     return (
-        f"{name(load, read.lane)} reads {of} after {name(store, read.store_lane)} stored to it in launch "
+        f"{name(load, read.lane)} reads {of} after {other} stored to it in launch "
         f"{_launch(store, read.store_lane)} (PTX line {_line(store)})"
     )
 

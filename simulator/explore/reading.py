@@ -4,6 +4,7 @@ touch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from simulator.explore.trace import Row
@@ -16,7 +17,20 @@ AROUND = 12
 
 def lines_of(rows: Sequence[Row], most: int = MAX_LINES) -> list[str]:
     """Return the lines: ">" at a switch, "!" at what went wrong."""
-    folded = [_line(one) for one in _folded(rows)]
+    last = max((number for number, one in enumerate(rows) if one.mark), default=len(rows) - 1)
+    folded = [_line(one) for one in _folded(rows[: last + 1])]
+    rest = [f"   .. {len(rows) - last - 1} more events, to the end of the run"] if last + 1 < len(rows) else []
+    return _chosen(folded, most) + rest
+
+
+def switches_of(rows: Sequence[Row]) -> int:
+    """The number of switches up to the last event that is marked; of all, if none is."""
+    last = max((number for number, one in enumerate(rows) if one.mark), default=len(rows) - 1)
+    return sum(one.is_switch for one in rows[: last + 1])
+
+
+def _chosen(folded: Sequence[Line], most: int) -> list[str]:
+    """The lines, at most `most`: those around what went wrong."""
     if len(folded) <= most:
         return _aligned(folded)
     marked = [number for number, (sign, *_) in enumerate(folded) if "!" in sign] or [len(folded) - 1]
@@ -38,22 +52,41 @@ def lines_of(rows: Sequence[Row], most: int = MAX_LINES) -> list[str]:
     return found
 
 
-Folded = tuple[Row, int]
-"""The first of some rows, and their number."""
+@dataclass(slots=True)
+class Folded:
+    """The first of some rows, and their number. repeats: how often its thread read the same again, if it polls."""
+
+    row: Row
+    count: int = 1
+    repeats: int = 0
 
 
 def _folded(rows: Sequence[Row]) -> list[Folded]:
     found: list[Folded] = []
+    polled: dict[object, Folded] = {}
     actor: object = None
     for one in rows:
         mine = (one.ranks, one.blocks, one.threads[0] // 32, one.threads[1] // 32, one.launch)
-        plain = not one.is_shared and not one.mark and one.kind != "end"
-        if plain and found and mine == actor and not one.is_switch and _is_plain(found[-1][0]):
-            found[-1] = (found[-1][0], found[-1][1] + 1)
-        else:
-            found.append((one, 1))
+        if mine != actor or one.is_switch or one.kind not in ("load", "barrier", "fence"):
+            polled = {}
         actor = mine
+        key = (one.line, one.threads, one.lanes, one.tensor, one.element, one.value)
+        if one.kind == "load" and not one.mark and key in polled:
+            polled[key].repeats += 1
+        elif _is_plain(one) and found and not one.is_switch and not polled and _goes_on(found[-1], mine):
+            found[-1].count += 1
+        else:
+            found.append(Folded(one))
+            if one.kind == "load" and one.is_shared and not one.mark:
+                polled[key] = found[-1]
     return found
+
+
+def _goes_on(before: Folded, actor: object) -> bool:
+    """Whether a row of an actor can be folded into the line before."""
+    one = before.row
+    mine = (one.ranks, one.blocks, one.threads[0] // 32, one.threads[1] // 32, one.launch)
+    return mine == actor and _is_plain(one)
 
 
 def _is_plain(one: Row) -> bool:
@@ -64,7 +97,7 @@ Line = tuple[str, str, str, str, str]
 
 
 def _line(folded: Folded) -> Line:
-    one, count = folded
+    one, count = folded.row, folded.count
     sign = (">" if one.is_switch else " ") + ("!" if one.mark else " ")
     if one.kind == "end":
         return sign, "", "", one.text, ""
@@ -72,8 +105,9 @@ def _line(folded: Folded) -> Line:
         return sign, str(one.step), _who(one), f"{count} steps that no other thread can see", ""
     where = f"PTX line {one.line}" if one.line else ""
     where += f", {one.source}" if one.source else ""
-    what = " ".join(one.text.split())
-    return sign, str(one.step), _who(one), what, "; ".join(part for part in (_memory(one), where, one.mark) if part)
+    again = f"{folded.repeats} times more" if folded.repeats else ""
+    rest = "; ".join(part for part in (_memory(one), where, again, one.mark) if part)
+    return sign, str(one.step), _who(one), one.text, rest
 
 
 def _memory(one: Row) -> str:

@@ -1,8 +1,8 @@
 """Fewer switches: parts of a failing run's choices that fail in the same way.
 
 Candidates are beginnings of the choices with parts left out, moved together or made larger; the order of replayed.py
-lets who runs last run on after them. What fails in the same way with fewer switches is taken, until nothing helps or the
-time is up.
+lets who runs last run on after them. What fails in the same way with fewer switches is taken, until nothing helps or
+the time is up.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from simulator.observe.lanes import ids_of
+import numpy as np
+
+from simulator.observe.lanes import Ids, ids_of
 from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn
+from simulator.run.groups import compact
 
 Choices = tuple[Choice, ...]
 
@@ -46,12 +49,14 @@ class Shrinker:
             return self.best
         self._shorten()
         self._simplify()
+        self._leave_out_units()
         while not self.is_over:
             before = self._measure(self.best, self.kept)
+            self._leave_out(parts_of)
             self._widen()
-            self._leave_out(_by_actor)
             self._gather()
             self._leave_out(_one_by_one)
+            self._leave_out_units()
             self._shorten()
             if self._measure(self.best, self.kept) == before:
                 break
@@ -92,19 +97,40 @@ class Shrinker:
         self._takes(tuple(replace(one, accesses=WHOLE) if isinstance(one, Turn) else one for one in self.kept))
 
     def _widen(self) -> None:
-        """Let all threads of a rank or a block run where some did."""
+        """Let all threads of a rank or a block run where some did: in all turns, in half of them, and so on."""
         if len(self.best.shapes) != 1:
             return
         (sizes,) = self.best.shapes
         for size in sizes:
-            self._takes(tuple(_widened(one, size) for one in self.kept))
-        for size in sizes:
-            for number, one in enumerate(self.kept):
-                wide = _widened(one, size)
-                if wide != one and self._takes((*self.kept[:number], wide, *self.kept[number + 1 :])):
+            span = len(self.kept)
+            while span >= 1 and not self.is_over:
+                for start in range(0, len(self.kept), span):
+                    chosen = self.kept[start : start + span]
+                    wide = tuple(_widened(one, size) for one in chosen)
+                    if wide != chosen:
+                        self._takes((*self.kept[:start], *wide, *self.kept[start + span :]))
+                span //= 2
+
+    def _leave_out_units(self) -> None:
+        """Leave out all turns of some ranks, blocks or warps: they run later."""
+        if len(self.best.shapes) != 1:
+            return
+        ((threads, block),) = self.best.shapes
+        for unit in (threads, block, 32):
+            found = {number for one in self.kept if isinstance(one, Turn) for number in _units(one, block, unit)}
+            units, size = sorted(found), max(len(found) // 2, 1)
+            while len(units) > 1 and not self.is_over:
+                start = 0
+                while start < len(units) and not self.is_over:
+                    out = np.array(units[start : start + size])
+                    parts = (_without(one, block, unit, out) for one in self.kept)
+                    if self._takes(tuple(one for one in parts if one is not None)):
+                        del units[start : start + size]
+                    else:
+                        start += size
+                if size == 1:
                     break
-                if self.is_over or number > 200:
-                    return
+                size = max(size // 2, 1)
 
     def _leave_out(self, cut: Callable[[Choices], list[Choices]]) -> None:
         """Leave parts out: halves, then quarters, and so on down to single ones (delta debugging)."""
@@ -142,9 +168,6 @@ def parts_of(choices: Choices) -> list[Choices]:
     return [tuple(part) for part in found]
 
 
-_by_actor = parts_of
-
-
 def _one_by_one(choices: Choices) -> list[Choices]:
     return [(one,) for one in choices]
 
@@ -172,6 +195,30 @@ def _gathered(parts: list[Choices]) -> Iterator[Choices]:
 
 def _joined(parts: Sequence[Choices]) -> Choices:
     return tuple(one for part in parts for one in part)
+
+
+def _unit_of(lanes: Ids, block: int, unit: int) -> Ids:
+    """The number of each lane's unit, which has `unit` threads; 32: its warp."""
+    if unit != 32:
+        return lanes // unit
+    found: Ids = lanes // block * -(-block // 32) + lanes % block // 32
+    return found
+
+
+def _units(one: Turn, block: int, unit: int) -> list[int]:
+    found: list[int] = np.unique(_unit_of(ids_of(one.lanes), block, unit)).tolist()
+    return found
+
+
+def _without(one: Choice, block: int, unit: int, out: Ids) -> Choice | None:
+    """The choice without the lanes of some units; None if it has no others."""
+    if not isinstance(one, Turn):
+        return one
+    lanes = ids_of(one.lanes)
+    kept = lanes[~np.isin(_unit_of(lanes, block, unit), out)]
+    if len(kept) == len(lanes):
+        return one
+    return replace(one, lanes=compact(kept)) if len(kept) else None
 
 
 def _widened(one: Choice, size: int) -> Choice:

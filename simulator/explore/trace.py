@@ -42,10 +42,14 @@ SHOWN_VALUES = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a tensor's elements lie in the allocation of its name: offset_bytes from its start, itemsize bytes each."""
+    """Where a tensor's elements lie in the allocation of its name: offset_bytes from its start, itemsize bytes each.
+
+    dtype: the name of their type, as torch has it; "" if it is unknown, or not one that NumPy has (or bfloat16).
+    """
 
     offset_bytes: int = 0
     itemsize: int = 0
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,10 @@ class Row:
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Row:
         """Return the row of a document. Raises TypeError for one that is none."""
-        rows = {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
-        return cls(**rows)
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+        }
+        return cls(**values)
 
 
 _ALWAYS = frozenset({"step", "kind", "ranks", "blocks", "threads", "line", "text"})
@@ -233,7 +239,17 @@ class Tracer(Turns):
             first = self._rows(event.launched, lanes, target_blocks) if space == "shared" else index
             words = self._words(event.launched, first, index, width_bytes, space)
         one = Noted(
-            event.step, self.count, kind, event.launched, lanes, instruction, words, space, index, width_bytes, what=what
+            event.step,
+            self.count,
+            kind,
+            event.launched,
+            lanes,
+            instruction,
+            words,
+            space,
+            index,
+            width_bytes,
+            what=what,
         )
         self.noted.append(one)
         if one.kind == "load":
@@ -273,18 +289,22 @@ class Tracer(Turns):
     def _bytes(self, one: Noted) -> npt.NDArray[np.uint8] | None:
         """What memory holds where an event reads or wrote."""
         assert one.index is not None
-        memory: npt.NDArray[np.uint8] = self.space.memory
+        found: npt.NDArray[np.uint8]
+        memory = self.space.memory
         places = one.index[:, None] + np.arange(one.width_bytes)
         if one.space == "shared":
             batch = next((batch for batch in self._batches() if batch.launched is one.launched), None)
             if batch is None:
                 return None
             rows = self._rows(one.launched, one.lanes, None)
-            inside = places.max() < batch.shared.shape[1]
-            return batch.shared[rows[:, None], places] if inside else None
+            if places.max() >= batch.shared.shape[1]:
+                return None
+            found = batch.shared[rows[:, None], places]
+            return found
         if not len(memory) or places.max() >= len(memory):
             return None
-        return memory[places]
+        found = memory[places]
+        return found
 
     # What it is called
 
@@ -360,7 +380,7 @@ class Tracer(Turns):
             owner=owner,
             element=element,
             elements=self._elements(one, tensor) if tensor else 0,
-            value=value_of(one, 0),
+            value=self.value(one, 0),
             is_shared=bool(one.words.size) and bool(np.isin(one.words, shared).any()),
             mark="; ".join(one.marks),
         )
@@ -368,6 +388,22 @@ class Tracer(Turns):
     def _elements(self, one: Noted, tensor: str) -> int:
         assert one.index is not None
         return len(np.unique(one.index)) * max(one.width_bytes // self._itemsize(one, tensor), 1)
+
+    def value(self, one: Noted, lane: int) -> str:
+        """What a lane (by its place) reads or writes, for people; "" if unknown."""
+        if one.raw is None or one.instruction is None:
+            return ""
+        raw, dtype = one.raw[lane].copy(), item_of(one)[0]
+        layout = self.layouts.get(self.place(one, lane)[0], Layout())
+        if layout.dtype and len(raw) % layout.itemsize == 0:
+            dtype = layout.dtype
+        if dtype == "bfloat16":
+            values = (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+        else:
+            values = raw.view(dtype)
+        shown = [_number(value) for value in values[:SHOWN_VALUES].tolist()]
+        more = ", .." if len(values) > SHOWN_VALUES else ""
+        return shown[0] if len(values) == 1 else "{" + ", ".join(shown) + more + "}"
 
     def _shared_words(self) -> Ids:
         """Words that several warps touch, and at least one of them writes. Those of one turn count as one."""
@@ -400,15 +436,12 @@ def item_of(one: Noted) -> tuple[str, int]:
     return (dtype, size) if one.width_bytes % size == 0 else ("u1", 1)
 
 
-def value_of(one: Noted, lane: int) -> str:
-    """What a lane (by its place) reads or writes, for people; "" if unknown."""
-    if one.raw is None or one.instruction is None:
+def dtype_of(name: str) -> str:
+    """Return a type of torch as Layout has it."""
+    try:
+        return name if name == "bfloat16" else np.dtype(name).name
+    except TypeError:
         return ""
-    dtype, _ = item_of(one)
-    values = one.raw[lane][: len(one.raw[lane])].copy().view(dtype)
-    shown = [_number(value) for value in values[:SHOWN_VALUES].tolist()]
-    more = ", .." if len(values) > SHOWN_VALUES else ""
-    return shown[0] if len(values) == 1 else "{" + ", ".join(shown) + more + "}"
 
 
 def _number(value: Any) -> str:
