@@ -77,7 +77,7 @@ class Found:
             "launches": self.launches,
             "failure": self.failure.document(),
             "cause": self.cause,
-            "switches": {"before": self.switches_before, "after": self.switches},
+            "switches": {"before": self.switches_before, "after": self.switches, "runs": self.tries},
             "choices": text_of(self.order.follows or ()).splitlines(),
             "trace": [row.document() for row in self.rows],
         }
@@ -128,6 +128,7 @@ def _read(document: Mapping[str, Any]) -> Found:
         cause=str(document["cause"]),
         switches_before=int(document["switches"]["before"]),
         switches=int(document["switches"]["after"]),
+        tries=int(document["switches"]["runs"]),
         launches=_launches(document["launches"]),
         what=document["what"],
     )
