@@ -48,6 +48,7 @@ audit: $(INSTALLED)
 
 bench: .venv/.bench
 	@.venv/bin/python tests/benchmarks/bench_simulator.py
+	@.venv/bin/python tests/benchmarks/bench_orders.py
 	@.venv/bin/python tests/benchmarks/bench_reports.py
 	@.venv/bin/python tests/benchmarks/bench_tracking.py
 

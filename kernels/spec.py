@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
 from kernels.refusal import Refusal
-from memory.fabric import Argument, ArgumentKind, Launch, Traits
+from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -360,7 +360,11 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
         return Refusal("fabric.arch", reason, f"it is for {', '.join(spec.archs)}")
     if unmapped := refuses_unmapped(spec.name, traits):
         return unmapped
-    blocks = spec.launch(case).blocks
+    launch = spec.launch(case)
+    blocks = launch.blocks
+    most = traits.block_shared_bytes
+    if most and (unfit := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
+        return Refusal("algorithms", *unfit)
     if 0 < traits.multiprocessors < blocks:
         reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "

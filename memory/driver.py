@@ -50,6 +50,10 @@ class Driver(Protocol):
 
     @property
     def l2_bytes(self) -> int: ...
+
+    @property
+    def block_shared_bytes(self) -> int: ...
+
     @property
     def multiprocessors(self) -> int: ...
 
@@ -180,6 +184,11 @@ class CudaDriver:
     def arch(self) -> str:
         """ "sm_90a": what kernels for this GPU are compiled for."""
         return self._arch
+
+    @property
+    def block_shared_bytes(self) -> int:
+        """Maximum shared memory of a block, if its launch asks for it."""
+        return self._block_shared_bytes
 
     @property
     def l2_bytes(self) -> int:

@@ -96,8 +96,8 @@ class Traits:
     unmapped names the ranks whose memory others can't address directly ("rank 0 can't reach ranks 8, 9"); "" when every
     rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
     or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
-    version ("NVSHMEM 3.8.0"), "" where there is none. Simulated fabrics have no clock of real hardware: nothing that
-    ran on them publishes a time or a bandwidth.
+    version ("NVSHMEM 3.8.0"), "" where there is none. block_shared_bytes is the maximum shared memory of a block; 0:
+    unknown. Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Traits:
     l2_bytes: int = 0
     multiprocessors: int = 0
     library: str = ""
+    block_shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +227,23 @@ def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes:
 
     static_bytes is what the kernel declares itself, most_bytes what the GPU gives a block at most.
     """
-    if static_bytes + launch.shared_bytes > most_bytes:
-        raise ValueError(
-            f"{name}: shared_bytes is {launch.shared_bytes:,}; beside the kernel's own {static_bytes:,} bytes "
-            f"a block can have {max(most_bytes - static_bytes, 0):,}"
-        )
+    if unfit := refuses_shared_bytes(name, launch.shared_bytes, static_bytes, most_bytes):
+        raise ValueError(f"{unfit[0]} (shared_bytes), {unfit[1]}")
+
+
+def refuses_shared_bytes(name: str, dynamic_bytes: int, static_bytes: int, most_bytes: int) -> tuple[str, str] | None:
+    """Return why a block of the kernel called name can't have its shared memory, and what would be right; None if it
+    can. dynamic_bytes is what a launch asks for; the others: see check_shared_bytes."""
+    if static_bytes + dynamic_bytes <= most_bytes:
+        return None
+    if static_bytes > most_bytes:
+        reason = f"{name} declares {static_bytes:,} bytes of shared memory, and a block can have {most_bytes:,}"
+        return reason, "declare less"
+    reason = (
+        f"{name}: shared_bytes is {dynamic_bytes:,}; beside the kernel's own {static_bytes:,} bytes a block can have "
+        f"{most_bytes - static_bytes:,}"
+    )
+    return reason, f"give at most {most_bytes - static_bytes}"
 
 
 ArgumentKind = Literal["u32", "u64", "f32", "f64", "address", "bytes"]

@@ -95,6 +95,7 @@ def _traits(
         l2_bytes=driver.l2_bytes,
         multiprocessors=driver.multiprocessors,
         library=f"NVSHMEM {of_library}",
+        block_shared_bytes=driver.block_shared_bytes,
     )
 
 

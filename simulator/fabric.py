@@ -35,11 +35,6 @@ from simulator.run.nvshmem import check_version
 from simulator.run.residency import Resident
 from simulator.run.variables import variable_of
 
-BLOCK_SHARED_BYTES = {"sm_120": 99 << 10, "sm_121": 99 << 10}
-"""Shared memory of a block at most, by architecture (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability"); 227 KiB on the others that are simulated."""
-MAX_SHARED_BYTES = 227 << 10
-
 
 class World(Protocol):
     """What a fabric needs of its world: simulator.world.SimulatedWorld has it."""
@@ -206,8 +201,7 @@ class SimulatorFabric:
             raise ValueError(
                 f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"
             )
-        most = BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_SHARED_BYTES)
-        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, most)
+        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, self.traits.block_shared_bytes)
         with self._world.turn:  # so that one rank asks ptxas, and the others find its answer
             self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]

@@ -59,7 +59,7 @@ def _is_planned(form: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Row:
     """The forms of one opcode: their number, the qualifiers and the types that occur, and the qualifiers that are taken
-    and change no result."""
+    and are in no key."""
 
     opcode: str
     count: int

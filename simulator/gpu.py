@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from memory.fabric import Dimensions
 
 WARP_THREADS = 32
+BLOCK_SHARED_BYTES = {
+    **dict.fromkeys(("sm_80", "sm_87"), 163 << 10),
+    **dict.fromkeys(("sm_86", "sm_89", "sm_120", "sm_121"), 99 << 10),
+}
+"""Maximum shared memory of a block by architecture, where no GPU is named (CUDA C++ Programming Guide, "Technical
+Specifications per Compute Capability")."""
+MAX_BLOCK_SHARED_BYTES = 227 << 10
+"""The same of all other architectures that are simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +72,13 @@ class Fit:
     per_multiprocessor: int
     blocks: int
     limits: tuple[str, ...]
+
+
+def block_shared_bytes(arch: str, gpu: Gpu | None) -> int:
+    """Return the maximum shared memory of a block: that of a GPU, or without one that of an architecture."""
+    if gpu is not None:
+        return gpu.shared_bytes_per_block
+    return BLOCK_SHARED_BYTES.get(arch.rstrip("af"), MAX_BLOCK_SHARED_BYTES)
 
 
 def fit(gpu: Gpu, need: Need, cluster: Dimensions = (1, 1, 1)) -> Fit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from memory.fabric import Traits
-from simulator.gpu import Gpu
+from simulator.gpu import Gpu, block_shared_bytes
 
 
 class MultimemModel(StrEnum):
@@ -65,4 +65,5 @@ def traits_of(
         simulated=True,
         description=description,
         multiprocessors=gpu.multiprocessors if gpu is not None else 0,
+        block_shared_bytes=block_shared_bytes(arch, gpu),
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.compile import compiled_callable
 from kernels.numeric.dtypes import DTYPES, ITEMSIZES
-from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits
+from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
@@ -171,6 +171,14 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
     return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
+
+
+def check_block(brought: Brought, most_bytes: int) -> None:
+    """Raise ValueError if a block needs more shared memory than it can have (most_bytes), before anything starts."""
+    made, function = brought.executable, brought.function
+    static = parse_kernel(made.ptx, made.entry).dynamic_offset_bytes
+    for launch in (brought.launch,) if function is None else (one.launch for one in function.by_rank):
+        check_shared_bytes(made.name, launch, static, most_bytes)
 
 
 def adapted(brought: Brought, traits: Traits) -> Brought:

@@ -41,11 +41,11 @@ def naming_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        raise RequestError(_with_arguments(str(error), arguments)) from error
+        raise RequestError(with_arguments(str(error), arguments)) from error
 
 
-def _with_arguments(message: str, arguments: Mapping[str, str]) -> str:
-    """A message with arguments in place of keys. A key that is an ordinary word is one in parentheses only."""
+def with_arguments(message: str, arguments: Mapping[str, str]) -> str:
+    """Return a message with arguments in place of keys. A key that is an ordinary word is one in parentheses only."""
     keys = "|".join(map(re.escape, sorted(arguments, key=len, reverse=True)))
     names = re.compile(rf"(?<![\w.'])({keys})(?![\w.\[='])")
     words = re.compile(r"\([^()]*\)")

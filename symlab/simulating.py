@@ -95,11 +95,10 @@ def simulate(
     cooperative: see World.launch. schedule: "random" or "adversarial" (another order of threads for each seed),
     or "fair" (one run). granularity: see symlab.world. seeds: their number, from 0, or the seeds themselves. multicast:
     whether the switch has it. heap_bytes: one rank's memory. step_budget and deadline_s: maximum number of steps, and
-    of seconds, of one run. Standard error has progress.
+    of seconds, of one run.
 
-    Returns a Simulation: `outputs[name][rank]` is what a buffer holds afterwards, `unwritten[name][rank]` how many of
-    its elements were never written (bytes of 0xFF), `counts` what was counted, `runs` all for each seed. Raises
-    WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
+    Returns a Simulation: its `outputs`, `unwritten`, `counts` and `runs` say what came out. Long runs print progress.
+    Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
     >>> ptx = '''

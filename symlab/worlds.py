@@ -24,11 +24,12 @@ from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
 from runner.world.world import WorldFailure
+from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, brought_launch, is_function, run_on_rank
-from symlab.requests import checked, naming_arguments
+from symlab.launching import Brought, Kernel, Shape, brought_launch, check_block, is_function, run_on_rank
+from symlab.requests import checked, naming_arguments, with_arguments
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +63,8 @@ _ARGUMENTS = {
     },
 }
 """The arguments of world(), by the command's keys that stand for them."""
+_OF_FABRIC = {key: name for key, name in _ARGUMENTS.items() if key.startswith("fabric.")}
+"""Those that a failure may name. Another key, such as world_size, may be a name of the kernel's own there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ class World:
                 f"{getattr(function, '__qualname__', function)} is defined in a notebook or script, and ranks on GPUs "
                 "import what they run (fabric=nvshmem), move it to a module and import it from there"
             )
-        with self.lent() as world:
+        with self.lent() as world, _naming_arguments():
             return world.run(_on_rank, (function, argument), deadline_s)
 
     def launch(
@@ -201,9 +204,12 @@ class World:
     def launch_brought(self, work: Brought, seed: int | None = None, deadline_s: float | None = None) -> Launched:
         """Carry out a launch that is described already; seed is noted in the result."""
         _check_deadline(deadline_s)
+        if self.request.simulated:
+            check_block(work, block_shared_bytes(self.request.arch, self.request.gpu))
         with self.lent() as world:
             try:
-                found = world.run(run_on_rank, work, deadline_s)
+                with _naming_arguments():
+                    found = world.run(run_on_rank, work, deadline_s)
             except WorldFailure as failure:
                 if isinstance(failure.__cause__, ValueError):  # what a fabric refuses, such as too large a buffer
                     raise ValueError(failure.message) from failure
@@ -305,6 +311,17 @@ def world(
     }
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section)
+
+
+@contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Within, a WorldFailure names arguments of the API in place of the command's keys."""
+    try:
+        yield
+    except WorldFailure as failure:
+        failure.message = with_arguments(failure.message, _OF_FABRIC)
+        failure.args = (failure.message,)
+        raise
 
 
 def _arch_of(limits: Mapping[str, Any] | None) -> str:

@@ -21,7 +21,7 @@ from kernels.numeric.dtypes import NONE
 from kernels.refusal import Refusal
 from kernels.sources import Source, read
 from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
-from memory.fabric import Executable, Launch, Traits
+from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
 from runner.custom.functions import FunctionCall, function_call, launched
@@ -149,7 +149,26 @@ class CustomJob:
             target = entry_of(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).target
             if reason := refuses_target(target, traits.arch):
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
+        if unfit := self._refuses_shared_bytes(name, traits):
+            return unfit
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
+
+    def _refuses_shared_bytes(self, name: str, traits: Traits) -> Refusal | None:
+        """Return the refusal of more shared memory than a block can have. Of a function only what is asked is known."""
+        from simulator.ptx.parse import parse_kernel
+
+        if not traits.block_shared_bytes:
+            return None
+        asked, static = self.kernel.asked.get("shared_bytes", 0), 0
+        if self.kernel.ptx is not None:
+            assert self.spec.launch is not None
+            asked = self.spec.launch.shared_bytes
+            try:
+                static = parse_kernel(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).dynamic_offset_bytes
+            except ValueError:  # said where it runs
+                static = 0
+        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes)
+        return Refusal("custom.launch.shared_bytes", *unfit) if unfit else None
 
 
 def custom_job(

@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.isa.floats import INFINITY
 from simulator.isa.memory import ORDER, check_order, element_type, slots_of
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
 from simulator.isa.spaces import READERS, is_in_heaps, is_own, reach, spread
 from simulator.isa.switch import add_once, element_of
 from simulator.memory.space import LaneFault
@@ -35,8 +35,6 @@ _FORMS = {
 }
 _CACHE = "L2::cache_hint"
 _WIDE = "b128"
-_WIDE_ARCH = 90
-"""The first architecture with atomics of 128 bits."""
 
 
 def _keys(opcode: str) -> list[str]:
@@ -156,10 +154,6 @@ def _build(instruction: Instruction, bind: Binder, returns: bool) -> Run:
     check_order(instruction)
     word, name = _word_of(instruction), element_type(instruction)
     kind, part = DTYPES[name], "c16" if name == _WIDE else DTYPES[element_of(name)]
-    if name == _WIDE and int("".join(filter(str.isdecimal, bind.target))) < _WIDE_ARCH:
-        raise UnknownInstruction(
-            f"{bind.target} has no atomics of 128 bits, sm_{_WIDE_ARCH} has; {instruction.where()}"
-        )
     operands = list(instruction.operands)
     wanted = operands.pop(0) if returns else Register("_")
     targets = slots_of(wanted, True, bind, kind) if wanted != Register("_") else None

@@ -7,7 +7,6 @@ keep subnormals, as an H200 does; of f32 the PTX ISA says that they are flushed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,8 +37,6 @@ HINT = "L2::cache_hint"
 COUNTED = "mbarrier::complete_tx::bytes"
 CLUSTER = "shared::cluster"
 MULTICAST = "multicast::cluster"
-MASK_ARCH = 100
-"""The first architecture (sm_100) that has byte masks."""
 
 _WHOLE = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32"}
 _WITHIN = _WHOLE | {word: "u32 s32" for word in ("min", "max")} | {word: "b32" for word in ("and", "or", "xor")}
@@ -249,9 +246,6 @@ def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Bind
     """Take a byte mask off the operands; return a function from a frame to the lanes' masks, None without one."""
     if "cp_mask" not in instruction.qualifiers:
         return None
-    number = re.match(r"sm_(\d+)", bind.target)
-    if number is None or int(number[1]) < MASK_ARCH:
-        raise UnknownInstruction(f"{bind.target} has no .cp_mask: it takes sm_{MASK_ARCH}; {instruction.where()}")
     return _mask_reader(operands.pop(), bind)
 
 

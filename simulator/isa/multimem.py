@@ -1,6 +1,7 @@
 """multimem.ld_reduce, multimem.st, multimem.red: one address, all replicas. What the switch computes is switch.py's.
 
-The forms are those of the PTX ISA's table; forms() lists them. 8-bit floats need PTX 8.6 and one of FP8_TARGETS.
+The forms are those of the PTX ISA's table; forms() lists them. 8-bit floats need PTX 8.6 and one of FAMILY_TARGETS
+(architectures.py).
 """
 
 from __future__ import annotations
@@ -11,14 +12,11 @@ import numpy as np
 
 from simulator.isa.atomic import serve
 from simulator.isa.memory import ORDER, check_order, element_type, extend, rows_of, slots_of
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import address_reader
 from simulator.isa.switch import INTEGER, add_once, combine, element_of
 from simulator.number.float8 import FLOATS8
 from simulator.ptx.ir import Instruction
-
-FP8_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
-"""The .target lines under which multimem has 8-bit floats."""
 
 _HALVES = ("f16", "bf16")
 
@@ -74,25 +72,19 @@ def forms() -> frozenset[str]:
 
 
 def needs_fp8(form: str) -> bool:
-    """Whether a form, as forms() spells it, moves 8-bit floats, which only FP8_TARGETS have."""
+    """Whether a form, as forms() spells it, moves 8-bit floats, which only FAMILY_TARGETS have."""
     return element_of(form.split(".")[-1]) in FLOATS8
 
 
-def _check(instruction: Instruction, bind: Binder) -> str:
-    """The type that the instruction moves. Raises UnknownInstruction for a wrong order or an arch that lacks it."""
+def _check(instruction: Instruction) -> str:
+    """The type that the instruction moves. Raises UnknownInstruction for a wrong order."""
     check_order(instruction)
-    name = element_type(instruction)
-    if needs_fp8(name) and bind.target not in FP8_TARGETS:
-        raise UnknownInstruction(
-            f"{bind.target} has no multimem of 8-bit floats: it takes one of {', '.join(sorted(FP8_TARGETS))}; "
-            f"{instruction.where()}"
-        )
-    return name
+    return element_type(instruction)
 
 
 @operation(*_spelled("ld_reduce", _reduce_forms()), neutral=f"{ORDER} global")
 def _load_reduce(instruction: Instruction, bind: Binder) -> Run:
-    name = _check(instruction, bind)
+    name = _check(instruction)
     word = next(one for one in instruction.qualifiers if one in INTEGER)
     accumulator = next((one.removeprefix("acc::") for one in instruction.qualifiers if one.startswith("acc::")), "")
     kind = DTYPES[name]
@@ -113,7 +105,7 @@ def _load_reduce(instruction: Instruction, bind: Binder) -> Run:
 
 @operation(*_spelled("st", _store_forms()), neutral=f"{ORDER} global")
 def _store(instruction: Instruction, bind: Binder) -> Run:
-    kind = f"u{np.dtype(DTYPES[_check(instruction, bind)]).itemsize}"
+    kind = f"u{np.dtype(DTYPES[_check(instruction)]).itemsize}"
     addresses = address_reader(instruction.operands[0], bind)
     sources = slots_of(instruction.operands[1], False, bind, kind)
     width = np.dtype(kind).itemsize * len(sources)
@@ -131,7 +123,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
 @operation(*_spelled("red", _red_forms()), neutral=f"{ORDER} global")
 def _red(instruction: Instruction, bind: Binder) -> Run:
     """Each replica's cells, element by element, lane after lane: a vector is no single atomic access."""
-    name = _check(instruction, bind)
+    name = _check(instruction)
     word = next(one for one in instruction.qualifiers if one in INTEGER)
     element = element_of(name)
     function: Any = add_once(element) if element in ("f32", "f64", *_HALVES) else INTEGER[word]

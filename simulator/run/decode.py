@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from simulator.isa import BUILTINS, find, key_of
+from simulator.isa.architectures import lacks
 from simulator.isa.operands import refusal, symbols_of, width_of, wrong_special
 from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
 from simulator.isa.tearing import torn
@@ -423,8 +424,8 @@ class _Decoder:
 
     def _judge(self, instruction: Instruction) -> None:
         """Raise UnknownInstruction for an instruction that does not assemble, by the types of its operands and by the
-        names in it."""
-        reason = refusal(instruction, self.kernel.types)
+        names in it; and for one that the module's .target does not have."""
+        reason = lacks(instruction, self.target) or refusal(instruction, self.kernel.types)
         if instruction.opcode == "mov" and not reason:
             is_declared = any(one in self.kernel.types for one in sources_of(replace(instruction, guard=None)))
             reason = "" if is_declared else wrong_special(instruction)
@@ -450,7 +451,7 @@ class _Decoder:
         return f"a load of {width} bytes at byte {start} of parameter {source.base.name}, which has {size} bytes"
 
     def _missing(self, name: str, instruction: Instruction) -> str:
-        """What to say of a name that is not declared."""
+        """What to say of a name without a declaration."""
         kernel, shown = self.kernel, name.partition("@")[0]
         if any(one.name == name for one in kernel.variables):
             return f"{shown} is .extern, and this module does not define it"

@@ -28,11 +28,13 @@ EARLY_RETURN = 0.5
 COPY_HASTE = (0.02, 0.3, 0.0)
 """How often, in random order, a bulk copy moves on between two steps: by seed, for each finds other mistakes. 0: only
 when nothing else can happen."""
-BURSTS = (0.4, 0.75, 0.05)
+BURSTS = (0.3, 0.7, 0.0)
 """How often, by access in random order, lanes run on to the end of their basic block: by seed. Few switches find some
 mistakes, many find others."""
-STICKS = (0.0, 0.5, 0.9)
+STICKS = (0.0, 0.9, 0.0)
 """How often, by access in random order, those who ran last run on: by seed. Some then get far ahead of others."""
+WAKES = 0.5
+"""How often, by access in random order, those are woken first that poll memory which has changed."""
 TEARS, SHUFFLES = 0.3, 0.5
 """How often lanes tear a vector access where they may, and reach one address in another order than by number."""
 PART = 0.15
@@ -159,7 +161,7 @@ class Accesses:
 
     def turn(self, batches: list[Batch]) -> Turn:
         random = self.random.random
-        wakes = random() < 0.25
+        wakes = random() < WAKES
         if wakes:
             for batch in batches:
                 batch.wake()
@@ -199,7 +201,7 @@ class Accesses:
     def _parts(self, places: Ids) -> npt.NDArray[np.bool_]:
         """Some places of a warp: one of them, those of one parity, those below or above one, or any."""
         kind, bound = self.random.randrange(5), int(self._any(places))
-        mask = places == bound
+        mask: npt.NDArray[np.bool_] = places == bound
         if kind == 1:
             mask = places % 2 == bound % 2
         elif kind in (2, 3):

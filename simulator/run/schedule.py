@@ -120,17 +120,23 @@ class Scheduler:
         late = self.deadline is not None and self.steps % 16 == 0 and time.monotonic() > self.deadline
         if self.steps < self.step_budget and not late:
             return
-        what = (
-            "the deadline passed" if late else f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
-        )
-        places = [
-            f"{batch.executable.name} on {batch.name(int(groups[0][0]))} runs at {found.where()}"
+        what, advice = "the deadline passed", []
+        if not late:
+            what = f"the step budget of {self.step_budget:,} ran out (fabric.step_budget)"
+            advice = ["if the kernel ends, give a larger fabric.step_budget"]
+        running = [
+            (batch, int(groups[0][0]), found)
             for batch in batches
             for index, groups in sorted(batch.ready.items())
             for found in [one for block in batch.program.kernel.blocks[index:] for one in block.instructions][:1]
+        ][:2]
+        texts = [
+            f"{batch.executable.name} on {batch.name(lane)} runs at {instruction.where()}"
+            for batch, lane, instruction in running
         ]
-        places = [*(places[:2] or ["no thread was ready"]), *_without_place(batches)[:2]]
-        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(places)}")
+        texts = [*(texts or ["no thread was ready"]), *_without_place(batches)[:2], *advice]
+        places = [batch.place_at(lane, instruction) for batch, lane, instruction in running]
+        raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(texts)}", places=places)
 
 
 def order_of(policy: str, granularity: str, seed: int) -> Order:
@@ -245,24 +251,29 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
     reads = _Reads(space)
     batch.mbarriers.asked = -1
     batch.ready = {index: [range(lane, lane + 1)]}
+    ran: list[int] = []
+    is_whole = False
     try:
         with np.errstate(all="ignore"), space.events.only(reads):
             for _ in range(32):
-                if not batch.ready:
-                    break
-                where = min(batch.ready)
-                batch.run(where, batch.take(where), batch.program.reach(where, WHOLE))
-                if (reads.seen or batch.mbarriers.asked >= 0) and index in batch.ready:
+                ran.append(min(batch.ready))
+                batch.run(ran[-1], batch.take(ran[-1]), batch.program.reach(ran[-1], WHOLE))
+                is_whole = not batch.ready or index in batch.ready
+                if is_whole:
                     break
     finally:
         batch.ready = {}
     rank = batch.place(lane)[0]
     text = f"{batch.name(lane)} spins"
     if not reads.seen:  # on shared memory or through the switch, where one value would say little
-        loop = (one for step in batch.program.steps[index:] for one in step.instructions)
-        read = next(one for one in loop if reads_memory(one)).where()
+        loop = [one for where in ran for one in batch.program.reach(where, WHOLE).instructions]
+        read = next((one for one in loop if reads_memory(one)), None)
+        if read is None:
+            start = f"; {loop[0].where()}" if loop else ""
+            return f"{batch.name(lane)} repeats a loop that reads no memory{start}" if is_whole else f"{text}{start}"
         barriers = batch.mbarriers
-        return f"{text}: {f'waits for {barriers.told(barriers.asked)}; ' if barriers.asked >= 0 else ''}{read}"
+        asked = f"waits for {barriers.told(barriers.asked)}; " if barriers.asked >= 0 else ""
+        return f"{text}: {asked}{read.where()}"
     instruction, address, value = reads.seen[-1]
     place = space.describe(address - space.base(rank), address)
     return f"{text}: sees {value} at {place}; {instruction.where()}"

@@ -24,11 +24,11 @@ SEEDS = range(20)
 LAUNCHES = 3
 
 
-def seen(spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | None) -> str:
+def seen(spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | None, schedule: str = "random") -> str:
     """Launches.seen by a seed; None: in the fair order."""
     case = fit_case(spec, root=1) if collective(spec.op).rooted else fit_case(spec)
     work = Launches(spec, case, compiled(spec, case, "sm_90a"), count=LAUNCHES)
-    work.run(**({} if seed is None else {"schedule": "random", "seed": seed}))
+    work.run(**({} if seed is None else {"schedule": schedule, "seed": seed}))
     return work.seen()
 
 
@@ -36,6 +36,12 @@ def seen(spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | No
 def test_whole_kernels_are_right_by_every_seed(fit_case: FitCase, compiled: Compiled, name: str) -> None:
     seeds = SEEDS if name.startswith("all_reduce/") and name not in POLLED else SEEDS[:3]
     assert {seen(BY_NAME[name], fit_case, compiled, seed) for seed in (None, *seeds)} == {"right"}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_whole_kernels_are_right_under_the_adversary(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+    found = {seen(BY_NAME[name], fit_case, compiled, seed, schedule="adversarial") for seed in range(3)}
+    assert found == {"right"}
 
 
 @pytest.mark.parametrize(

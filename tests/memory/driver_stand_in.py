@@ -48,6 +48,7 @@ class StandInDriver:
     device = torch.device("cpu")
     arch = "sm_90a"
     l2_bytes = 50 << 20
+    block_shared_bytes = 227 << 10
     multiprocessors = 132
     name = "stand-in"
 

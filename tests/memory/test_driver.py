@@ -118,7 +118,7 @@ said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_80")
         "ValueError: all_reduce/one_shot has 3 parameters, and was given 2 arguments",
         "ValueError: all_reduce/one_shot, parameter 1: 4294967296 is no u32: give -2^31 to 2^32 - 1",
         "ValueError: all_reduce/one_shot: shared_bytes is 232,448; beside the kernel's own 1,000 bytes "
-        "a block can have 231,448",
+        "a block can have 231,448 (shared_bytes), give at most 231448",
         "ValueError: all_reduce/one_shot: sm_80 has no clusters; they need sm_90 or later",
     ]
 

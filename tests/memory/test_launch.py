@@ -84,6 +84,8 @@ def test_shared_memory_beyond_a_block() -> None:
         ValueError, match="test/any: shared_bytes is 901; beside the kernel's own 100 bytes a block can have 900"
     ):
         check_shared_bytes("test/any", Launch(1, 1, shared_bytes=901), 100, 1000)
+    with pytest.raises(ValueError, match="declares 1,001 bytes of shared memory, and a block can have 1,000"):
+        check_shared_bytes("test/any", Launch(1, 1), 1001, 1000)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
 
 from runner.request.experiments import gpu_names
 from runner.request.gpu_types import gpu_of
-from simulator.gpu import Gpu, Need, check_fit, fit, limited
+from simulator.gpu import Gpu, Need, block_shared_bytes, check_fit, fit, limited
 
 
 def known(name: str) -> Gpu:
@@ -170,6 +171,18 @@ def test_a_cooperative_launch_is_refused_from_one_block_too_many() -> None:
     text = r"265 blocks, and h100 holds 264 of them at once \(132 multiprocessors x 2, limited by threads\)"
     with pytest.raises(ValueError, match=text):
         check_fit("mine", h100, Need(1024, 0), 265, (1, 1, 1), is_cooperative=True)
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_the_shared_memory_of_an_architecture_is_that_of_its_gpus(name: str) -> None:
+    gpu = known(name)
+    assert block_shared_bytes(gpu.arch, None) == block_shared_bytes(gpu.arch, gpu) == gpu.shared_bytes_per_block
+
+
+def test_a_named_gpu_decides_on_the_shared_memory_of_a_block() -> None:
+    small = dataclasses.replace(known("h100"), shared_bytes_per_block=1000)
+    assert [block_shared_bytes(arch, None) for arch in ("sm_90a", "sm_120a", "sm_89")] == [232448, 101376, 101376]
+    assert block_shared_bytes("sm_90a", small) == 1000
 
 
 @pytest.mark.parametrize("name", gpu_names())

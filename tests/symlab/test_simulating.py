@@ -324,6 +324,17 @@ def test_a_call_that_is_not_possible_is_one_line(how: dict[str, Any], message: s
     assert "\n" not in str(caught.value)
 
 
+def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument() -> None:
+    ptx = ".version 8.0\n.target sm_90\n.entry endless() {\nLOOP:\n bra LOOP;\n}\n"
+    with pytest.raises(symlab.WorldFailure) as caught:
+        symlab.simulate(ptx, ranks=2, grid=1, block=1, buffers={}, arguments=[], schedule="fair", step_budget=300)
+    failure = caught.value
+    said = "the step budget of 300 ran out (step_budget) after 300 steps; endless on rank 0, block 0, thread 0 runs at"
+    assert str(failure) == f"{said} PTX line 5: bra LOOP; if the kernel ends, give a larger step_budget"
+    assert failure.message == str(failure)
+    assert (failure.status, failure.block, failure.thread, failure.ptx_line) == ("TIMEOUT", 0, 0, 5)
+
+
 def test_one_of_several_kernels_is_named_by_its_entry() -> None:
     text = SCALE.read_text(encoding="utf-8")
     both = text + text[text.index(".visible") :].replace("scale(", "other(").replace("done", "end")

@@ -183,6 +183,16 @@ def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
 # What goes wrong
 
 
+def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start_and_leaves_the_world_whole() -> None:
+    text = "shared_bytes is 232,449; beside the kernel's own 0 bytes a block can have 232,448 (shared_bytes), give at"
+    ptx = ".version 8.0\n.target sm_90a\n.entry none() { ret; }\n"
+    with symlab.world(ranks=2) as world:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            world.launch(ptx, grid=1, block=1, buffers={}, arguments=[], shared_bytes=232_449)
+        assert world.healthy
+        world.launch(ptx, grid=1, block=1, buffers={}, arguments=[], shared_bytes=232_448)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

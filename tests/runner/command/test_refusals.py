@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,13 @@ from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.runner.conftest import Outcome, Script, on_its_fabric
 
 Symlab = Callable[..., Outcome]
+
+GREEDY = """
+from dataclasses import replace
+from kernels.all_reduce.one_shot import SPEC as ours
+from memory.fabric import Launch
+SPEC = replace(ours, algorithm="greedy", launch=lambda case: Launch(1, 128, shared_bytes=(227 << 10) + 1))
+"""
 
 
 @pytest.mark.parametrize("multicast", ["true", "false"])
@@ -62,6 +70,17 @@ def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(
     assert done.err.count("\n") == 1
     assert [part for part in parts if part not in done.err] == [], done.err
     assert list(done.folder.iterdir()) == []
+    assert script.worlds == []
+
+
+def test_a_users_kernel_beyond_the_shared_memory_of_a_block_is_refused_before_it_runs(
+    symlab: Symlab, script: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY, encoding="utf-8")
+    done = symlab(f"algorithms=[{tmp_path / 'greedy.py'}:SPEC]", "sizes=[1K]", "fabric=simulator")
+    text = "(algorithms): all_reduce/greedy: shared_bytes is 232,449; beside the kernel's own 0 bytes a block can have"
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"{text} 232,448: give at most 232448" in done.err
     assert script.worlds == []
 
 

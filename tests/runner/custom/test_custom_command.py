@@ -71,6 +71,26 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
     assert broken(folder) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "given", "most"),
+    [
+        ([], {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}}, 232_448),
+        (["fabric.gpu=a100"], {"launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}}, 166_912),
+        ([], {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}}, 232_448),
+    ],
+)
+def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], given: dict[str, Any], most: int
+) -> None:
+    assert run(*lines, **given) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "would be refused (custom.launch.shared_bytes): custom/" in said
+    assert f"shared_bytes is {most + 1:,}; beside the kernel's own 0 bytes a block can have {most:,}" in said
+    assert f"give at most {most}" in said
+    assert not (tmp_path / "records").exists()
+
+
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
     assert run("records=two", "fabric.schedule=random", "fabric.seed=2") == 0

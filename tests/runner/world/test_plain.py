@@ -94,7 +94,7 @@ def test_tensors_come_back_to_the_bit(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     "value",
     [Thing(), Path("/"), {1, 2}, double, Vocabulary, Vocabulary(frozenset(), frozenset()), [object()], 1j],
-    ids=repr,
+    ids=["object", "path", "set", "function", "class", "vocabulary", "list", "complex"],
 )
 def test_what_is_no_plain_data_is_not_sent(value: object) -> None:
     with pytest.raises(NotPlain, match="can't be sent"):

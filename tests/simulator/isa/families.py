@@ -65,8 +65,8 @@ SHARED |= {
     "mbarriers": mbarriers.SHARED,
 }
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
-TARGETS = {"byte_masks": "sm_100a"}
-"""Families of forms that sm_90a does not have."""
+TARGETS = dict.fromkeys(("byte_masks", "load", "store", "space", "modes"), "sm_100a")
+"""Families with forms that sm_90a does not have."""
 SHARED |= {"cluster": cluster.SHARED}
 CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}
 """Blocks of a cluster, of the families that have any."""

@@ -9,6 +9,7 @@ from simulator_multimem_bench import bench_of, family
 from kernels.multimem import FLOAT8_ARCHS, FORMS
 from memory.fabric import DeviceFault
 from simulator.isa import TABLE, multimem
+from simulator.isa.architectures import FAMILY_TARGETS
 from simulator.isa.registry import canonical
 
 NAMES = [f"{vector.key}-{vector.name}" for vector in family(2)]
@@ -32,7 +33,7 @@ def test_the_table_holds_the_forms_that_are_listed() -> None:
 def test_the_kernels_know_the_same_forms() -> None:
     assert {form.key for form in FORMS} == multimem.forms()
     assert {form.key for form in FORMS if form.is_float8} == set(filter(multimem.needs_fp8, multimem.forms()))
-    assert set(FLOAT8_ARCHS) == multimem.FP8_TARGETS
+    assert set(FLOAT8_ARCHS) == FAMILY_TARGETS
 
 
 FP8 = (
@@ -52,7 +53,7 @@ def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text: str, arch: 
 
 
 @pytest.mark.parametrize("text", FP8)
-@pytest.mark.parametrize("arch", sorted(multimem.FP8_TARGETS))
+@pytest.mark.parametrize("arch", sorted(FAMILY_TARGETS))
 def test_the_others_take_them(text: str, arch: str) -> None:
     refuse_unsupported(module(text, target=arch), "kernel")
 

@@ -46,11 +46,11 @@ NOT_FOR_PTXAS = {
 }
 
 
-def refused(ptx: str, folder: Path) -> dict[int, str]:
+def refused(ptx: str, folder: Path, arch: str = ARCH) -> dict[int, str]:
     """The lines that ptxas refuses, with its reasons."""
     path = folder / "module.ptx"
     path.write_text(ptx)
-    command = [str(PTXAS), "-arch", ARCH, "-O0", str(path), "-o", str(folder / "module.cubin")]
+    command = [str(PTXAS), "-arch", arch, "-O0", str(path), "-o", str(folder / "module.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "fatal   : Parsing" not in done.stderr, done.stderr
     if "Unsupported .version" in done.stderr:
@@ -62,7 +62,7 @@ def refused(ptx: str, folder: Path) -> dict[int, str]:
 
 @pytest.mark.parametrize("family", [one for one in FAMILIES if one not in NOT_FOR_PTXAS])
 def test_all_that_the_vectors_run_is_legal(family: str, tmp_path: Path) -> None:
-    ptx = bench_of(family).ptx.replace("sm_90a", ARCH)
+    ptx = bench_of(family).ptx.replace(".target sm_90a", f".target {ARCH}")
     lines = ptx.splitlines()
     assert {lines[line - 1]: reason for line, reason in refused(ptx, tmp_path).items()} == {}
 
@@ -305,20 +305,63 @@ MISSING = {
 and ptxas crashes when it makes code of them; nor does it know loads of 64 bits into registers of 128."""
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_the_same_yes_and_no_as_ptxas(name: str, tmp_path: Path) -> None:
+def judged(name: str, arch: str, folder: Path) -> tuple[list[str], set[int], set[int]]:
+    """The generated forms, and which of them ptxas and the simulator refuse under a .target."""
     forms = list(dict.fromkeys(GENERATED[name]()))
     body = "\n".join(f"{form};" for form in forms)
-    ptx = module("BODY", ["struct256 s"], target=ARCH).replace("<16>", "<40>").replace("<32>", "<40>")
+    ptx = module("BODY", ["struct256 s"], target=arch).replace("<16>", "<40>").replace("<32>", "<40>")
     ptx = ptx.replace(".version 9.0", f".version {asynchronous.VERSIONS.get(name, '9.0')}")
     ptx = ptx.replace("BODY", f".reg .b128 %q<8>; .shared .align 16 .b8 kernel_shared[64];\n{body}")
     first = ptx[: ptx.index(forms[0])].count("\n") + 1
-    theirs = {line - first for line in refused(ptx, tmp_path)}
-    ours = {one.line - first for one in unsupported_forms(ptx)}
+    theirs = {line - first for line in refused(ptx, folder, arch)}
+    return forms, theirs, {one.line - first for one in unsupported_forms(ptx)}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_the_same_yes_and_no_as_ptxas(name: str, tmp_path: Path) -> None:
+    forms, theirs, ours = judged(name, ARCH, tmp_path)
+    assert len(theirs) < len(forms)
+    _compare(name, forms, theirs, ours)
+
+
+def _compare(name: str, forms: list[str], theirs: set[int], ours: set[int]) -> None:
     wrong = [f"ptxas refuses {forms[one]}" for one in sorted(theirs - ours)]
     missing = [forms[one] for one in sorted(ours - theirs)]
     allowed = re.compile(MISSING.get(name, "(?!)"))
     wrong += [f"the simulator lacks {one}" for one in missing if not allowed.match(one)]
     assert theirs
-    assert len(theirs) < len(forms)
     assert wrong == [], "\n".join([f"{len(wrong)} of {len(forms)}", *wrong[:40]])
+
+
+ARCHES = ("sm_80", "sm_90", "sm_90a", "sm_100", "sm_103")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(
+    "name", [one for one in GENERATED if one not in ("numbers_of_comparisons", "multicast_copies")]
+)
+def test_the_same_yes_and_no_under_other_targets(name: str, arch: str, tmp_path: Path) -> None:
+    _compare(name, *judged(name, arch, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("form", "target", "first"),
+    [
+        ("ld.global.v8.f32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%d1]", "sm_90", "sm_100"),
+        ("add.rn.f32x2 %d1, %d2, %d3", "sm_90a", "sm_100"),
+        ("multimem.ld_reduce.weak.global.add.f32 %r1, [%d1]", "sm_80", "sm_90"),
+        ("red.global.add.noftz.bf16x2 [%d1], %r1", "sm_80", "sm_90"),
+        ("mbarrier.try_wait.shared.b64 %p1, [%r1], %d2", "sm_80", "sm_90"),
+        ("barrier.cluster.arrive", "sm_80", "sm_90"),
+        ("cvt.rn.satfinite.e4m3x2.f32 %h1, %r1, %r2", "sm_80", "sm_89"),
+    ],
+)
+def test_a_form_of_a_later_architecture_is_named_with_it(form: str, target: str, first: str, tmp_path: Path) -> None:
+    ptx = module(f"{form};", target=target)
+    (one,) = unsupported_forms(ptx)
+    assert one.reason == f"{target} has no {form.split()[0]}: it takes {first} or later"
+    assert set(refused(ptx, tmp_path, target)) == {one.line}
+    later = module(f"{form};", target=first)
+    assert unsupported_forms(later) == ()
+    assert refused(later, tmp_path, first) == {}

@@ -65,6 +65,27 @@ class TestDeadlocks:
         text, _ = deadlocked(program, world_size=2, **options)
         assert re.search(r"rank 0, block 0, thread 0 spins: sees 5 at 0x[0-9a-f]+ .*tensor 'flags'", text), text
 
+    def test_an_endless_loop_with_a_load_that_it_never_comes_to(self, options: dict[str, Any]) -> None:
+        """No flag is blamed that no thread looks at."""
+        ptx = module(
+            "mov.u32 %r2, 0;\n"
+            "LOOP: setp.ne.u32 %p1, %r2, 0;\n"
+            "@!%p1 bra AGAIN;\n"
+            "ld.global.b32 %r1, [%flag];\n"
+            "AGAIN: bra LOOP;",
+            ["u64 flag"],
+        )
+
+        def program(fabric: SimulatorFabric) -> None:
+            start(fabric, executable(ptx), 1, 2, [put(fabric, "flags", np.array([5], np.uint32)).address])
+            fabric.synchronize()
+
+        text, _ = deadlocked(program, **options)
+        line = next(number for number, one in enumerate(ptx.splitlines(), 1) if one.startswith("LOOP"))
+        said = f"thread 1 repeats a loop that reads no memory; PTX line {line}: setp.ne.u32"
+        assert said in text
+        assert "ld.global" not in text
+
     def test_a_flag_of_a_peer_and_of_64_bits(self, options: dict[str, Any]) -> None:
         ptx = module("SPIN: ld.volatile.global.b64 %d1, [%flag]; setp.ne.u64 %p1, %d1, 7; @%p1 bra SPIN;", ["u64 flag"])
 

@@ -150,7 +150,30 @@ class TestRunaways:
             start(fabric, executable(ptx), 1, 1, [])
             fabric.synchronize()
 
-        assert "step budget" in str(run(make_world(1, step_budget=500), program).error())
+        error = run(make_world(1, step_budget=500), program).error()
+        assert isinstance(error, DeadlineExceeded)
+        line = next(number for number, one in enumerate(ptx.splitlines(), 1) if "LOOP:" in one)
+        said = f"after 500 steps; test/kernel on rank 0, block 0, thread 0 runs at PTX line {line}: bra LOOP; if the kernel"
+        assert f"the step budget of 500 ran out (fabric.step_budget) {said}" in str(error)
+        (place,) = error.places
+        assert (place.rank, place.block, place.thread, place.ptx_line) == (0, 0, 0, line)
+
+    @pytest.mark.parametrize("schedule", ["fair", "random"])
+    @pytest.mark.parametrize("load", ["", "ld.global.b32 %r5, [%flag];"])
+    def test_a_loop_that_makes_progress_in_registers_alone_ends(self, schedule: str, load: str) -> None:
+        """Neither reading nothing nor reading what never changes makes it a deadlock."""
+        text = f"mov.u32 %r1, 1; mov.u32 %r2, 0; LOOP: {load} mad.lo.u32 %r1, %r1, 3, 1; add.u32 %r2, %r2, 1;"
+        text += "setp.lt.u32 %p1, %r2, 2000; @%p1 bra LOOP; st.global.b32 [%flag], %r1;"
+
+        def program(fabric: SimulatorFabric) -> int:
+            flag = put(fabric, "flag", np.zeros(1, np.uint32))
+            start(fabric, executable(module(text, ["u64 flag"])), 1, 1, [flag.address])
+            return int(get(fabric, flag, "u4")[0])
+
+        wanted = 1
+        for _ in range(2000):
+            wanted = (wanted * 3 + 1) % 2**32
+        assert succeed(make_world(1, schedule=schedule), program).results == [wanted]
 
     def test_deadline(self) -> None:
         outcome = run(make_world(2), runaway, deadline_s=0.3)

@@ -89,7 +89,7 @@ def wrong(case: Callable[..., bool], what: str, schedule: str, **options: Any) -
 
 
 class TestWhatIsFound:
-    """Within 40 seeds. Counted on 2026-11-22 over 100: 15 and 27 (flag before data), 46 and 60 (LL, flag first), 20 and
+    """Within 40 seeds. Counted on 2026-11-22 over 100: 14 and 27 (flag before data), 40 and 60 (LL, flag first), 14 and
     23 (LL, torn) by random and adversarial, and none of these by block."""
 
     @pytest.mark.parametrize("schedule", ORDERS)

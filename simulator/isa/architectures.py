@@ -1,0 +1,125 @@
+"""Which architecture (.target) first has a form of PTX, as ptxas judges it. sm_80 has all that is not named here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from simulator.isa.registry import TYPES
+from simulator.number.float8 import FLOATS8
+from simulator.ptx.ir import Address, Instruction, Register
+
+FAMILY_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
+"""The .target lines under which multimem has 8-bit floats."""
+
+_BRAIN = frozenset({"bf16", "bf16x2"})
+_SHORT_PAIRS = frozenset({"u16x2", "s16x2"})
+_OPCODES = frozenset({"elect", "griddepcontrol", "mapa", "getctarank", "multimem"})
+"""Opcodes of sm_90 and later."""
+_CLUSTER_REGISTERS = re.compile(r"%(n?clusterid|cluster_n?cta\w+|is_explicit_cluster)\b")
+_Rule = Callable[[Instruction, frozenset[str]], int]
+
+
+def lacks(instruction: Instruction, target: str) -> str:
+    """Return why a module's .target does not have an instruction, "" if it has it."""
+    words = frozenset(instruction.qualifiers)
+    if instruction.opcode == "multimem" and any(_element(word) in FLOATS8 for word in words):
+        if target in FAMILY_TARGETS:
+            return ""
+        return f"{target} has no multimem of 8-bit floats: it takes one of {', '.join(sorted(FAMILY_TARGETS))}"
+    number = re.match(r"sm_(\d+)", target)
+    first = _first(instruction, words)
+    if number is None or int(number[1]) >= first:
+        return ""
+    return f"{target} has no {instruction.mnemonic}: it takes sm_{first} or later"
+
+
+def _first(instruction: Instruction, words: frozenset[str]) -> int:
+    """The number of the first architecture that has an instruction."""
+    opcode = instruction.opcode
+    if "cp_mask" in words or "f32x2" in words:
+        return 100
+    rule = _RULES.get(opcode)
+    if rule is not None and (found := rule(instruction, words)):
+        return found
+    if opcode in _OPCODES or any(word == "cluster" or word.endswith("::cluster") for word in words):
+        return 90
+    return 80
+
+
+def _element(word: str) -> str:
+    return re.sub(r"x\d$", "", word) if word in TYPES else ""
+
+
+def _accesses(instruction: Instruction, words: frozenset[str]) -> int:
+    """256 bits at once; st.async."""
+    if "async" in words:
+        return 90
+    count = next((int(word[1:]) for word in ("v4", "v8") if word in words), 1)
+    kind = next((word for word in words if word in TYPES), "")
+    bits = int("".join(filter(str.isdecimal, kind.partition("x")[0])) or 0)
+    return 100 if count * bits == 256 else 0
+
+
+def _atomics(instruction: Instruction, words: frozenset[str]) -> int:
+    modern = _BRAIN | {"b128", "v2", "v4", "v8", "async"}
+    return 0 if words.isdisjoint(modern) else 90
+
+
+def _brain(instruction: Instruction, words: frozenset[str]) -> int:
+    return 0 if words.isdisjoint(_BRAIN) else 90
+
+
+def _sums(instruction: Instruction, words: frozenset[str]) -> int:
+    return 0 if words.isdisjoint(_BRAIN | _SHORT_PAIRS) else 90
+
+
+def _extremes(instruction: Instruction, words: frozenset[str]) -> int:
+    return 90 if not words.isdisjoint(_SHORT_PAIRS) or {"relu", "s32"} <= words else 0
+
+
+def _conversions(instruction: Instruction, words: frozenset[str]) -> int:
+    if any(_element(word) in FLOATS8 for word in words):
+        return 89
+    kinds = [word for word in instruction.qualifiers if word in TYPES]
+    if "bf16" not in kinds or kinds[:2] == ["bf16", "f32"]:
+        return 0
+    return 0 if kinds == ["f32", "bf16"] and "ftz" not in words else 90
+
+
+def _fences(instruction: Instruction, words: frozenset[str]) -> int:
+    return 0 if words.isdisjoint({"acquire", "release", "async", "mbarrier_init"}) else 90
+
+
+def _copies(instruction: Instruction, words: frozenset[str]) -> int:
+    return 90 if "bulk" in words else 0
+
+
+def _barriers(instruction: Instruction, words: frozenset[str]) -> int:
+    """mbarrier: those of sm_80 count threads one by one."""
+    if not words.isdisjoint({"expect_tx", "complete_tx", "try_wait", "relaxed"}):
+        return 90
+    if words.isdisjoint({"arrive", "arrive_drop"}):
+        return 0
+    operands = instruction.operands
+    has_count = not isinstance(operands[-1], Address) if operands else False
+    return 90 if "noComplete" not in words and has_count else 0
+
+
+def _moves(instruction: Instruction, words: frozenset[str]) -> int:
+    names = [one.name for one in instruction.operands if isinstance(one, Register)]
+    return 90 if any(_CLUSTER_REGISTERS.match(name) for name in names) else 0
+
+
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys(("ld", "st"), _accesses),
+    **dict.fromkeys(("atom", "red"), _atomics),
+    **dict.fromkeys(("set", "setp", "ex2", "tanh"), _brain),
+    **dict.fromkeys(("add", "sub", "mul"), _sums),
+    **dict.fromkeys(("min", "max"), _extremes),
+    "cvt": _conversions,
+    "fence": _fences,
+    "cp": _copies,
+    "mbarrier": _barriers,
+    "mov": _moves,
+}

@@ -1,0 +1,55 @@
+"""What orders cost: user time of all_reduce kernels by order and granularity, on 4 simulated ranks. Prints a table; no
+test. By access, random may take at most 5 times what it takes by block.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernels.catalogue import find
+from kernels.compile import executable
+from kernels.spec import Case
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+from simulator.world import SimulatorOptions
+
+RANKS = 4
+SEEDS = 9
+KERNELS = ("one_shot", "two_shot", "ll", "multimem_one_shot", "multimem_two_shot", "two_shot_lamport")
+ORDERS = (("fair", "block"), ("random", "block"), ("random", "access"), ("adversarial", "access"))
+
+
+def spent(name: str, size_bytes: int, schedule: str, granularity: str) -> tuple[float, float]:
+    """Mean CPU milliseconds of two checked launches on all ranks and of what is around them, and steps."""
+    spec = find(f"all_reduce/{name}")
+    case = Case("all_reduce", name, "bfloat16", "float32", "sum", size_bytes, RANKS, inputs="exact")
+    compiled = executable(spec, case, "sm_90a", Path.home() / ".cache" / "symlab" / "kernels")
+    seconds, steps = 0.0, 0
+    for seed in range(SEEDS + 1):  # the first decodes the kernel, and does not count
+        options = SimulatorOptions(heap_bytes=32 << 20, schedule=schedule, granularity=granularity, seed=seed)
+        world = ThreadWorld(RANKS, options)
+        start = time.process_time()
+        outcomes = world.run(run_case, Plan(case, spec, compiled, launches=2), 600)
+        assert all(outcome.check is not None and not outcome.check.wrong for outcome in outcomes)
+        if seed:
+            seconds += time.process_time() - start
+            steps += world.counters()["steps"]
+    return seconds / SEEDS * 1e3, steps / SEEDS
+
+
+def main() -> None:
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}; CPU ms (steps)")
+    heads = [f"{schedule}, {granularity}" for schedule, granularity in ORDERS]
+    print(f"{'kernel':<18} {'size':>8} " + " ".join(f"{one:>20}" for one in heads) + f" {'access / block':>15}")
+    for size_bytes in (4 << 10, 256 << 10):
+        for name in KERNELS:
+            found = [spent(name, size_bytes, *order) for order in ORDERS]
+            shown = " ".join(f"{f'{ms:.0f} ({steps:.0f})':>20}" for ms, steps in found)
+            print(f"{name:<18} {size_bytes // 1024:>4} KiB {shown} {found[2][0] / found[1][0]:15.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
