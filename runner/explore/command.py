@@ -72,7 +72,7 @@ def explore(options: Options) -> int:
     if options.replay is not None:
         return _repeat(options, options.replay)
     _check_output(options)
-    command = _command(options.overrides, options.multirun, options.config_dir)
+    command = jobs_of(options.overrides, options.multirun, options.config_dir)
     subjects, places, lines = _subjects(command, options.case)
     print("\n".join(lines), flush=True)
     return _explored(options, subjects, places, command)
@@ -166,7 +166,7 @@ def _write(found: Found, path: Path) -> None:
 # Subjects
 
 
-def _command(overrides: Sequence[str], multirun: bool, config_dir: Path | None) -> Command:
+def jobs_of(overrides: Sequence[str], multirun: bool = False, config_dir: Path | None = None) -> Command:
     """The jobs that overrides ask for, each in the simulator. RequestError for what can't be."""
     from runner.command.plan import prepare
     from runner.command.refusals import refuse_if_nothing_can_run
@@ -275,7 +275,7 @@ def _repeat(options: Options, path: Path) -> int:
             f"{path} is of the Python API (--replay), repeat it with symlab.explore(.., replay='{path.name}')"
         )
     folder = kept.what.get("config_dir")
-    command = _command([str(one) for one in overrides], False, Path(folder) if folder is not None else None)
+    command = jobs_of([str(one) for one in overrides], False, Path(folder) if folder is not None else None)
     found = [(job, case) for job in command.jobs for case in job.cases if case.id == wanted]
     if not found:
         raise RequestError(f"{path}: there is no case {wanted} any more (--replay), look at its experiment")

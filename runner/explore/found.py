@@ -52,7 +52,7 @@ class Found:
         """The failure and its trace for people."""
         before = f"{_switches(self.switches_before)} before"
         needed = switches_of(self.rows)
-        upto = f", {needed} up to what went wrong" if needed < self.switches else ""
+        upto = f", {needed} of them in its launch up to what went wrong" if needed < self.switches else ""
         early = "" if self.is_shrunk else ", the time was up"
         heading = [
             f"{self.label}: {self.failure.kind} under {self.order}",

@@ -77,21 +77,22 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a run ended. undecided: why it is not known, "" if it is. choices, switches and shapes are there if they were
-    recorded, rows and cause if it was traced."""
+    """How a run ended. undecided: why it is not known, "" if it is. choices, switches, shapes and launches (see Tried)
+    are there if they were recorded, rows and cause if it was traced."""
 
     failure: Failure | None
     undecided: str = ""
     choices: tuple[Choice, ...] = ()
     switches: int = 0
     shapes: frozenset[tuple[int, int]] = frozenset()
+    launches: tuple[int, ...] = ()
     rows: tuple[Row, ...] = ()
     cause: str = ""
 
     def tried(self, like: Failure) -> Tried:
         """What it means to who looks for a run with fewer switches that fails like another."""
         fails = self.failure is not None and self.failure.is_like(like)
-        return Tried(fails, self.choices, self.switches, self.shapes)
+        return Tried(fails, self.choices, self.switches, self.shapes, self.launches)
 
 
 class Subject(Protocol):
@@ -154,7 +155,8 @@ def run_once(
     try:
         failure, undecided = _judged(subject, world, min(subject.deadline_s, deadline_s))
         rows, cause = _told(turns, failure) if isinstance(turns, Tracer) else ((), "")
-        return Ran(failure, undecided, machine.choices, turns.switches, frozenset(turns.shapes), rows, cause)
+        facts = (turns.switches, frozenset(turns.shapes), tuple(turns.launches))
+        return Ran(failure, undecided, machine.choices, *facts, rows, cause)
     finally:
         world.close()
 

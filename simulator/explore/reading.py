@@ -17,16 +17,28 @@ AROUND = 12
 
 def lines_of(rows: Sequence[Row], most: int = MAX_LINES) -> list[str]:
     """Return the lines: ">" at a switch, "!" at what went wrong."""
-    last = max((number for number, one in enumerate(rows) if one.mark), default=len(rows) - 1)
-    folded = [_line(one) for one in _folded(rows[: last + 1])]
-    rest = [f"   .. {len(rows) - last - 1} more events, to the end of the run"] if last + 1 < len(rows) else []
-    return _chosen(folded, most) + rest
+    part = part_of(rows)
+    folded = [_line(one) for one in _folded(rows[part.start : part.stop])]
+    before = [f"   .. {part.start} events of earlier launches"] if part.start else []
+    rest = [f"   .. {len(rows) - part.stop} more events, to the end of the run"] if part.stop < len(rows) else []
+    return before + _chosen(folded, most) + rest
+
+
+def part_of(rows: Sequence[Row]) -> range:
+    """The places of the rows that matter: of the launch that went wrong, up to the last event that is marked. All, if
+    none is."""
+    marked = [number for number, one in enumerate(rows) if one.mark]
+    if not marked:
+        return range(len(rows))
+    launch = max(rows[number].launch for number in marked)
+    first = next(number for number, one in enumerate(rows) if one.launch >= launch)
+    return range(min(first, marked[0]), marked[-1] + 1)
 
 
 def switches_of(rows: Sequence[Row]) -> int:
-    """The number of switches up to the last event that is marked; of all, if none is."""
-    last = max((number for number, one in enumerate(rows) if one.mark), default=len(rows) - 1)
-    return sum(one.is_switch for one in rows[: last + 1])
+    """The number of switches in the part that matters; the first row of it is none."""
+    part = part_of(rows)
+    return sum(rows[number].is_switch for number in part[1:])
 
 
 def _chosen(folded: Sequence[Line], most: int) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from simulator.observe.lanes import Ids, ids_of
-from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn
+from simulator.run.choices import WHOLE, Choice, Moved, Turn, Until
 from simulator.run.groups import compact
 
 Choices = tuple[Choice, ...]
@@ -22,13 +22,14 @@ Choices = tuple[Choice, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a candidate: whether it fails in the same way, the choices of the whole run, its switches, and how
-    many threads its kernels have on a rank and in a block."""
+    """What came of a candidate: whether it fails in the same way, the choices of the whole run, its switches, how many
+    threads its kernels have on a rank and in a block, and the number of each turn's launch."""
 
     fails: bool
     choices: Choices = ()
     switches: int = 0
     shapes: frozenset[tuple[int, int]] = frozenset()
+    launches: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class Shrinker:
         self.best, self.kept = first, first.choices
         if self._takes(()):
             return self.best
+        self._skip_launches(first)
         self._shorten()
         self._simplify()
         self._leave_out_units()
@@ -80,6 +82,16 @@ class Shrinker:
         self.best, self.kept = tried, candidate
         return True
 
+    def _skip_launches(self, first: Tried) -> None:
+        """Choose nothing before the latest launch that it takes."""
+        turns = [number for number, one in enumerate(first.choices) if isinstance(one, Turn)]
+        begins: dict[int, int] = {}
+        for number, launch in zip(turns, first.launches, strict=False):
+            begins.setdefault(launch, number)
+        for launch in sorted(begins, reverse=True):
+            if launch and self._takes((Until(launch), *first.choices[begins[launch] :])):
+                return
+
     def _shorten(self) -> None:
         """Find a beginning that is long enough, by halves."""
         whole, low, high = self.kept, 0, len(self.kept)
@@ -92,7 +104,7 @@ class Shrinker:
 
     def _simplify(self) -> None:
         """Whole vectors, lanes in their order, longer runs."""
-        self._takes(tuple(replace(one, tear=0) if not isinstance(one, Returned) else one for one in self.kept))
+        self._takes(tuple(replace(one, tear=0) if isinstance(one, (Turn, Moved)) else one for one in self.kept))
         self._takes(tuple(replace(one, shuffle=0) if isinstance(one, Turn) else one for one in self.kept))
         self._takes(tuple(replace(one, accesses=WHOLE) if isinstance(one, Turn) else one for one in self.kept))
 
@@ -176,7 +188,7 @@ def actor_of(one: Choice) -> object:
     """Who a choice lets run, in a form that can be compared."""
     if isinstance(one, Turn):
         return one.batch, ids_of(one.lanes).tobytes()
-    return (one.batch, one.copies) if isinstance(one, Moved) else "hosts"
+    return (one.batch, one.copies) if isinstance(one, Moved) else one
 
 
 def _gathered(parts: list[Choices]) -> Iterator[Choices]:

@@ -132,13 +132,15 @@ class Noted:
 
 
 class Turns(Listener):
-    """Counts switches: turns none of whose warps ran in the turn before. Notes how many threads kernels have."""
+    """Counts switches: turns none of whose warps ran in the turn before. Notes how many threads kernels have, on a rank
+    and in a block, and the highest launch number of each turn's lanes."""
 
     def __init__(self) -> None:
         self.count = -1
         self.switches = 0
         self.is_switch = False
         self.shapes: set[tuple[int, int]] = set()
+        self.launches: list[int] = []
         self._before: tuple[Launched, Ids] | None = None
 
     def stepped(self, event: Stepped) -> None:
@@ -149,6 +151,7 @@ class Turns(Listener):
         self.is_switch = before is not None and not same
         self.switches += self.is_switch
         self.count += 1
+        self.launches.append(max(launched.numbers))
         self.shapes.add((launched.threads, launched.block))
 
 

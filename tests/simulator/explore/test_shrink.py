@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from simulator.explore.shrink import Choices, Shrinker, Tried, actor_of, parts_of
 from simulator.observe.lanes import ids_of
-from simulator.run.choices import WHOLE, Moved, Turn
+from simulator.run.choices import WHOLE, Moved, Turn, Until
 
 
 def turn(lane: int, index: int = 0, count: int = 1, accesses: int = 1) -> Turn:
@@ -88,6 +89,19 @@ def test_whole_blocks_and_vectors_where_that_fails_too() -> None:
     search = shrunk(attempt, [torn, other, torn])
     assert search.best.switches == 0
     assert all(isinstance(one, Turn) and not one.tear and not one.shuffle for one in search.kept)
+
+
+def test_nothing_is_chosen_before_the_launch_that_fails() -> None:
+    """It fails in launch 2, if lane 1 runs before lane 0 there. Launches 0 and 1 have the same turns."""
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        fails = len(order) == 12 or (choices[:1] == (Until(2),) and order[:2] == [1, 0])
+        return replace(tried(fails, choices), launches=(0,) * 4 + (1,) * 4 + (2,) * 4)
+
+    search = shrunk(attempt, [turn(lane) for lane in (0, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 0)])
+    assert search.kept[0] == Until(2)
+    assert order_of(search.kept) == [1, 0]
 
 
 def test_the_time_ends_it_with_the_best_so_far() -> None:
