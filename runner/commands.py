@@ -326,9 +326,9 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None
 )
 @click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Run the failure of a file again.")
 def explore(**options: Any) -> int:
-    """Run an experiment under many orders of threads, up to the first that fails.
+    """Run an experiment under many orders of threads.
 
-    OVERRIDES are those of symlab run; all cases are simulated. --case takes some of them.
+    The first run that fails ends it. OVERRIDES are those of symlab run; all cases are simulated.
     """
     outer = find(os.environ)
     if outer is not None:

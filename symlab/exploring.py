@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.request_error import RequestError
+from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
 from simulator.options import Granularity, Schedule
 from symlab.arguments import Variables
@@ -29,6 +29,9 @@ __tracebackhide__ = True
 """pytest shows the test's own lines, and none of this file."""
 
 DEADLINE_S = 120.0
+
+_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "arch")
+"""Arguments of a launch that explore() takes beside those that it names itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +119,8 @@ def explore(
     shrink_s: float = 30.0,
     processes: int | None = None,
     replay: Path | str | None = None,
-    local: Sequence[str] = (),
-    variables: Variables | Callable[[int], Variables] | None = None,
-    entry: str | None = None,
-    shared_bytes: int = 0,
-    cluster: int | tuple[int, int, int] = 1,
-    cooperative: bool = False,
-    arch: str | None = None,
-    gpu: str | Mapping[str, Any] | None = None,
-    multicast: bool = True,
-    heap_bytes: int | str | None = None,
-    step_budget: int | None = None,
     deadline_s: float = DEADLINE_S,
+    **launch: Any,
 ) -> Exploration:
     """Launch a kernel under one order of threads after another, up to the first that fails, and shrink that order.
 
@@ -138,7 +131,8 @@ def explore(
     seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
     None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, and
-    `undecided` says where its events differ. The others: see symlab.simulate. Standard error has progress.
+    `undecided` says where its events differ. deadline_s: seconds that one run may take. launch: the other arguments of symlab.simulate, such as local, cluster and
+    gpu. Standard error has progress.
 
     Raises ValueError for what can't be launched, and for a fair run that fails, with its message.
 
@@ -157,20 +151,42 @@ def explore(
     ('wrong output', 0)
     """
     _check(schedule, granularity, seeds, seconds, shrink_s, processes)
-    how: dict[str, Any] = {"multicast": multicast, "heap_bytes": heap_bytes, "step_budget": step_budget, "gpu": gpu}
-    opened = world(ranks, arch=arch, **how)
-    arch = arch if gpu is None else opened.request.arch
-    shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    most = opened.request.heap_bytes
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
-    opened = world(ranks, arch=arch or work.executable.arch, **how)
-    options = simulator_options(opened.request)
-    work = _adapted(work, options)
+    work, options = _brought(kernel, ranks, (grid, block), buffers, arguments, **launch)
     subject = BroughtSubject(work, ranks, options, {}, deadline_s)
     subject = replace(subject, expected=_expected(subject, expected))
     if replay is not None:
         return _repeated(subject, Path(replay))
     return _explored(subject, schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
+
+
+def _brought(
+    kernel: Kernel,
+    ranks: int,
+    extents: tuple[Any, Any],
+    buffers: Mapping[str, Any],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+    *,
+    local: Sequence[str] = (),
+    variables: Variables | Callable[[int], Variables] | None = None,
+    entry: str | None = None,
+    shared_bytes: int = 0,
+    cluster: int | tuple[int, int, int] = 1,
+    cooperative: bool = False,
+    arch: str | None = None,
+    **how: Any,
+) -> tuple[Brought, SimulatorOptions]:
+    """The launch, and how its worlds are made. how: of symlab.world."""
+    known = ("gpu", "multicast", "heap_bytes", "step_budget", "multimem")
+    for name in how:
+        if name not in known:
+            raise RequestError(f"there is no argument {name!r} ({name}), {near(name, [*known, *_LAUNCH])}")
+    opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
+    arch = arch if how.get("gpu") is None else opened.request.arch
+    shape = Shape(*extents, shared_bytes, cluster, cooperative)
+    most = opened.request.heap_bytes
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
+    options = simulator_options(world(ranks, arch=arch or work.executable.arch, **how).request)
+    return _adapted(work, options), options
 
 
 def _explored(

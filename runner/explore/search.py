@@ -69,7 +69,7 @@ class Plan:
 class Searched:
     """What a search found: the failing trial of the lowest number, or none; how many runs were done, and how long.
 
-    undecided: what was said of runs of which nothing is known. notes: what is to be told beside that. interrupt: what
+    undecided: what was said of runs of which nothing is known. notes: remarks beside that. interrupt: what
     ended it early.
     """
 
@@ -130,7 +130,7 @@ class Search:
         return self.plan.seconds is not None and self._clock() - self._started_s >= self.plan.seconds
 
     def _next(self) -> Trial | None:
-        """The next trial, if one is to be run."""
+        """Return the next trial; None if the search is over."""
         with self._lock:
             if self._is_closed or self._error is not None or (self._is_over() and self.done.runs):
                 return None

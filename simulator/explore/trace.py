@@ -36,7 +36,7 @@ from simulator.run.machine import Batch
 MAX_NOTED = 200_000
 """Maximum number of events to note; what comes later is counted only."""
 WORD_BYTES = 4
-"""What two accesses have in common is told by words of this size."""
+"""Accesses that have a word of this size in common touch the same memory."""
 SHOWN_VALUES = 4
 
 
@@ -90,7 +90,7 @@ class Row:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Row:
-        """Return the row of a document. Raises TypeError for one that is none."""
+        """Return the row of a document. Raises TypeError for another document."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
         }

@@ -18,7 +18,9 @@ MOST_SWITCHES, MOST_NEEDED = 12, 4
 
 
 def broken() -> CaseSubject:
-    (job,) = jobs_of(["op=all_reduce", "algorithms=[ll]", "world_size=2", "sizes=[1K]", "launches=1", "track=none"]).jobs
+    (job,) = jobs_of(
+        ["op=all_reduce", "algorithms=[ll]", "world_size=2", "sizes=[1K]", "launches=1", "track=none"]
+    ).jobs
     whole = subject_of(job, job.cases[0])
     assert isinstance(whole, CaseSubject)
     made = whole.contestant.executable

@@ -125,6 +125,7 @@ def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
         ({"seconds": -1.0}, "seconds is -1.0 (seconds), give seconds, 0 or more"),
         ({"schedule": "fair"}, "schedule is 'fair' (schedule), give one of random, adversarial, both"),
         ({"granularity": "warp"}, "granularity is 'warp' (granularity), give one of access, block"),
+        ({"clusters": 2}, "there is no argument 'clusters' (clusters), did you mean cluster?"),
         ({"processes": 0}, "processes is 0 (processes), give 1 or more"),
         ({"expected": {"in": [[0], [0]]}}, "there is no buffer 'in' (expected), the buffers are mail, out"),
         ({"expected": {"out": [[0]]}}, "out is a list of 1 (expected), give one for each rank"),
@@ -133,7 +134,7 @@ def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_request_is_one_line(how: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match="give|buffers are") as caught:
+    with pytest.raises(ValueError, match="give|buffers are|did you mean") as caught:
         explored(handed_over("data", "flag"), HAND_OVER, **how)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
