@@ -218,7 +218,7 @@ class Accesses:
         return Turn(turn.batch, turn.index, turn.lanes, WHOLE if is_burst else 1, tear, shuffle, turn.wakes)
 
     def moves(self, batches: list[Batch]) -> list[Moved]:
-        haste = COPY_HASTE[self.seed // 2 % len(COPY_HASTE)]
+        haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
         able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
         return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
 

@@ -321,7 +321,7 @@ def test_threads_wait_for_a_word_that_another_block_stores() -> None:
 def test_phases_follow_each_other(options: dict[str, Any]) -> None:
     """Blocks of different speed write and read in turn, ten times."""
     body = f"""
-      .shared .align 4 .b32 word; {NEXT} mapa.shared::cluster.u32 %r12, word, %r10; mov.u32 %r2, 0; mov.u32 %r3, 0;
+      .shared .align 4 .b32 word; {NEXT} mapa.shared::cluster.u32 %r12, word, %r10; mov.u32 %r2, 0; mov.u32 %r3, 0; {SYNC}
       TURN: mad.lo.u32 %r5, %block, 7, 1; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p3, %r5, 0; @%p3 bra LOOP;
       setp.eq.u32 %p1, %r0, 0; @%p1 st.shared::cluster.u32 [%r12], %r3; barrier.cluster.arrive.release.aligned; add.u32 %r3, %r3, 1;
       barrier.cluster.wait.acquire.aligned; ld.shared.u32 %r4, [word]; mad.lo.u32 %r2, %r2, 3, %r4; bar.sync 0; {SYNC}
