@@ -131,8 +131,8 @@ def explore(
     seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
     None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, and
-    `undecided` says where its events differ. deadline_s: seconds that one run may take. launch: the other arguments of symlab.simulate, such as local, cluster and
-    gpu. Standard error has progress.
+    `undecided` says where its events differ. deadline_s: seconds that one run may take. launch: the other arguments of
+    symlab.simulate, such as local, cluster and gpu. Standard error has progress.
 
     Raises ValueError for what can't be launched, and for a fair run that fails, with its message.
 

@@ -201,7 +201,7 @@ def _with_fewer_launches(subject: Subject, order: Order, first: Ran, failure: Fa
 
 
 def replayed(subject: Subject, found: Found, deadline_s: float = math.inf) -> tuple[Ran, str]:
-    """Run a failure again. Return how it ended, and where the events differ from those of the file, "" if they don't."""
+    """Run a failure again. Return how it ended, and where events differ from those of the file, "" if they don't."""
     ran = run_once(subject.with_launches(found.launches), found.order, deadline_s, traces=True)
     return ran, _difference(found.rows, ran.rows)
 

@@ -14,7 +14,7 @@ from simulator.explore.reading import switches_of
 from tests.kernels.test_flags_first import flags_first
 
 MOST_SWITCHES, MOST_NEEDED = 12, 4
-"""On 2026-11-22: 385 switches became 5, 2 of them up to the access that went wrong, in 334 runs."""
+"""On 2026-11-22: 126 switches became 4, 3 of them up to the access that went wrong, in 402 runs."""
 
 
 def broken() -> CaseSubject:
@@ -38,7 +38,7 @@ def test_flags_before_their_words_are_shrunk_to_few_switches() -> None:
     trial, failure = done.found
     found, interrupt = shrunk(subject, trial.order, failure, 180.0)
     assert interrupt is None
-    assert found.switches_before > 10 * MOST_SWITCHES
+    assert found.switches_before > 3 * MOST_SWITCHES
     assert found.switches <= MOST_SWITCHES
     assert switches_of(found.rows) <= MOST_NEEDED
     assert "reads inbox[" in found.cause

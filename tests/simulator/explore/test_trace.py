@@ -12,6 +12,7 @@ from simulator.explore.blame import Wrong, blame
 from simulator.explore.reading import lines_of, switches_of
 from simulator.explore.trace import Layout, Row, Tracer
 from simulator.fabric import SimulatorFabric
+from simulator.run.choices import Turn, Until, choices_of, text_of
 
 PASSED_ON = module(
     """
@@ -25,7 +26,9 @@ PASSED_ON = module(
 )
 
 
-def traced(ptx: str, block: int = 1, layouts: dict[str, Layout] | None = None, **options: Any) -> Tracer:
+def traced(
+    ptx: str, block: int = 1, layouts: dict[str, Layout] | None = None, launches: int = 1, **options: Any
+) -> Tracer:
     """A run of a kernel with a tensor of 16 floats, 0, 1, 2 and so on, on each of two ranks."""
     world = make_world(2, **options)
     tracer = Tracer(world.space, layouts or {}, lambda: world.batches)
@@ -35,7 +38,8 @@ def traced(ptx: str, block: int = 1, layouts: dict[str, Layout] | None = None, *
         mine = put(fabric, "mine", np.arange(16, dtype=np.float32))
         fabric.barrier()
         peer = fabric.peer_address(mine, 1 - fabric.rank)
-        start(fabric, executable(ptx), 1, block, [mine.address, peer, fabric.rank])
+        for _ in range(launches):
+            start(fabric, executable(ptx), 1, block, [mine.address, peer, fabric.rank])
         fabric.synchronize()
         fabric.barrier()
 
@@ -96,6 +100,20 @@ def test_switches_are_turns_of_other_warps() -> None:
     rows = tracer.rows()
     assert 1 <= sum(one.is_switch for one in rows) <= tracer.switches
     assert traced(PASSED_ON).switches == 1  # fair: both together as far as they go the same way
+
+
+def test_launches_before_the_choices_run_in_the_fair_order() -> None:
+    """Until(1): the first launch is that of the fair order, event by event, and the second one follows the choices."""
+
+    def rows(**options: Any) -> list[Row]:
+        return list(traced(PASSED_ON, launches=2, **options).rows())
+
+    fair = [one for one in rows() if one.launch == 0]
+    assert choices_of(text_of((Until(1),))) == (Until(1),)
+    held = (Until(1), *(Turn(0, index, range(1, 2)) for index in range(6)))
+    found = rows(schedule="random", seed=1, follows=held)
+    assert [one for one in found if one.launch == 0] == fair
+    assert [one.ranks for one in found if one.launch == 1] == [(1,), (1,), (0,), (0,)]
 
 
 def test_shared_memory_and_barriers_are_noted() -> None:
