@@ -338,19 +338,9 @@ def world(
     with naming_arguments(_ARGUMENTS):
         limits = None if gpu is None else described(gpu)
         arch = arch or _arch_of(limits)
-    section = {
-        "name": fabric,
-        "arch": arch,
-        "heap_bytes": heap_bytes,
-        "multicast": multicast,
-        "multimem": multimem,
-        "schedule": schedule,
-        "granularity": granularity,
-        "seed": seed,
-        "step_budget": step_budget,
-        "gpu": limits,
-        "memory": memory,
-    }
+    section: dict[str, Any] = {"name": fabric, "arch": arch, "heap_bytes": heap_bytes, "multicast": multicast}
+    section |= {"multimem": multimem, "schedule": schedule, "granularity": granularity, "memory": memory, "seed": seed}
+    section |= {"step_budget": step_budget, "gpu": limits}
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section, races)
 
