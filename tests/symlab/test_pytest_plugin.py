@@ -106,8 +106,8 @@ import pytest
 import symlab
 
 HEAD = ".version 8.0\\n.target sm_90\\n.entry note(.param .u64 first, .param .u64 own, .param .u32 rank) {"
-BODY = " .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [ADDRESS]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret; }"
-RACE, CLEAN = (HEAD + BODY.replace("ADDRESS", name) for name in ("first", "own"))
+BODY = " .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [WHERE]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret; }"
+RACE, CLEAN = (HEAD + BODY.replace("WHERE", name) for name in ("first", "own"))
 HOW = dict(
     grid=1, block=1, buffers={"out": (1, "int32", 0)}, arguments=[("peer", "out", 0), "out", ("u32", "rank")]
 )
@@ -158,10 +158,14 @@ def races(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
     found = races.runpytest(*PLUGIN)
     found.assert_outcomes(failed=2, xfailed=1, passed=3, errors=1)
-    found.stdout.fnmatch_lines(["*ERROR at teardown of test_a_race_of_another_fixture*", "race: a barrier is missing *"])
+    found.stdout.fnmatch_lines(
+        ["*ERROR at teardown of test_a_race_of_another_fixture*", "race: a barrier is missing *"]
+    )
     said = [line for line in found.outlines if line.startswith("race: a barrier is missing between `st.global.u32 ")]
     assert len(said) == 3, "the two that failed, and the one at teardown"
-    assert all("of byte 0 of out by rank 0, block 0, thread 0" in line and "by rank 1, block 0" in line for line in said)
+    assert all(
+        "of byte 0 of out by rank 0, block 0, thread 0" in line and "by rank 1, block 0" in line for line in said
+    )
     found.stdout.fnmatch_lines(["*AssertionError*", "*- symlab races -*", "race: a barrier is missing *"])
     text = found.stdout.str()
     assert "worlds.py" not in text
